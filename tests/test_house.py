@@ -1,0 +1,216 @@
+"""The files around the package agree with each other, and the tree is fit to publish."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jaxtyping import TypeCheckError, install_import_hook
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+
+
+def _first(pattern: str, file: str) -> str:
+    found = re.search(pattern, (ROOT / file).read_text("utf-8"), flags=re.MULTILINE)
+    assert found, f"{file} has no line like {pattern}"
+    return found[1]
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    versions = {
+        "pyproject.toml": PROJECT["version"],
+        "__init__.py": _first(r'^__version__ = "(.+)"', "src/cynosure/__init__.py"),
+        "CITATION.cff": _first(r"^version: (\S+)", "CITATION.cff"),
+        "CHANGELOG.md": _first(r"^## \[?([0-9][^\s\]]*)", "CHANGELOG.md"),
+    }
+    assert len(set(versions.values())) == 1, versions
+
+
+def test_the_licence_is_said_once() -> None:
+    assert PROJECT["license"] == _first(r"^license: (\S+)", "CITATION.cff") == "Apache-2.0"
+    text = (ROOT / "LICENSE").read_text("utf-8")
+    assert "Apache License" in text and "END OF TERMS AND CONDITIONS" in text
+
+
+def test_the_papers_are_cited() -> None:
+    cited = (ROOT / "CITATION.cff").read_text("utf-8")
+    for paper in ("2407.01602", "2305.05465", "2312.10794", "2508.09628"):
+        assert f"arXiv:{paper}" in cited
+
+
+def test_torch_is_pinned_and_allowed_by_the_metadata() -> None:
+    from packaging.requirements import Requirement
+
+    pins = map(Requirement, (ROOT / "constraints.txt").read_text("utf-8").split())
+    (pin,) = [str(r.specifier) for r in pins if r.name == "torch"]
+    assert pin.startswith("==")
+    torch, *_ = map(Requirement, PROJECT["optional-dependencies"]["torch"])
+    assert torch.name == "torch"
+    assert torch.specifier.contains(pin.removeprefix("=="))
+
+
+def test_extras_name_packages_or_extras_that_exist() -> None:
+    extras = PROJECT["optional-dependencies"]
+    for name in re.findall(r"cynosure\[(\w+)\]", str(extras)):
+        assert name in extras
+    asked = _first(r"^EXTRAS := (\S+)", "Makefile").split(",")
+    assert set(asked) <= set(extras)
+
+
+def test_continuous_integration_runs_make_test() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK), "chmod +x .ci/run"
+    assert "make test" in script.read_text("utf-8").splitlines()
+
+
+def test_the_package_says_it_is_typed() -> None:
+    assert (ROOT / "src" / "cynosure" / "py.typed").exists()
+
+
+# --- what is published -------------------------------------------------------------------------
+
+# A path that exists on one machine only; a URL or a relative path has something before the slash.
+MACHINE_PATH = re.compile(r"(?<![\w.:/~-])/(?:work|root|home|tmp|Users)/[\w.]+")
+
+
+def _published() -> list[Path]:
+    """Files that git tracks or would add."""
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    try:
+        done = subprocess.run(listing, cwd=ROOT, capture_output=True, text=True)
+    except FileNotFoundError:
+        pytest.skip("git is not installed")
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    files = [ROOT / name for name in done.stdout.split("\0") if name]
+    return [path for path in files if path.is_file()]
+
+
+def test_no_published_file_names_a_machine() -> None:
+    for path in _published():
+        found = MACHINE_PATH.search(path.read_bytes().decode("utf-8", errors="ignore"))
+        assert not found, f"{path.relative_to(ROOT)} names {found and found[0]}"
+
+
+@pytest.mark.parametrize("folder", ["work", "root", "home", "tmp", "Users"])
+def test_a_machine_path_would_be_noticed(folder: str) -> None:
+    path = "/".join(["", folder, "someone", "tokens.csv"])
+    assert MACHINE_PATH.search(f'read("{path}")')
+    assert MACHINE_PATH.search(path)
+    assert not MACHINE_PATH.search(f"https://example.org{path}")
+    assert not MACHINE_PATH.search(f"..{path}")
+
+
+def test_no_published_file_is_large() -> None:
+    for path in _published():
+        assert path.stat().st_size <= 1_000_000, f"{path.relative_to(ROOT)} is over 1 MB"
+
+
+def test_what_the_targets_leave_is_ignored() -> None:
+    left = [".venv/x", "demo/report.html", "src/cynosure.egg-info/x", "src/cynosure/__pycache__/x"]
+    done = subprocess.run(["git", "check-ignore", *left], cwd=ROOT, capture_output=True, text=True)
+    if done.returncode == 128:
+        pytest.skip("not a git checkout")
+    assert done.stdout.split() == left
+
+
+# --- no pickle ---------------------------------------------------------------------------------
+
+PICKLERS = {"pickle", "cPickle", "_pickle", "dill", "cloudpickle", "shelve", "marshal"}
+
+
+def pickling(source: str) -> Iterator[int]:
+    """Lines that could run code found in a data file, or write such a file."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names = {(node.module or "").split(".")[0]}
+        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
+            # Only a literal False is safe to read off the page.
+            safe = isinstance(node.value, ast.Constant) and node.value.value is False
+            names = set() if safe else {"pickle"}
+        else:
+            continue
+        if names & PICKLERS:
+            yield node.lineno
+
+
+def test_nothing_is_pickled() -> None:
+    sources = list((ROOT / "src").rglob("*.py"))
+    assert sources
+    for path in sources:
+        lines = list(pickling(path.read_text("utf-8")))
+        assert not lines, f"{path.relative_to(ROOT)}: pickle on lines {lines}"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "def f():\n    from pickle import load",
+        "import numpy, cloudpickle",
+        "np.load(f, allow_pickle=True)",
+        "np.load(f, allow_pickle=trusted)",
+    ],
+)
+def test_pickling_would_be_noticed(source: str) -> None:
+    assert list(pickling(source))
+    assert not list(pickling("import numpy\nnp.load(f, allow_pickle=False)"))
+
+
+# --- shapes in signatures are checked while testing ---------------------------------------------
+
+SHAPED = """
+from __future__ import annotations
+import numpy as np
+from jaxtyping import Float
+
+def scores(z: Float[np.ndarray, "*b n d"], A: Float[np.ndarray, "d d"]) -> np.ndarray:
+    return z @ A.T @ z.swapaxes(-1, -2)
+"""
+
+
+def test_a_wrong_shape_raises_under_the_hook(tmp_path: Path, monkeypatch) -> None:
+    """The very form used in the package: string annotations, batch axes, a shared dimension."""
+    (tmp_path / "shaped_signature.py").write_text(SHAPED)
+    monkeypatch.syspath_prepend(tmp_path)
+    with install_import_hook("shaped_signature", "beartype.beartype"):
+        shaped = importlib.import_module("shaped_signature")
+    monkeypatch.delitem(sys.modules, "shaped_signature")
+    assert shaped.scores(np.ones((5, 4, 2)), np.eye(2)).shape == (5, 4, 4)
+    with pytest.raises(TypeCheckError, match="A"):
+        shaped.scores(np.ones((4, 2)), np.eye(3))
+    with pytest.raises(TypeCheckError, match="z"):
+        shaped.scores(np.ones(2), np.eye(2))
+
+
+def test_the_hook_is_live_in_the_package() -> None:
+    from cynosure.configurations import gaussian
+
+    assert gaussian(3, 2, seed=0).shape == (3, 2)
+    with pytest.raises(TypeCheckError, match="n"):
+        gaussian("three", 2, seed=0)
+
+
+def test_every_module_but_the_excepted_is_checked() -> None:
+    from conftest import CHECKED, PACKAGE, UNCHECKED
+
+    present = {
+        p.stem for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()
+    }
+    assert {name.removeprefix("cynosure.") for name in CHECKED} == present - UNCHECKED
+    for name in CHECKED:
+        loader = importlib.util.find_spec(name).loader
+        assert "jaxtyping" in type(loader).__module__, name
