@@ -1,0 +1,151 @@
+"""Array aliases, and the validation of what users pass in with its messages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+Array: TypeAlias = Any  # a NumPy array or a torch tensor: whatever came in goes out
+Rational: TypeAlias = tuple[Fraction, ...]  # one token in exact arithmetic
+
+Points: TypeAlias = Float[np.ndarray, "n d"]
+Matrix: TypeAlias = Float[np.ndarray, "d d"]
+Mask: TypeAlias = Bool[np.ndarray, "*b n"]
+Indices: TypeAlias = Int[np.ndarray, " m"]
+
+__all__ = [
+    "Array",
+    "Indices",
+    "Mask",
+    "Matrix",
+    "Points",
+    "Rational",
+    "as_alpha",
+    "as_mask",
+    "as_matrix",
+    "as_rationals",
+    "as_tokens",
+    "is_torch",
+    "like",
+]
+
+
+def is_torch(x: object) -> bool:
+    """True for a torch tensor, without importing torch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def like(values: np.ndarray, model: Array) -> Array:
+    """`values` as the kind of array `model` is (torch tensors keep their dtype and device)."""
+    if not is_torch(model):
+        return values
+    import torch
+
+    return torch.as_tensor(values, dtype=model.dtype, device=model.device)
+
+
+def as_tokens(z: Array, name: str = "z", ndim: int | None = None) -> np.ndarray:
+    """Tokens as a finite C-contiguous float64 or float32 array of shape (*b, n, d).
+
+    float32 stays float32; integers, lists and float16 become float64. `ndim` demands an exact
+    number of axes (2 for one configuration).
+    """
+    if is_torch(z):
+        z = z.detach().cpu().numpy()
+    try:
+        a = np.asarray(z)
+    except ValueError as error:
+        raise ValueError(
+            f"{name}: rows differ in length ({error}); every token needs the same d"
+        ) from None
+    if a.dtype == object or a.dtype.kind in "USV":
+        try:
+            a = a.astype(np.float64)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"{name}: expected numbers, got an array of {a.dtype}; "
+                "pass a rectangular array of shape (n, d), one token per row"
+            ) from None
+    if a.dtype.kind == "c":
+        raise TypeError(f"{name}: tokens are real vectors, got complex numbers; split them first")
+    if a.dtype not in (np.float32, np.float64):
+        a = a.astype(np.float64)
+    if a.ndim < 2:
+        raise ValueError(
+            f"{name}: expected tokens as rows, shape (n, d) or (*batch, n, d); got shape {a.shape}."
+            " For tokens on a line use z[:, None]"
+        )
+    if ndim is not None and a.ndim != ndim:
+        raise ValueError(
+            f"{name}: expected one configuration of shape (n, d); got shape {a.shape}."
+            " Call once per configuration"
+        )
+    if 0 in a.shape:
+        raise ValueError(f"{name}: empty, shape {a.shape}; at least one token with d >= 1 needed")
+    if not np.isfinite(a).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(a))[0])
+        raise ValueError(
+            f"{name}: NaN or infinity at index {where}; tokens must be finite, mend or drop it"
+        )
+    return np.ascontiguousarray(a)
+
+
+def as_mask(mask: Array | None, shape: tuple[int, ...]) -> np.ndarray | None:
+    """`mask` as booleans of shape (*b, n); True marks a real token, False padding."""
+    if mask is None:
+        return None
+    a = np.asarray(mask.detach().cpu() if is_torch(mask) else mask)
+    if a.dtype != np.bool_:
+        raise TypeError(f"mask: expected booleans (True = real token), got {a.dtype}")
+    if a.shape != tuple(shape):
+        raise ValueError(f"mask: expected shape {tuple(shape)} to match the tokens, got {a.shape}")
+    if not a.any(axis=-1).all():
+        raise ValueError("mask: a configuration has no real token left; drop it from the batch")
+    return a
+
+
+def as_matrix(A: Array | None, name: str = "A") -> np.ndarray | None:
+    """A finite square float64 matrix, or None for the identity."""
+    if A is None:
+        return None
+    a = np.asarray(A.detach().cpu() if is_torch(A) else A, dtype=np.float64)
+    if a.ndim != 2 or a.shape[0] != a.shape[1] or a.shape[0] == 0:
+        raise ValueError(f"{name}: expected a square matrix (d, d), got shape {a.shape}")
+    if not np.isfinite(a).all():
+        raise ValueError(f"{name}: contains NaN or infinity; every entry must be finite")
+    return np.ascontiguousarray(a)
+
+
+def as_alpha(alpha: Any) -> Fraction:
+    """The step alpha > 0 as an exact rational; a float means exactly that float.
+
+    Strings such as "1/10" are read as the rational they name, which is *not* the float 0.1.
+    """
+    try:
+        value = Fraction(alpha)
+    except (ValueError, TypeError, OverflowError, ZeroDivisionError):
+        raise ValueError(
+            f"alpha: expected a positive number such as 0.5 or '1/2', got {alpha!r}"
+        ) from None
+    if value <= 0:
+        raise ValueError(f"alpha: must be positive (the step towards the leaders), got {alpha!r}")
+    return value
+
+
+def as_rationals(z: Sequence[Sequence[Any]] | Array) -> list[Rational]:
+    """Tokens as exact rationals; floats mean exactly the dyadic numbers they store."""
+    if is_torch(z) or (isinstance(z, np.ndarray) and z.dtype != object):
+        return [tuple(Fraction(x) for x in row) for row in as_tokens(z, ndim=2).tolist()]
+    try:
+        rows = [tuple(Fraction(x) for x in row) for row in z]
+    except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
+        raise ValueError(f"z: expected rows of finite rational numbers ({error})") from None
+    if not rows or not rows[0] or len({len(row) for row in rows}) != 1:
+        raise ValueError("z: expected a non-empty rectangular list of tokens, one row per token")
+    return rows

@@ -1,0 +1,376 @@
+"""The plane: scores are unimodal along a convex polygon, so a query needs O(log n) of them.
+
+1. Filter. Tokens extreme in eight directions span a polygon; a token deeper than `depth` inside it
+   has <q, z> < max - depth |q| for every q: nobody's candidate when slack_i <= depth |q_i|.
+2. Outline. Andrew's monotone chain on the survivors with a proved left turn at every vertex: where
+   rounding leaves a turn in doubt the vertex is dropped, so the polygon H is exactly convex.
+   Survivors that are neither vertices of H nor proved deep inside it are kept as `extras` of the
+   edge they lie next to (tokens on an edge, tokens closer together than rounding), in order.
+3. Search. From a start found by bisection, walk H both ways while score >= best - slack. Along a
+   convex polygon scores rise to one summit, so what lies beyond a visible drop is lower still; the
+   walk is right from any start, the bisection only makes it short.
+Orientation bound: J. R. Shewchuk, Adaptive precision floating-point arithmetic, 1997.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from .contract import Candidates, Floats, Indices, U, assemble
+from .pruned import pruned_candidates, upper_norms, widened
+
+COARSE = 1e-9  # a query with slack above COARSE |q| R is searched by pruning instead
+
+
+class Outline(NamedTuple):
+    """Convex polygon H, counterclockwise from its lexicographic minimum, and its extras by edge."""
+
+    xy: Floats  # (h, 2)
+    token: Indices  # (h,)
+    lower: int  # edges of the lower chain, edge t joins vertices t and t + 1
+    extra_xy: Floats  # (e, 2) grouped by edge, in order along it
+    extra: Indices  # (e,)
+    extra_ptr: Indices  # (h + 1,)
+    delta: float  # every extra is within delta of its edge
+
+
+def planar_candidates(
+    q: Floats, z: Floats, slack: Floats, *, runner_up: bool = False
+) -> Candidates:
+    """Keys within slack of the best computed score, the contract of `kernels.candidates`."""
+    m = len(z)
+    norm_q, radius = upper_norms(q), upper_norms(z).max()
+    wide = widened(slack, norm_q, radius, 2)
+    fine = wide <= COARSE * radius * norm_q
+    if not fine.all():
+        return _split(q, z, slack, fine, runner_up)
+    depth = 1.01 * float((wide / norm_q).max(initial=0.0)) + 32 * U * radius
+    outline = _outline(z, np.arange(m), depth)
+    if outline is None:
+        return pruned_candidates(q, z, slack, runner_up=runner_up)
+    top, best, second, rows, members = _walk(q, norm_q, wide, *outline)
+    tied = np.flatnonzero(np.bincount(rows, minlength=len(q))) if len(rows) else rows
+    if not runner_up:
+        return assemble(best, m, tied, rows, members, np.empty(0))
+    # The runner-up may be deep inside: search the polygon of the tokens outside the outline too.
+    rest = np.ones(m, bool)
+    rest[outline.token] = rest[outline.extra] = False
+    if rest.any():
+        inner = _outline(z[rest], np.flatnonzero(rest), 32 * U * radius)
+        if inner is None:
+            return pruned_candidates(q, z, slack, runner_up=True)
+        second = np.maximum(second, _walk(q, norm_q, wide, *inner)[0])
+    return assemble(best, m, tied, rows, members, top - second)
+
+
+def _split(
+    q: Floats, z: Floats, slack: Floats, fine: NDArray[np.bool_], runner_up: bool
+) -> Candidates:
+    """Queries with a large slack (a zero query takes every key) go through the pruned search."""
+    coarse = pruned_candidates(q[~fine], z, slack[~fine], runner_up=runner_up)
+    if not fine.any():
+        return coarse
+    part = planar_candidates(q[fine], z, slack[fine], runner_up=runner_up)
+    best, gap = np.empty(len(q), np.intp), np.empty(len(q) if runner_up else 0)
+    rows, members = [], []
+    for chosen, found in ((fine, part), (~fine, coarse)):
+        best[chosen] = found.best
+        if runner_up:
+            gap[chosen] = found.gap
+        rows.append(np.repeat(np.flatnonzero(chosen), np.diff(found.indptr)))
+        members.append(found.indices)
+    return assemble(
+        best, len(z), np.arange(len(q)), np.concatenate(rows), np.concatenate(members), gap
+    )
+
+
+def _outline(z: Floats, names: Indices, depth: float) -> Outline | None:
+    """The outline of tokens z with these names, or None where rounding defeats it."""
+    kept = _survivors(z, depth)
+    x, y = z[kept, 0], z[kept, 1]
+    order = np.argsort(x)
+    if (np.diff(x[order]) == 0).any():
+        order = np.lexsort((y, x))
+    xy = np.column_stack((x[order], y[order]))
+    vertex, lower = _chain(xy)
+    edge, along, delta = _extras(xy, vertex, lower, depth)
+    if not delta <= 1e3 * depth:
+        return None
+    extras = np.flatnonzero(edge >= 0)
+    extras = extras[np.lexsort((along[extras], edge[extras]))]
+    ptr = np.searchsorted(edge[extras], np.arange(len(vertex) + 1))
+    ids = names[kept[order]]
+    return Outline(xy[vertex], ids[vertex], lower, xy[extras], ids[extras], ptr, delta)
+
+
+@njit(cache=True, nogil=True)
+def _survivors(z, depth):
+    """Tokens not proved deeper than `depth` inside the polygon of eight extreme tokens."""
+    n = len(z)
+    value = np.full(8, -np.inf)
+    corner = np.zeros(8, np.intp)
+    for k in range(n):
+        x, y = z[k]
+        a, b = x + y, y - x
+        if x > value[0]:
+            value[0], corner[0] = x, k
+        if a > value[1]:
+            value[1], corner[1] = a, k
+        if y > value[2]:
+            value[2], corner[2] = y, k
+        if b > value[3]:
+            value[3], corner[3] = b, k
+        if -x > value[4]:
+            value[4], corner[4] = -x, k
+        if -a > value[5]:
+            value[5], corner[5] = -a, k
+        if -y > value[6]:
+            value[6], corner[6] = -y, k
+        if -b > value[7]:
+            value[7], corner[7] = -b, k
+    # <normal_e, z> <= offset_e: left of the side from corner e to the next by more than depth. Left
+    # of all sides means that the closed path winds round the token, whatever rounding did to its
+    # corners. Equal corners make no side; the margin swallows the rounding of the test itself.
+    nx, ny, offset = np.zeros(8), np.zeros(8), np.zeros(8)
+    size, sides = np.abs(value).max(), 0
+    for e in range(8):
+        p, r = corner[e], corner[(e + 1) % 8]
+        dx, dy = z[r, 0] - z[p, 0], z[r, 1] - z[p, 1]
+        length = np.hypot(dx, dy)
+        if length > 0.0:
+            sides += 1
+            nx[e], ny[e] = dy / length, -dx / length
+            offset[e] = nx[e] * z[p, 0] + ny[e] * z[p, 1] - 2.0 * depth - 2.0**-47 * size
+    keep = np.empty(n, np.bool_)
+    for k in range(n):
+        x, y = z[k]
+        deep = sides > 0
+        for e in range(8):
+            deep &= nx[e] * x + ny[e] * y <= offset[e]
+        keep[k] = not deep
+    return np.flatnonzero(keep)
+
+
+@njit(cache=True, nogil=True)
+def _left(ax, ay, bx, by, cx, cy):
+    """Proved: a, b, c turn strictly left."""
+    left = (bx - ax) * (cy - ay)
+    right = (by - ay) * (cx - ax)
+    return left - right > 4.0 * 2.0**-53 * (abs(left) + abs(right)) + 2.0**-1060
+
+
+@njit(cache=True, nogil=True)
+def _chain(xy):
+    """Counterclockwise vertices of tokens sorted by (x, y), each turn proved; edges below."""
+    n = len(xy)
+    hull = np.empty(2 * n + 2, np.intp)
+    h = 0
+    for k in range(n):
+        x, y = xy[k]
+        while h >= 2:
+            a, b = hull[h - 2], hull[h - 1]
+            if _left(xy[a, 0], xy[a, 1], xy[b, 0], xy[b, 1], x, y):
+                break
+            h -= 1
+        hull[h] = k
+        h += 1
+    lower = h - 1
+    for k in range(n - 2, -1, -1):
+        x, y = xy[k]
+        while h >= lower + 2:
+            a, b = hull[h - 2], hull[h - 1]
+            if _left(xy[a, 0], xy[a, 1], xy[b, 0], xy[b, 1], x, y):
+                break
+            h -= 1
+        hull[h] = k
+        h += 1
+    return hull[: max(h - 1, 1)].copy(), lower  # the chain ends where it began
+
+
+@njit(cache=True, nogil=True)
+def _extras(xy, vertex, lower, depth):
+    """For each token that is no vertex and not proved `depth` inside H: its nearest edge.
+
+    Proved deep: the corners (x +- r, y), (x, y +- r), r = 2 depth, of a diamond around the ball of
+    radius `depth` are all inside. Otherwise the boundary comes within r of the token, hence at an
+    abscissa within r of its own: only those edges are compared.
+    """
+    n, h = len(xy), len(vertex)
+    edge = np.full(n, -1, np.intp)
+    along = np.zeros(n)
+    delta = 0.0
+    if h < 2:
+        return edge, along, delta
+    on = np.zeros(n, np.bool_)
+    on[vertex] = True
+    r = 2.0 * depth
+    for k in range(n):
+        if on[k]:
+            continue
+        x, y = xy[k]
+        under, over = _below(xy, vertex, lower, x), _above(xy, vertex, lower, x)
+        under_w, over_w = _below(xy, vertex, lower, x - r), _above(xy, vertex, lower, x - r)
+        under_e, over_e = _below(xy, vertex, lower, x + r), _above(xy, vertex, lower, x + r)
+        if (
+            xy[vertex[0], 0] < x - r
+            and x + r < xy[vertex[lower], 0]
+            and _behind(xy, vertex, under, x, y - r)
+            and _behind(xy, vertex, over, x, y + r)
+            and _behind(xy, vertex, under_w, x - r, y)
+            and _behind(xy, vertex, over_w, x - r, y)
+            and _behind(xy, vertex, under_e, x + r, y)
+            and _behind(xy, vertex, over_e, x + r, y)
+        ):
+            continue
+        closest = np.inf
+        for side in range(2):
+            low, high = (under_w, under_e) if side == 0 else (over_e, over_w)
+            for t in range(low, high + 1):
+                a, b = vertex[t], vertex[(t + 1) % h]
+                ux, uy = xy[b, 0] - xy[a, 0], xy[b, 1] - xy[a, 1]
+                length = np.hypot(ux, uy)
+                px, py = x - xy[a, 0], y - xy[a, 1]
+                s = min(max((px * ux + py * uy) / length, 0.0), length)
+                gap = np.hypot(px - s * (ux / length), py - s * (uy / length))
+                if gap < closest:
+                    closest, edge[k], along[k] = gap, t, s
+        delta = max(delta, closest)
+    return edge, along, delta + 0.25 * depth  # rounding of the distance is far below depth / 4
+
+
+@njit(cache=True, nogil=True)
+def _behind(xy, vertex, t, x, y):
+    """Proved: (x, y) is on the inner side of edge t."""
+    a, b = vertex[t], vertex[(t + 1) % len(vertex)]
+    return _left(xy[a, 0], xy[a, 1], xy[b, 0], xy[b, 1], x, y)
+
+
+@njit(cache=True, nogil=True)
+def _below(xy, vertex, lower, x):
+    """Edge of the lower chain (or its nearest end) at abscissa x."""
+    low, high = 0, lower - 1
+    while low < high:
+        mid = (low + high + 1) // 2
+        if xy[vertex[mid], 0] <= x:
+            low = mid
+        else:
+            high = mid - 1
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _above(xy, vertex, lower, x):
+    """Edge of the upper chain (or its nearest end) at abscissa x."""
+    low, high = lower, len(vertex) - 1
+    while low < high:
+        mid = (low + high + 1) // 2
+        if xy[vertex[mid], 0] >= x:
+            low = mid
+        else:
+            high = mid - 1
+    return low
+
+
+@njit(cache=True, nogil=True)
+def _walk(q, norm_q, slack, xy, token, lower, extra_xy, extra, extra_ptr, delta):
+    """Best score and token per query, the best score outside its set, and the rows with several."""
+    nq, h = len(q), len(token)
+    top, second = np.empty(nq), np.empty(nq)
+    best = np.empty(nq, np.intp)
+    rows, members = np.empty(64, np.intp), np.empty(64, np.intp)
+    count = 0
+    some = len(extra) > 0
+    if not some:
+        delta = 0.0
+    for i in range(nq):
+        qx, qy = q[i, 0], q[i, 1]
+        start = _start(qx, qy, xy, lower)
+        score = qx * xy[start, 0] + qy * xy[start, 1]
+        at = start
+        # an extra within slack is within delta of an edge with an end in this reach
+        reach = slack[i] + 2.0 * norm_q[i] * delta
+        outside = -np.inf
+        right, left = 0, 0
+        v = start
+        while right + 1 < h:
+            v = v + 1 if v + 1 < h else 0
+            s = qx * xy[v, 0] + qy * xy[v, 1]
+            if s < score - reach:
+                outside = s
+                break
+            right += 1
+            if s > score:
+                score, at = s, v
+        v = start
+        while left + right + 1 < h:
+            v = v - 1 if v > 0 else h - 1
+            s = qx * xy[v, 0] + qy * xy[v, 1]
+            if s < score - reach:
+                outside = max(outside, s)
+                break
+            left += 1
+            if s > score:
+                score, at = s, v
+        top[i], best[i], second[i] = score, token[at], outside
+        if left + right == 0 and not some:
+            continue
+        floor = score - slack[i]
+        begin = count
+        # every vertex of the run, then the extras of the edges it touches, outwards from the run
+        for o in range(-left - 1, right + 1):
+            t = (start + o) % h
+            inside = o >= -left
+            if inside:
+                s = qx * xy[t, 0] + qy * xy[t, 1]
+                if s >= floor:
+                    rows, members = _push(rows, members, count, i, token[t])
+                    count += 1
+                else:
+                    second[i] = max(second[i], s)
+            elif left + right + 1 == h:
+                continue  # the run is all of H: this edge comes again at the other end
+            first, last = extra_ptr[t], extra_ptr[t + 1]
+            for k in range(last - first):
+                e = first + k if inside else last - 1 - k
+                s = qx * extra_xy[e, 0] + qy * extra_xy[e, 1]
+                if s > top[i]:  # outside H by less than rounding
+                    top[i], best[i] = s, extra[e]
+                if s >= floor:
+                    rows, members = _push(rows, members, count, i, extra[e])
+                    count += 1
+                else:
+                    second[i] = max(second[i], s)
+                    # scores fall along the edge, up to delta on either side of it
+                    if s < floor - 4.0 * norm_q[i] * delta:
+                        break
+        if count == begin + 1:  # the best alone, as for a query without ties
+            count = begin
+    return top, best, second, rows[:count], members[:count]
+
+
+@njit(cache=True, nogil=True)
+def _start(qx, qy, xy, lower):
+    """The first vertex, on the chain that faces q, after which the score does not rise."""
+    h = len(xy)
+    low, high = (0, lower) if qy < 0.0 else (lower, h)
+    while low < high:
+        mid = (low + high) // 2
+        nxt = mid + 1 if mid + 1 < h else 0
+        if qx * (xy[nxt, 0] - xy[mid, 0]) + qy * (xy[nxt, 1] - xy[mid, 1]) > 0.0:
+            low = mid + 1
+        else:
+            high = mid
+    return low if low < h else 0
+
+
+@njit(cache=True, nogil=True)
+def _push(rows, members, count, row, member):
+    if count == len(rows):
+        rows, members = np.concatenate((rows, rows)), np.concatenate((members, members))
+    rows[count] = row
+    members[count] = member
+    return rows, members
