@@ -1,0 +1,337 @@
+"""Attention: the exact sets of hardmax, and the formulas in the scores against plain loops."""
+
+import math
+import tracemalloc
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cynosure as cy
+import oracle
+from cynosure import attention as attention_module
+from cynosure.attention import Causal, Heads, Localmax, Sinkhorn, Softmax
+
+tokens = st.lists(st.lists(st.integers(-3, 3), min_size=2, max_size=2), min_size=1, max_size=8)
+
+
+@given(tokens)
+def test_sets_weights_and_means_against_the_definition(z):
+    expected = oracle.followed(oracle.exact(z))
+    array = np.array(z, float)
+    f = cy.Hardmax().followed(array)
+    assert [s.tolist() for s in f] == expected
+    assert f.size.tolist() == [len(s) for s in expected]
+    assert f.target.tolist() == [s[0] for s in expected]
+    P = cy.Hardmax().weights(array)
+    np.testing.assert_allclose(P.sum(axis=1), 1)
+    for i, members in enumerate(expected):
+        assert np.flatnonzero(P[i]).tolist() == members
+    np.testing.assert_allclose(cy.Hardmax().pull(array), P @ array, atol=1e-14)
+
+
+@given(tokens, st.integers(0, 100))
+def test_batches_with_padding_are_loops(z, seed):
+    rng = np.random.default_rng(seed)
+    one = np.array(z, float)
+    batch = np.stack([one, one[::-1], rng.permutation(one)])
+    mask = rng.random(batch.shape[:-1]) < 0.7
+    mask[:, 0] = True
+    f = cy.Hardmax().followed(batch, mask=mask)
+    pull = cy.Hardmax().pull(batch, mask=mask)
+    P = f.weights()
+    for b in range(3):
+        real = np.flatnonzero(mask[b])
+        expected = oracle.followed(oracle.exact(batch[b, real].tolist()))
+        for row, i in enumerate(real):
+            assert f[b, i].tolist() == real[expected[row]].tolist()
+            np.testing.assert_allclose(pull[b, i], batch[b, real[expected[row]]].mean(axis=0))
+        for i in np.flatnonzero(~mask[b]):
+            assert len(f[b, i]) == 0 and f.size[b, i] == 0 and not f.leads[b, i]
+            assert not P[b, i].any() and not P[b, :, i].any()
+            np.testing.assert_array_equal(pull[b, i], batch[b, i])
+
+
+def test_ties_are_those_of_the_given_floats_not_of_rounded_scores():
+    """<z_2, z_0> and <z_2, z_1> round to the same float, yet differ in exact arithmetic."""
+    z = np.array([[1.0, 2.0**-30], [1.0, -(2.0**-30)], [0.5, 2.0**-40]])
+    assert z[2] @ z[0] == z[2] @ z[1]
+    assert cy.Hardmax().followed(z)[2].tolist() == [0]
+    z[2, 1] = 0.0
+    assert cy.Hardmax().followed(z)[2].tolist() == [0, 1]
+
+
+def test_duplicates_lead_as_one_class_and_zero_follows_all():
+    z = np.array([[2.0, 0], [2, 0], [1, 0], [0, 0]])
+    f = cy.Hardmax().followed(z)
+    assert f.leads.tolist() == [True, True, False, False]
+    assert f[2].tolist() == [0, 1] and f[3].tolist() == [0, 1, 2, 3]
+    np.testing.assert_allclose(f.pull(z)[3], z.mean(axis=0))
+    assert "2 lead" in repr(f)
+
+
+def test_any_square_matrix():
+    z = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.5]])
+    A = np.array([[0.0, 1.0], [-2.0, 0.5]])
+    expected = oracle.followed(oracle.exact(z.tolist()), oracle.exact(A.tolist()))
+    assert [s.tolist() for s in cy.Hardmax(A).followed(z)] == expected
+    assert expected != oracle.followed(oracle.exact(z.tolist()))
+
+
+def test_torch_gradient_is_that_of_the_mean_over_the_set():
+    import torch
+
+    z = torch.tensor([[1.0, 1.0], [1.0, -1.0], [0.5, 0.0]], requires_grad=True)
+    cy.Hardmax().pull(z)[2, 0].backward()
+    np.testing.assert_allclose(z.grad.numpy(), [[0.5, 0], [0.5, 0], [0, 0]])
+
+
+def test_bad_matrices_and_tokens():
+    with pytest.raises(ValueError, match="square"):
+        cy.Hardmax(np.ones((2, 3)))
+    with pytest.raises(ValueError, match="NaN"):
+        cy.Hardmax([[np.nan]])
+    with pytest.raises(ValueError, match="expected shape"):
+        cy.Hardmax(np.eye(3)).followed(np.ones((4, 2)))
+    with pytest.raises(ValueError, match="index \\(1, 0\\)"):
+        cy.Hardmax().followed([[1.0], [np.inf]])
+    with pytest.raises(ValueError, match="shape"):
+        cy.Hardmax().followed([1.0, 2.0])
+    with pytest.raises(ValueError, match="empty"):
+        cy.Hardmax().followed(np.ones((0, 2)))
+    with pytest.raises(TypeError, match="complex"):
+        cy.Hardmax().followed(np.ones((2, 2)) * 1j)
+    with pytest.raises(ValueError, match="rows differ"):
+        cy.Hardmax().followed([[1.0], [1.0, 2.0]])
+    with pytest.raises(TypeError, match="booleans"):
+        cy.Hardmax().followed(np.ones((2, 2)), mask=np.ones(2))
+    with pytest.raises(ValueError, match="no real token"):
+        cy.Hardmax().followed(np.ones((2, 2)), mask=np.zeros(2, bool))
+
+
+def test_float32_ties_are_decided_on_the_float32_values():
+    z = np.array([[1, 1], [1, -1], [0.1, 0]], dtype=np.float32)
+    assert cy.Hardmax().followed(z)[2].tolist() == [0, 1]
+    assert Fraction(float(z[2, 0])) != Fraction(0.1)
+
+
+# --- formulas in the scores ----------------------------------------------------------------------
+
+
+def soft_oracle(z, beta, A, looks):
+    """P in plain Python; `looks(i, j)` says whether i may look at j."""
+    P = np.zeros((len(z), len(z)))
+    for i in range(len(z)):
+        scores = {j: beta * float(z[j] @ (A @ z[i])) for j in range(len(z)) if looks(i, j)}
+        top = max(scores.values())
+        total = math.fsum(math.exp(s - top) for s in scores.values())
+        for j, s in scores.items():
+            P[i, j] = math.exp(s - top) / total
+    return P
+
+
+def local_oracle(z, sensitivity, A, looks):
+    P = np.zeros((len(z), len(z)))
+    for i in range(len(z)):
+        scores = {j: float(z[j] @ (A @ z[i])) for j in range(len(z)) if looks(i, j)}
+        members = [j for j, s in scores.items() if s >= max(scores.values()) - sensitivity]
+        P[i, members] = 1 / len(members)
+    return P
+
+
+RNG = np.random.default_rng(0)
+FORM = RNG.normal(size=(3, 3))
+ATTENTIONS = {
+    "softmax": Softmax(0.7, FORM),
+    "cold": Softmax(200.0),
+    "repelling": Softmax(-2.0, FORM),
+    "uniform": Softmax(0.0),
+    "localmax": Localmax(0.8, FORM),
+    "sinkhorn": Sinkhorn(1.5, FORM.T @ FORM, iterations=3000, tol=1e-14),
+    "causal softmax": Causal(Softmax(0.7, FORM)),
+    "causal localmax": Causal(Localmax(0.8)),
+    "causal hardmax": Causal(cy.Hardmax(FORM)),
+    "heads": Heads([Softmax(1.0), cy.Hardmax(), Softmax(2.0, FORM)]),
+    "valued heads": Heads([Softmax(1.0), cy.Hardmax()], [FORM, None], average=False),
+}
+tokens_3d = RNG.normal(size=(7, 3))
+
+
+@pytest.mark.parametrize("A", [None, FORM])
+@pytest.mark.parametrize("causal", [False, True])
+def test_weights_against_the_definition(A, causal):
+    z, form = tokens_3d, np.eye(3) if A is None else A
+
+    def looks(i, j):
+        return j <= i or not causal
+
+    def wrap(attention):
+        return Causal(attention) if causal else attention
+
+    for beta in (0.7, -2.0, 0.0, 50.0):
+        got = wrap(Softmax(beta, A)).weights(z)
+        np.testing.assert_allclose(got, soft_oracle(z, beta, form, looks), atol=1e-14)
+    got = wrap(Localmax(0.8, A)).weights(z)
+    np.testing.assert_allclose(got, local_oracle(z, 0.8, form, looks), atol=1e-15)
+
+
+@pytest.mark.parametrize("name", ATTENTIONS)
+def test_rows_pull_padding_batch_and_torch(name):
+    import torch
+
+    attention = ATTENTIONS[name]
+    batch = np.stack([tokens_3d, tokens_3d[::-1] * 1.3])
+    mask = np.array([[True] * 7, [False, True, True, False, True, True, False]])
+    pull = attention.pull(batch, mask=mask)
+    np.testing.assert_array_equal(pull[~mask], batch[~mask])
+    for b in range(2):
+        kept = batch[b][mask[b]]
+        np.testing.assert_allclose(pull[b][mask[b]], attention.pull(kept), atol=1e-12)
+        if name != "valued heads":
+            P = attention.weights(batch, mask=mask)[b]
+            assert not P[~mask[b]].any() and not P[:, ~mask[b]].any()
+            alone = attention.weights(kept)
+            np.testing.assert_allclose(P[np.ix_(mask[b], mask[b])], alone, atol=1e-12)
+            np.testing.assert_allclose(alone.sum(axis=1), 1, atol=1e-12)
+            np.testing.assert_allclose(alone @ kept, attention.pull(kept), atol=1e-12)
+    leaf = torch.tensor(batch, requires_grad=True)
+    moved = attention.pull(leaf, mask=mask)
+    np.testing.assert_allclose(moved.detach().numpy(), pull, atol=1e-12)
+    (moved**2).sum().backward()
+    assert bool(torch.isfinite(leaf.grad).all())
+    single = attention.pull(batch.astype(np.float32), mask=mask)
+    assert single.dtype == np.float32
+    assert attention.pull(torch.tensor(batch, dtype=torch.float32)).dtype == torch.float32
+
+
+def test_gradient_of_softmax_against_torch():
+    import torch
+
+    leaf = torch.tensor(tokens_3d, requires_grad=True)
+    other = torch.tensor(tokens_3d, requires_grad=True)
+    (Softmax(1.7, FORM).pull(leaf) ** 2).sum().backward()
+    A = torch.tensor(FORM)
+    P = torch.softmax(1.7 * (other @ A.T) @ other.T, dim=-1)
+    ((P @ other) ** 2).sum().backward()
+    np.testing.assert_allclose(leaf.grad, other.grad, atol=1e-12)
+
+
+def test_heads_are_the_sum_of_their_heads():
+    z, (V, W) = tokens_3d, RNG.normal(size=(2, 3, 3))
+    one, two = Softmax(1.0, FORM), cy.Hardmax()
+    expected = one.pull(z) @ V.T + two.pull(z) @ W.T
+    np.testing.assert_allclose(Heads([one, two], [V, W], average=False).pull(z), expected)
+    np.testing.assert_allclose(Heads([one, two], [V, W]).pull(z), expected / 2)
+    np.testing.assert_allclose(Heads([one, two]).weights(z), (one.weights(z) + two.weights(z)) / 2)
+    with pytest.raises(ValueError, match="no single P"):
+        Heads([one, two], [V, W]).weights(z)
+
+
+@given(tokens)
+def test_causal_hardmax_against_prefixes(z):
+    P = Causal(cy.Hardmax()).weights(np.array(z, float))
+    for i in range(len(z)):
+        members = oracle.followed(oracle.exact(z[: i + 1]))[i]
+        assert np.flatnonzero(P[i]).tolist() == members
+        np.testing.assert_allclose(P[i, members], 1 / len(members))
+
+
+def test_causal_ties_are_those_of_exact_arithmetic():
+    z = np.array([[1.0, 2.0**-30], [1.0, -(2.0**-30)], [0.5, 2.0**-40]])
+    assert np.flatnonzero(Causal(cy.Hardmax()).weights(z)[2]).tolist() == [0]
+    A = np.array([[1.0, 0.0], [0.0, 3.0]])
+    assert np.flatnonzero(Causal(cy.Hardmax(A)).weights(z * 1e200)[2]).tolist() == [0]
+
+
+def test_sinkhorn_is_doubly_stochastic_and_symmetric_for_symmetric_scores():
+    P = Sinkhorn(1.0, iterations=2000, tol=1e-14).weights(tokens_3d)
+    np.testing.assert_allclose(P.sum(axis=0), 1, atol=1e-12)
+    np.testing.assert_allclose(P, P.T, atol=1e-12)
+    kernel = np.exp(tokens_3d @ tokens_3d.T)  # P = diag(u) kernel diag(v): cross ratios agree
+    ratio = P / kernel
+    np.testing.assert_allclose(ratio[0, 0] * ratio[1, 1], ratio[0, 1] * ratio[1, 0], rtol=1e-9)
+    unfinished = Sinkhorn(30.0, iterations=1).weights(tokens_3d)
+    np.testing.assert_allclose(unfinished.sum(axis=1), 1, atol=1e-12)
+
+
+def test_blocks_change_nothing(monkeypatch):
+    z = RNG.normal(size=(2, 50, 3))
+    mask = RNG.random((2, 50)) < 0.8
+    for attention in (Softmax(2.0, FORM), Localmax(0.5), Causal(Softmax(1.0))):
+        whole = attention.pull(z, mask=mask), attention.weights(z, mask=mask)
+        monkeypatch.setattr("cynosure.attention._BLOCK", 700)
+        np.testing.assert_allclose(attention.pull(z, mask=mask), whole[0], atol=1e-14)
+        np.testing.assert_allclose(attention.weights(z, mask=mask), whole[1], atol=1e-14)
+        monkeypatch.undo()
+
+
+def peak(action):
+    """Bytes NumPy held at most while `action` ran, over what it held before."""
+    tracemalloc.start()
+    try:
+        action()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_memory_stays_far_below_the_score_matrix():
+    z = np.random.default_rng(0).normal(size=(4096, 8))
+    full = 8 * len(z) ** 2
+    assert peak(lambda: Softmax().pull(z)) < 0.6 * full
+    assert peak(lambda: Softmax().weights(z[:2048])) > 8 * 2048**2  # the counter counts
+
+
+@pytest.mark.slow
+def test_memory_of_a_large_layer():
+    z = np.random.default_rng(0).normal(size=(16_384, 64)) / 8
+    assert peak(lambda: Softmax().pull(z)) < 120e6 < 0.06 * 8 * len(z) ** 2
+
+
+def test_fused_kernel_agrees_with_blocks(monkeypatch):
+    import torch
+
+    z = torch.tensor(RNG.normal(size=(2, 40, 3)), dtype=torch.float32)
+    mask = np.ones((2, 40), bool)
+    mask[1, 30:] = False
+    for attention in (Softmax(1.5, FORM), Causal(Softmax(1.5)), Softmax(-1.0)):
+        for some in (None, mask):
+            plain = attention.pull(z, mask=some)
+            monkeypatch.setattr("cynosure.attention._LARGE", 10)
+            fused = attention.pull(z, mask=some)
+            monkeypatch.undo()
+            double = attention.pull(z.double(), mask=some)
+            floor = float((plain - double).abs().max())
+            assert float((fused - double).abs().max()) <= 2 * floor + 2e-6
+    monkeypatch.setattr("cynosure.attention._LARGE", 10)
+    np.testing.assert_allclose(Softmax(1.5).pull(z.double()), Softmax(1.5).pull(z.double().numpy()))
+    assert bool(torch.isfinite(Softmax(1e300).pull(z.double())).all())  # left to the blocks
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (lambda: Softmax(float("inf")), ValueError, "Hardmax"),
+        (lambda: Softmax(float("nan")), ValueError, "finite"),
+        (lambda: Localmax(-0.1), ValueError, "sensitivity"),
+        (lambda: Sinkhorn(iterations=0), ValueError, "iterations"),
+        (lambda: Causal(Sinkhorn()), TypeError, "Causal wraps"),
+        (lambda: Heads([]), TypeError, "heads"),
+        (lambda: Heads([Softmax()], [None, None]), ValueError, "one matrix per head"),
+        (lambda: Softmax(1.0, np.eye(3)).pull(np.ones((4, 2))), ValueError, "d = 2"),
+        (lambda: Softmax().pull([1.0, 2.0]), ValueError, "shape"),
+        (lambda: Softmax().pull(np.ones((2, 2)), mask=np.ones(3, bool)), ValueError, "mask"),
+    ],
+)
+def test_bad_parameters(make, error, message):
+    with pytest.raises(error, match=message):
+        make()
+
+
+def test_lists_and_defaults_work():
+    np.testing.assert_allclose(Softmax(0.0).pull([[1, 0], [0, 1]]), [[0.5, 0.5], [0.5, 0.5]])
+    assert all(
+        kind().pull(np.eye(2)).shape == (2, 2) for kind in attention_module.ATTENTIONS.values()
+    )
