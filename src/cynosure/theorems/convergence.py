@@ -1,0 +1,139 @@
+"""B1 to B4: the hulls shrink, the norms grow, and every token converges into a finite set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..polytope import CONTAINS_TOL, Polytope, hull, minimal_points
+from ..simulation import definite
+from .checks import Part, U, least, statement
+from .layers import THEOREM_1_1, LayerRun, symmetric
+
+_SAME = 1e-9  # limits closer than this are one point of `minimal_points`
+
+_statement = partial(statement, LayerRun)
+
+
+@_statement("B1", "arXiv 2407.01602, nested hulls", "K_{k+1} ⊂ K_k for any matrix A")
+def hull_decreases(run: LayerRun) -> list[Part]:
+    """max_j <c, z_j^k> is non-increasing in k for random c, the axes, A z_i; in R^2 areas."""
+    return hulls(run)
+
+
+def hulls(run: LayerRun) -> list[Part]:
+    cost = run.n * run.d * (run.layers + 1)
+    random = np.random.default_rng(0).standard_normal((64, run.d))
+    c = np.concatenate(
+        [
+            run.z[0, run.sample(np.arange(run.n), 4 * cost)] @ run.A.T,
+            random[run.sample(np.arange(64), 4 * cost)],
+            np.eye(run.d),
+            -np.eye(run.d),
+        ]
+    )
+    length = np.linalg.norm(c, axis=1)
+    c = c[length > 0] / length[length > 0, None]
+    support = np.stack([(z @ c.T).max(axis=0) for z in run.z])
+    tol = run.step + 4 * run.d * U * run.R
+    fall = support[:-1] - support[1:]
+    parts = [least("support function", fall, tol, "layer", "direction", direction=c)]
+    if run.d == 2 and run.n <= 20_000:
+        area = np.array([hull(z).area for z in run.z])
+        # a hull moved by s gains at most perimeter * s, and the perimeter is at most 2 pi R
+        parts.append(least("area", area[:-1] - area[1:], 4 * np.pi * run.R * tol, "layer"))
+    return parts
+
+
+@_statement(
+    "B2",
+    "theory B2; implies the growing norms of arXiv 2407.01602",
+    "|z_i'|_A² = |z_i|_A² + 2 eta (M_i - |z_i|_A²) + |z_i' - z_i|_A², M_i = max_l <A z_i, z_l>",
+    (symmetric,),
+)
+def norm_growth(run: LayerRun) -> list[Part]:
+    """The identity, and for definite A the two sums it bounds by R_A^2 - |z_i^0|_A^2."""
+    rows, eta = run.rows, run.eta
+    q, excess = run.squares[:, rows], run.tops - run.squares[:, rows]
+    steps = run.z[1:, rows] - run.z[:-1, rows]
+    moved = run.form(steps, steps)
+    residual = q[1:] - q[:-1] - 2 * eta * excess[:-1] - moved
+    tol = 4 * run.size_A * run.R * run.step + 4 * eta * run.score_error()
+    axes: Any = {"token": rows}
+    parts = [
+        least("identity", -np.abs(residual), tol, "layer", "token", **axes),
+        least("M_i >= |z_i|_A²", excess, 2 * run.score_error(), "layer", "token", **axes),
+    ]
+    if definite(run.A):
+        room, total = run.squares[0].max() - q[0], (run.layers + 1) * tol
+        squares, sums = room - moved.sum(axis=0), room - 2 * eta * excess.sum(axis=0)
+        parts += [
+            least("sum of squared steps", squares, total, "token", **axes),
+            least("sum of M_i - |z_i|_A²", sums, total, "token", **axes),
+        ]
+    return parts
+
+
+@_statement(
+    "B3",
+    "arXiv 2407.01602, Theorem 1.1 (i)",
+    "every token converges to some s in S: s in K, s != 0, max over K of <As, y> = |s|_A²",
+    THEOREM_1_1,
+)
+def convergence(run: LayerRun) -> list[Part]:
+    """Limits read off the last two layers are the proved ones and lie in S; norms stay below."""
+    li, e = run.limit, run.end_error
+    ends = np.where(run.straight[:, None], run.ends, li.points)
+    s, v = ends[run.rows], li.polytope.vertices
+    top = np.concatenate([(x @ run.A.T @ v.T).max(axis=1) for x in _blocks(s, len(v))])
+    excess, off = np.abs(top - run.form(s, s)), np.linalg.norm(ends - li.points, axis=1)
+    room = run.form(li.points, li.points) - run.squares[-1]
+    g = 2 * run.score_error(e)
+    return [
+        least("max <As, y> = |s|_A²", -excess, g, "token", token=run.rows),
+        least("limit read off the layers", -off, 2 * e, "token"),
+        least("|s|_A >= |z_i^K|_A", room, g, "token"),
+        least("s in K", -run.outside(li.polytope), e + CONTAINS_TOL, "limit"),
+    ]
+
+
+def _blocks(x: np.ndarray, width: int) -> Iterator[np.ndarray]:
+    size = max(1, int(4e6) // max(width, 1))
+    return (x[start : start + size] for start in range(0, max(len(x), 1), size))
+
+
+@_statement(
+    "B4",
+    "arXiv 2407.01602, Theorem 1.1 (ii)",
+    "S is finite: every limit is a vertex of K or the A-projection of 0 on a face of K",
+    THEOREM_1_1,
+)
+def finitely_many_limits(run: LayerRun) -> list[Part]:
+    """Limits read off the last two layers against the list of all such points.
+
+    In dimension <= 3 the faces are enumerated; above, 0 is projected on the face that s exposes.
+    """
+    li, K = run.limit, run.limit.polytope
+    ends = np.where(run.straight[:, None], run.ends, li.points)
+    if K.dim <= 3 and len(K.vertices) <= 200:
+        from scipy.spatial import cKDTree
+
+        distance = cKDTree(minimal_points(K, run.A)).query(ends)[0]
+        tol = run.end_error + 2 * _SAME * run.R
+    else:
+        distance = np.linalg.norm(ends - li.points, axis=1)  # followers of a leader: s is a vertex
+        tol = run.end_error + _SAME * run.R
+        rest = run.sample(run.leaderless, 1e5 * run.d)
+        distance[rest] = [np.linalg.norm(ends[i] - _least_of_face(run, li.points[i])) for i in rest]
+    return [least("distance to the list", -distance, tol, "token")]
+
+
+def _least_of_face(run: LayerRun, s: np.ndarray) -> np.ndarray:
+    """The point of least A-norm of the face of K on which <As, .> is largest."""
+    v = run.limit.polytope.vertices
+    score = v @ (run.A @ s)
+    face = v[score >= score.max() - 2 * run.score_error(run.end_error)]
+    return Polytope.from_vertices(face).project(np.zeros(run.d), run.A)

@@ -1,0 +1,187 @@
+"""Runs of flows, opened for checking: self-attention in R^d, and what all flows share.
+
+A statement about a flow is checked on what an integrator made of it, so a run counts only if the
+integrator controlled its error (`Adaptive`), and every tolerance comes from rtol and atol:
+
+    local = 10 sqrt(n d) (atol + (rtol + u) R)    what one saved interval may add: about ten steps,
+                                                  each of root mean square error atol + rtol R
+    error = (number of saved times) local         of a state, where the flow does not expand
+
+with R the longest token of the run and u the rounding unit of the stored states.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import final
+
+import numpy as np
+
+from ..dynamics import Dynamics, EuclideanFlow, LeadingFlow, RescaledFlow
+from ..spectra import GoodTriple, attention_matrix, good_triple
+from .checks import Hypothesis, Reading
+
+__all__ = ["ContinuousRun", "FlowRun", "definite_form", "positive_multiple", "support"]
+
+_CONTROL = re.compile(r"\brtol=([-+.\de]+), atol=([-+.\de]+)")
+
+
+@dataclass(frozen=True, eq=False)
+class ContinuousRun(Reading):
+    """States at the saved times of a flow, and how far they may be from the true ones."""
+
+    @property
+    @abstractmethod
+    def family(self) -> tuple[str, tuple[type[Dynamics], ...]]:
+        """What the statements are about, and the dynamics that are of this kind."""
+
+    @cached_property
+    def tolerances(self) -> tuple[float, float] | None:
+        """(rtol, atol) of the integrator, as the run's status names it; None for fixed steps."""
+        found = _CONTROL.search(self.trajectory.status.message)
+        return (float(found[1]), float(found[2])) if found else None
+
+    @cached_property
+    def base(self) -> tuple[Hypothesis, ...]:
+        tr, (name, kinds) = self.trajectory, self.family
+        single, right = len(tr.z.shape) == 3, isinstance(tr.dynamics, kinds)
+        started = len(tr.t) > 1 and float(tr.t[0]) == 0
+        rtol = self.tolerances[0] if self.tolerances else np.inf
+        return (
+            Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
+            Hypothesis(name, right, float(right)),
+            Hypothesis("at least two saved times, from t = 0", started, float(len(tr.t))),
+            Hypothesis("integrated with error control (rtol)", rtol <= 1e-3, float(rtol)),
+        )
+
+    @cached_property
+    def t(self) -> np.ndarray:
+        return np.asarray(self.trajectory.t, dtype=np.float64)
+
+    @cached_property
+    def states(self) -> np.ndarray:
+        """(times, n, d), the real tokens as the run has them."""
+        return self.trajectory.values[:, self.real].astype(np.float64)
+
+    @property
+    def n(self) -> int:
+        return self.states.shape[1]
+
+    @property
+    def d(self) -> int:
+        return self.states.shape[2]
+
+    @cached_property
+    def R(self) -> float:
+        return float(np.linalg.norm(self.states, axis=2).max())
+
+    @cached_property
+    def local(self) -> float:
+        assert self.tolerances is not None
+        rtol, atol = self.tolerances
+        u = float(np.finfo(self.trajectory.values.dtype).eps)
+        return 10 * float(np.sqrt(self.n * self.d)) * (atol + (rtol + u) * self.R)
+
+    @property
+    def error(self) -> float:
+        return len(self.t) * self.local
+
+    @cached_property
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """All pairs of tokens, or a seeded sample of 20,000."""
+        if self.n <= 200:
+            return np.triu_indices(self.n, 1)
+        i, j = np.random.default_rng(0).integers(self.n, size=(2, 20_000))
+        return i[i != j], j[i != j]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class FlowRun(ContinuousRun):
+    """Self-attention in R^d: x_i' = sum_j P_ij V x_j in any of its three variables.
+
+    Most statements read `y` = e^{-l1 t} x, l1 the leading growth of V. Where V = l1 I this is also
+    z = e^{-tV} x; and for every V the components along the leading eigenspace are the same in y
+    and in z, which is all that is read off a `RescaledFlow` with another V.
+    """
+
+    @property
+    def family(self) -> tuple[str, tuple[type[Dynamics], ...]]:
+        return "self-attention flow in R^d", (EuclideanFlow, RescaledFlow, LeadingFlow)
+
+    @cached_property
+    def triple(self) -> GoodTriple:
+        flow = self.trajectory.dynamics
+        return good_triple(flow.Q, flow.K, flow.V, d=self.d)  # type: ignore[union-attr]
+
+    @cached_property
+    def A(self) -> np.ndarray:
+        """K^T Q, so that scores are <A x_i, x_j>."""
+        flow = self.trajectory.dynamics
+        A = EuclideanFlow(flow.Q, flow.K).attention.A  # type: ignore[union-attr]
+        return np.eye(self.d) if A is None else A
+
+    @cached_property
+    def V(self) -> np.ndarray:
+        V = self.trajectory.dynamics.V  # type: ignore[union-attr]
+        return np.eye(self.d) if V is None else V
+
+    @cached_property
+    def growth(self) -> float:
+        """l1, the largest real part of an eigenvalue of V."""
+        return float(np.linalg.eigvals(self.V).real.max())
+
+    @cached_property
+    def y(self) -> np.ndarray:
+        if not isinstance(self.trajectory.dynamics, EuclideanFlow):
+            return self.states
+        return np.exp(-self.growth * self.t)[:, None, None] * self.states
+
+    @cached_property
+    def R(self) -> float:
+        """Of y where x grows: the integrator's relative error is the same in both."""
+        return float(np.linalg.norm(self.y if self.growth > 0 else self.states, axis=2).max())
+
+    def P(self, k: int) -> np.ndarray:
+        """The attention matrix at the saved time number k."""
+        assert self.trajectory.dynamics is not None
+        return attention_matrix(self.trajectory.dynamics, self.states[k], float(self.t[k]))
+
+    def norm(self, x: np.ndarray) -> np.ndarray:
+        """|x|_A along the last axis."""
+        return np.sqrt(((x @ self.A.T) * x).sum(axis=-1).clip(0))
+
+    def left(self, values: np.ndarray) -> float:
+        """How far `values` (times, n, ...) have still to go, if they arrive like e^{-l1 t}."""
+        step = np.abs(values[-1] - values[-2]).max()
+        with np.errstate(over="ignore"):
+            return float(step / np.expm1(self.growth * (self.t[-1] - self.t[-2])))
+
+    def still(self, values: np.ndarray) -> bool:
+        return self.growth > 0 and self.left(values) <= 1e-6 * max(
+            float(np.abs(values).max()), 1e-300
+        )
+
+
+def positive_multiple(run: FlowRun) -> Hypothesis:
+    off = float(np.abs(run.V - run.growth * np.eye(run.d)).max())
+    ok = off <= 1e-12 * abs(run.growth) and run.growth > 0
+    return Hypothesis("V = l I, l > 0 (largest |V - l I|)", ok, off)
+
+
+def definite_form(run: FlowRun) -> Hypothesis:
+    least = float(np.linalg.eigvalsh((run.A + run.A.T) / 2)[0])
+    gap = float(np.abs(run.A - run.A.T).max())
+    ok = least > 0 and gap <= 1e-12 * float(np.abs(run.A).max())
+    return Hypothesis("Q^T K symmetric positive definite (least eigenvalue)", ok, least)
+
+
+def support(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """max_j <c, y_j> by (time, direction), and the unit directions c: random ones and the axes."""
+    d = y.shape[2]
+    random = np.random.default_rng(0).standard_normal((64, d))
+    c = np.concatenate([random / np.linalg.norm(random, axis=1)[:, None], np.eye(d), -np.eye(d)])
+    return np.stack([(z @ c.T).max(axis=0) for z in y]), c

@@ -1,0 +1,290 @@
+"""LayerRun: a run of normalised hardmax layers, opened for the statements B1..B19.
+
+What is checked is the trajectory as data: its states, and the sets and birth layers of its
+history. The limits it is compared with are those proved by `cynosure.limits`.
+
+Units and tolerances. Tokens and A are scaled by powers of two so that their largest entries lie in
+[1/2, 1); slacks and tolerances are in these units. With u the rounding unit of the stored states,
+w the widest set and R the longest token, a stored layer is within
+
+    step = (w + 16) u sqrt(d)    of the layer map applied to the stored layer before it, and within
+    error = (K + 1) step         of the exact trajectory, since the layer map averages (theory C8).
+
+Every tolerance is a Lipschitz constant of the statement times one of these two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from ..attention import Hardmax
+from ..dynamics import PureAttention
+from ..followed import Followed, History
+from ..limits import Limit, limit
+from ..polytope import Polytope
+from ..simulation import definite, simulate
+from .checks import Hypothesis, Reading, U
+
+__all__ = [
+    "SPD",
+    "THEOREM_1_1",
+    "LayerRun",
+    "nonzero",
+    "positive",
+    "proved",
+    "several",
+    "symmetric",
+]
+
+WORK = 1e8  # multiplications one check may spend; larger runs are sampled, with a fixed seed
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LayerRun(Reading):
+    """A trajectory opened for checking: scaled states of the real tokens, sets, limits."""
+
+    @cached_property
+    def base(self) -> tuple[Hypothesis, ...]:
+        """What every statement needs before it can be looked at."""
+        tr, dynamics = self.trajectory, self.trajectory.dynamics
+        single = len(tr.z.shape) == 3
+        layered = isinstance(dynamics, PureAttention) and isinstance(dynamics.attention, Hardmax)
+        every = np.array_equal(tr.t, np.arange(len(tr.t)))
+        found = [
+            Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
+            Hypothesis("normalised layers of hardmax attention", layered, float(layered)),
+            Hypothesis("every layer saved, from layer 0", every, float(len(tr.t))),
+            Hypothesis("at least one layer", len(tr.t) > 1, float(tr.t[-1])),
+        ]
+        if isinstance(dynamics, PureAttention):
+            alpha = dynamics.exact_alpha
+            found.append(Hypothesis("alpha > 0", alpha > 0, float(alpha)))
+        return tuple(found)
+
+    @cached_property
+    def z(self) -> np.ndarray:
+        """States (K + 1, n, d) of the real tokens, scaled by a power of two."""
+        z = self.trajectory.values
+        z = (z if self.trajectory.mask is None else z[:, self.real]).astype(np.float64, copy=False)
+        return np.ldexp(z, -int(np.frexp(np.abs(z[0]).max())[1]))
+
+    @cached_property
+    def A_given(self) -> np.ndarray:
+        A = self.trajectory.dynamics.attention.A  # type: ignore[union-attr]
+        return np.eye(self.d) if A is None else A
+
+    @cached_property
+    def A(self) -> np.ndarray:
+        return np.ldexp(self.A_given, -int(np.frexp(np.abs(self.A_given).max())[1]))
+
+    @property
+    def n(self) -> int:
+        return self.z.shape[1]
+
+    @property
+    def d(self) -> int:
+        return self.z.shape[2]
+
+    @property
+    def layers(self) -> int:
+        return len(self.z) - 1
+
+    @cached_property
+    def rho(self) -> float:
+        return float(1 / (1 + self.trajectory.dynamics.exact_alpha))  # type: ignore[union-attr]
+
+    @cached_property
+    def eta(self) -> float:
+        alpha: Fraction = self.trajectory.dynamics.exact_alpha  # type: ignore[union-attr]
+        return float(alpha / (1 + alpha))
+
+    @cached_property
+    def history(self) -> History:
+        """The run's own history; what it did not keep is walked again from layer 0."""
+        tr, kept = self.trajectory, self.trajectory.history
+        if kept is None or not kept.records:
+            z0, K = tr.values[0, self.real], self.layers
+            again = simulate(tr.dynamics, z0, layers=K, save_every=K).history  # type: ignore[arg-type]
+            assert again is not None
+            if kept is None:
+                return again
+            names = ("born", "settled_at")
+            return replace(again, **{name: getattr(kept, name)[self.real] for name in names})
+        assert kept.label is not None
+        return replace(
+            kept,
+            born=kept.born[self.real],
+            settled_at=kept.settled_at[self.real],
+            label=kept.label[self.real],
+        )
+
+    @property
+    def born(self) -> np.ndarray:
+        return self.history.born
+
+    @cached_property
+    def label(self) -> np.ndarray:
+        """Value class of each token."""
+        return self.sets[0].label
+
+    @cached_property
+    def sets(self) -> list[Followed]:
+        """The sets C_i by layer; layers at which nothing was searched share one object."""
+        searched = {record.layer for record in self.history.records}
+        out: list[Followed] = []
+        for k in range(self.layers + 1):
+            out.append(self.history.followed(k) if k in searched or not out else out[-1])
+        return out
+
+    def single(self, k: int) -> np.ndarray:
+        """The first token of the one class that i follows at layer k; -1 if it follows several."""
+        f = self.sets[k]
+        one = np.diff(f.indptr) == 1
+        return np.where(one, f.first[f.indices[f.indptr[:-1]]], -1)[f.label]
+
+    def edges(self, k: int) -> tuple[np.ndarray, np.ndarray]:
+        """(i, j) for every class of i and every class of j in C_i, by their first tokens."""
+        f = self.sets[k]
+        return f.first.repeat(np.diff(f.indptr)), f.first[f.indices]
+
+    @cached_property
+    def limit(self) -> Limit:
+        """The proved limits of layer 0, in the scaled units."""
+        dynamics: Any = self.trajectory.dynamics
+        return limit(PureAttention(Hardmax(self.A), dynamics.alpha), self.z[0])
+
+    # -- sizes and errors ---------------------------------------------------------------------
+
+    @cached_property
+    def R(self) -> float:
+        return float(np.linalg.norm(self.z[0], axis=1).max())
+
+    @cached_property
+    def size_A(self) -> float:
+        return float(np.linalg.norm(self.A))
+
+    @cached_property
+    def step(self) -> float:
+        u = float(np.finfo(self.trajectory.values.dtype).eps) / 2
+        widest = max(int(f.size.max()) for f in {id(f): f for f in self.sets}.values())
+        return (widest + 16) * u * float(np.sqrt(self.d))
+
+    @property
+    def error(self) -> float:
+        return (self.layers + 1) * self.step
+
+    @property
+    def end_error(self) -> float:
+        """Error of a limit read off the last two layers, see `ends`."""
+        return self.error + 2 * self.step / self.eta
+
+    def score_error(self, error: float | None = None) -> float:
+        """|computed - exact| of a score <A z_i, z_j> of tokens known to within `error`."""
+        e = self.error if error is None else error
+        return self.size_A * ((2 * self.d + 4) * U * self.R**2 + 2 * self.R * e + e * e)
+
+    def form(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """<A x, y> along the last axis."""
+        return ((x @ self.A.T) * y).sum(axis=-1)
+
+    def norm(self, x: np.ndarray) -> np.ndarray:
+        """|x|_A along the last axis."""
+        return np.sqrt(self.form(x, x).clip(0))
+
+    @cached_property
+    def squares(self) -> np.ndarray:
+        """|z_i^k|_A^2, shape (K + 1, n)."""
+        return np.stack([self.form(z, z) for z in self.z])
+
+    # -- samples ------------------------------------------------------------------------------
+
+    def sample(self, among: np.ndarray, cost: float | int) -> np.ndarray:
+        """All of `among` if `cost` multiplications for each are affordable, else a seeded part."""
+        most = max(8, int(WORK / max(cost, 1.0)))
+        if len(among) <= most:
+            return among
+        return np.sort(np.random.default_rng(0).choice(among, most, replace=False))
+
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The tokens looked at where a statement compares a token with all others."""
+        return self.sample(np.arange(self.n), self.n * self.d * (self.layers + 1))
+
+    def top(self, k: int, rows: np.ndarray, *, others: bool = False) -> np.ndarray:
+        """M_i = max_l <A z_i, z_l> at layer k; with `others` over the other value classes only."""
+        out = np.empty(len(rows))
+        block = max(1, int(4e6) // self.n)
+        for start in range(0, len(rows), block):
+            part = rows[start : start + block]
+            scores = (self.z[k, part] @ self.A.T) @ self.z[k].T
+            if others:
+                scores[self.label[part][:, None] == self.label] = -np.inf
+            out[start : start + block] = scores.max(axis=1)
+        return out
+
+    @cached_property
+    def tops(self) -> np.ndarray:
+        """M_i of the sampled rows, shape (K + 1, rows)."""
+        return np.stack([self.top(k, self.rows) for k in range(self.layers + 1)])
+
+    def gaps(self, k: int, rows: np.ndarray) -> np.ndarray:
+        """|z_i|_A^2 - max over other classes of <A z_i, z_j>: positive exactly when i leads."""
+        top = self.top(k, rows, others=True)
+        return self.squares[k, rows] - np.where(np.isinf(top), 0.0, top)
+
+    @cached_property
+    def straight(self) -> np.ndarray:
+        """Tokens whose last step was along the line to their limit."""
+        settled = self.history.settled_at
+        return (settled >= 0) & (settled < self.layers)
+
+    @cached_property
+    def ends(self) -> np.ndarray:
+        """(z^K - rho z^{K-1}) / eta: the limit of a straight token, from the last two layers."""
+        return (self.z[-1] - self.rho * self.z[-2]) / self.eta
+
+    @cached_property
+    def leaderless(self) -> np.ndarray:
+        """Tokens whose proved limit is no leader."""
+        return np.flatnonzero(self.limit.follows < 0)
+
+    def outside(self, polytope: Polytope) -> np.ndarray:
+        """Distances from the polytope of the limits that are no leader, each once."""
+        points = np.unique(self.limit.points[self.leaderless], axis=0)
+        return polytope.distance(points) if len(points) else np.empty(0)
+
+
+def symmetric(run: LayerRun) -> Hypothesis:
+    gap = float(np.abs(run.A_given - run.A_given.T).max())
+    return Hypothesis("A symmetric (largest |A - A^T|)", gap == 0, gap)
+
+
+def positive(run: LayerRun) -> Hypothesis:
+    least = float(np.linalg.eigvalsh((run.A_given + run.A_given.T) / 2)[0])
+    return Hypothesis("symmetric part of A positive definite (least eigenvalue)", least > 0, least)
+
+
+def nonzero(run: LayerRun) -> Hypothesis:
+    zeros = int((run.z[0] == 0).all(axis=1).sum())
+    return Hypothesis("tokens non-zero (number of zero tokens)", zeros == 0, float(zeros))
+
+
+def several(run: LayerRun) -> Hypothesis:
+    distinct = int(run.label.max()) + 1
+    return Hypothesis("at least two distinct tokens (number)", distinct > 1, float(distinct))
+
+
+def proved(run: LayerRun) -> Hypothesis:
+    # without a positive definite A nothing need converge: do not walk 100,000 layers to see it
+    left = len(run.limit.undecided) if definite(run.A) else run.n
+    return Hypothesis("every limit proved by limit() (number undecided)", left == 0, float(left))
+
+
+SPD = (symmetric, positive)
+THEOREM_1_1 = (symmetric, positive, nonzero, proved)

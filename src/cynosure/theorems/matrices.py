@@ -1,0 +1,89 @@
+"""B15 and B16: what the matrix A can do: choose the leaders, or destroy them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ..attention import Hardmax
+from .checks import Hypothesis, Part, exactly, least, statement
+from .convergence import hulls
+from .layers import SPD, LayerRun, positive, several, symmetric
+from .leadership import distances, firsts
+
+_statement = partial(statement, LayerRun)
+
+
+@_statement(
+    "B15",
+    "theory B15",
+    "some symmetric positive definite A makes z_i lead iff z_i is a vertex of conv(Z ∪ {0})",
+    SPD,
+)
+def choosing_leaders(run: LayerRun) -> list[Part]:
+    """Leaders of the given A are such vertices, exposed by c = A z_i; and for some vertices an A
+    is built from an exposing c, A = eps I + c c^T/<c, z_i>, and tried."""
+    leaders = run.sample(firsts(run, np.flatnonzero(run.born == 0)), run.n * run.d)
+    gaps = np.minimum(run.gaps(0, leaders), run.squares[0, leaders])
+    directions = np.random.default_rng(0).standard_normal((20, run.d))
+    most = max(1, int(2e6 / (run.n * run.d)))
+    built, refused = 0, []
+    for i in np.unique((run.z[0] @ directions.T).argmax(axis=0))[:most].tolist():
+        A = _form_for(run.z[0], run.label, i)
+        if A is not None:
+            built += 1
+            refused.append(not Hardmax(A).followed(run.z[0]).leads[i])
+    where: Any = {"token": leaders, "built": built}
+    return [
+        least("leaders are exposed by A z_i", gaps, 2 * run.score_error(), "token", **where),
+        exactly("the A built for a vertex makes it lead", refused, "trial"),
+    ]
+
+
+def _form_for(z: np.ndarray, label: np.ndarray, i: int) -> np.ndarray | None:
+    """An A that makes token i lead, from a linear program for c; None if i is no clear vertex."""
+    from scipy.optimize import linprog
+
+    rivals = np.concatenate([z[i] - z[label != label[i]], z[i : i + 1]])
+    d = z.shape[1]
+    program = linprog(
+        np.append(np.zeros(d), -1.0),
+        A_ub=np.column_stack([-rivals, np.ones(len(rivals))]),
+        b_ub=np.zeros(len(rivals)),
+        bounds=[(-1, 1)] * d + [(None, 1)],
+    )
+    if program.status != 0:
+        return None
+    c = program.x[:d]
+    t = float((rivals @ c).min())  # the solver's own t is only feasible to its tolerance
+    if t <= 1e-9:
+        return None
+    reach = np.linalg.norm(z[i]) * np.linalg.norm(rivals, axis=1).max()
+    # symmetric to the last bit, and eps |<z_i, z_i - z_j>| <= t/2
+    return t / (2 * reach) * np.eye(d) + np.outer(c, c) / float(c @ z[i])
+
+
+def _not_symmetric(run: LayerRun) -> Hypothesis:
+    gap = symmetric(run).value
+    return Hypothesis("A not symmetric (largest |A - A^T|)", gap > 0, gap)
+
+
+@_statement(
+    "B16",
+    "theory B16",
+    "A not symmetric: hulls decrease, tokens never collide; leaders and growing norms may be lost",
+    (_not_symmetric, positive, several),
+)
+def not_symmetric(run: LayerRun) -> list[Part]:
+    """What remains true; the witness says what was lost in this run."""
+    norms = np.linalg.norm(run.z, axis=2)
+    width = np.ptp(run.z, axis=1).max(axis=1)
+    lost = {
+        "leaders": int((run.born >= 0).sum()),
+        "norms_decreased": bool((norms[1:] < norms[:-1] - 4 * run.error).any()),
+        "width_last_over_first": float(width[-1] / width[0]),
+    }
+    return [replace(p, where={**p.where, **lost}) for p in [*hulls(run), *distances(run)]]

@@ -1,0 +1,158 @@
+"""B21: at finite beta the vertices of a polygon hold their tokens for a time exponential in beta.
+
+The finite-beta chain of arXiv 2508.09628 (theory A6) is not among the deterministic layers of
+`cynosure.dynamics`; its small simulator `JumpChain` lives here, beside the one statement about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import exp, expm1, log, log1p, pi
+from typing import final
+
+import numpy as np
+
+from .._types import Array, as_tokens, like
+from ..attention import Softmax
+from ..dynamics import LayerMap
+from .checks import Hypothesis, Part, Reading, statement
+
+__all__ = ["JumpChain", "exit_probability", "log_median_exit"]
+
+_LEVEL = 6.0  # an exit time whose tail probability is below 10^-6 is a violation
+_REGULAR = 1e-9  # relative: tokens this close to a regular polygon are on it
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class JumpChain(LayerMap):
+    """z_i <- (1 - g) z_i + g z_j, with j drawn with probability P_ij (arXiv 2508.09628, SA_P).
+
+    Draws come from (seed, k): runs repeat, and a longer run begins like a shorter one.
+    """
+
+    attention: Softmax = field(default_factory=Softmax)
+    g: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.g < 1:
+            raise ValueError(f"g: expected a step between 0 and 1, got {self.g!r}")
+
+    def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
+        x = as_tokens(z)
+        P = as_tokens(self.attention.weights(x, mask=mask))
+        draw = np.random.default_rng([self.seed, k]).random(x.shape[:-1])[..., None]
+        chosen = (np.cumsum(P, axis=-1) < draw).sum(axis=-1).clip(max=x.shape[-2] - 1)
+        return like(x + self.g * (np.take_along_axis(x, chosen[..., None], axis=-2) - x), z)
+
+
+def exit_probability(k: int, beta: float) -> float:
+    """q = s/(1 + s), s = sum_{j=1}^{k-1} exp(-beta (1 - cos(2 pi j/k))): a token leaves a vertex.
+
+    Regular k-gon of radius 1, equally many tokens at each vertex, all still there. Trap: 1 - P_ii
+    cancels; for beta = 100 it would be 0 for most k.
+    """
+    if k < 2:
+        raise ValueError(f"k: a polygon has at least 2 vertices, got {k!r}")
+    s = float(np.exp(-beta * (1 - np.cos(2 * pi * np.arange(1, k) / k))).sum())
+    return s / (1 + s)
+
+
+def log_median_exit(k: int, beta: float) -> float:
+    """log of the median log 2 / -log(1 - q) of the exit time; its slope is 1 - cos(2 pi/k)."""
+    return log(log(2) / -log1p(-exit_probability(k, beta)))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ChainRun(Reading):
+    """A run of the finite-beta chain."""
+
+    @cached_property
+    def base(self) -> tuple[Hypothesis, ...]:
+        tr = self.trajectory
+        single = len(tr.z.shape) == 3
+        chain = isinstance(tr.dynamics, JumpChain)
+        every = np.array_equal(tr.t, np.arange(len(tr.t)))
+        return (
+            Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
+            Hypothesis("finite-beta chain with A = I", chain and self._plain, float(chain)),
+            Hypothesis("every layer saved, from layer 0", every, float(len(tr.t))),
+            Hypothesis("at least one layer", len(tr.t) > 1, float(tr.t[-1])),
+        )
+
+    @property
+    def _plain(self) -> bool:
+        return self.trajectory.dynamics.attention.A is None  # type: ignore[union-attr]
+
+    @cached_property
+    def z(self) -> np.ndarray:
+        return self.trajectory.values[:, self.real].astype(np.float64)
+
+    @cached_property
+    def corners(self) -> int:
+        """k if the tokens start on a regular k-gon about 0, equally many at each vertex, else 0."""
+        z = self.z[0]
+        if z.shape[1] != 2:
+            return 0
+        radius = np.hypot(*z.T)
+        R = radius.max()
+        if not R > 0 or np.ptp(radius) > _REGULAR * R:
+            return 0
+        turn = np.sort(np.arctan2(z[:, 1], z[:, 0]) / (2 * pi) % 1)
+        gaps = np.diff(np.append(turn, turn[0] + 1))
+        k = int((gaps > _REGULAR).sum())
+        if k < 2 or len(z) % k:
+            return 0
+        jumps = np.flatnonzero(gaps > _REGULAR)
+        even = np.abs(gaps[jumps] - 1 / k).max() <= _REGULAR
+        alike = len({int(c) for c in np.diff(np.append(jumps, jumps[0] + len(z)))}) == 1
+        return k if even and alike else 0
+
+    @cached_property
+    def exit(self) -> int:
+        """The first layer at which some token has left its vertex; 0 if none has."""
+        radius = np.linalg.norm(self.z[0], axis=1).max()
+        moved = np.abs(self.z - self.z[0]).max(axis=(1, 2)) > 1e-6 * radius
+        return int(np.argmax(moved)) if moved.any() else 0
+
+
+def _polygon(run: ChainRun) -> Hypothesis:
+    name = "start at the vertices of a regular polygon about 0 (number of vertices)"
+    return Hypothesis(name, run.corners > 0, float(run.corners))
+
+
+@statement(
+    ChainRun,
+    "B21",
+    "arXiv 2508.09628, finite beta; theory B21",
+    "exit from a vertex is geometric, probability q a layer; log median ~ beta (1 - cos(2 pi/k))",
+    (_polygon,),
+)
+def trapping(run: ChainRun) -> list[Part]:
+    """The first exit of any of the n tokens has survival (1 - q)^(n t), in logarithms.
+
+    One run gives one exit time: it may not lie in a tail of probability below 1e-6. Tokens after
+    the first exit see other weights, so later exits are not used.
+    """
+    dynamics = run.trajectory.dynamics
+    radius = float(np.linalg.norm(run.z[0, 0]))
+    beta = dynamics.attention.beta * radius**2  # type: ignore[union-attr]
+    q = exit_probability(run.corners, beta)
+    rate = run.z.shape[1] * log1p(-q)
+    layers = len(run.z) - 1
+    if run.exit:
+        tails = {
+            "exit so late": exp((run.exit - 1) * rate),
+            "exit so early": -expm1(run.exit * rate),
+        }
+    else:
+        tails = {"no exit": exp(layers * rate)}
+    where = {"exit_layer": run.exit, "exit_probability": q, "tokens": run.z.shape[1]}
+    tiny = float(np.finfo(float).tiny)
+    return [
+        Part(f"log10 of the probability of {what}", log(max(p, tiny)) / log(10), _LEVEL, where)
+        for what, p in tails.items()
+    ]
