@@ -1,0 +1,23 @@
+"""Experiments: one file each, with Params, QUICK, TITLE and run(p, progress) -> Report.
+
+A new experiment is a new file in this folder: the command line, the documentation and the smoke
+test on QUICK find it by listing the folder.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
+from typing import Any, TypeAlias
+
+__all__ = ["Progress", "available"]
+
+Progress: TypeAlias = Callable[[float, str], Any]  # (share done in [0, 1], what comes next)
+
+
+def available() -> dict[str, ModuleType]:
+    """Every experiment by name, in alphabetical order."""
+    names = sorted(f.name for f in pkgutil.iter_modules(__path__) if not f.name.startswith("_"))
+    return {name: import_module(f"{__name__}.{name}") for name in names}

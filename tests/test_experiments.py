@@ -1,0 +1,231 @@
+"""Every experiment of the folder runs on QUICK, tells the truth, and could have failed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from fractions import Fraction
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from cynosure import configurations
+from cynosure import demo as demo_module
+from cynosure.demo import demo
+from cynosure.dynamics import PureAttention, UnnormalizedAttention
+from cynosure.experiments import available, figure1, figure2, first_checks
+from cynosure.limits import Limit, limit
+from cynosure.report import Report
+from cynosure.simulation import simulate
+from test_report import Page
+
+EXPERIMENTS = available()
+
+
+@pytest.fixture(scope="module")
+def reports() -> Iterator[dict[str, tuple[Report, list]]]:
+    """Each experiment on QUICK, with what it told its progress."""
+    out = {}
+    for name, module in EXPERIMENTS.items():
+        told: list[tuple[float, str]] = []
+        out[name] = (module.run(module.QUICK, lambda *step, told=told: told.append(step)), told)
+    yield out
+
+
+def test_the_folder_is_the_registry() -> None:
+    assert {"figure1", "figure2", "first_checks"} <= set(EXPERIMENTS)
+    assert list(EXPERIMENTS) == sorted(EXPERIMENTS)
+
+
+@pytest.mark.parametrize(("name", "module"), EXPERIMENTS.items(), ids=list(EXPERIMENTS))
+def test_every_experiment_has_the_same_shape(name: str, module: ModuleType) -> None:
+    assert dataclasses.is_dataclass(module.Params)
+    assert type(module.QUICK) is module.Params
+    assert all(f.default is not dataclasses.MISSING for f in dataclasses.fields(module.Params))
+    assert module.TITLE and "arXiv" in module.__doc__
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        module.QUICK.seed = 1
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_quick_runs_and_every_check_that_applies_holds(name: str, reports: dict) -> None:
+    report, told = reports[name]
+    assert report.title == EXPERIMENTS[name].TITLE
+    assert report.params == dataclasses.asdict(EXPERIMENTS[name].QUICK)
+    assert report.command.startswith(f"cynosure run {name}")
+    assert report.failures == []
+    assert any(r.figures for r in report.walk()) and any(r.tables for r in report.walk())
+    shares = [share for share, _ in told]
+    assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] <= 1
+    json.loads(report.to_json())
+    page = Page(report.to_html())
+    assert page.open == [] and len(page.ids) == len(set(page.ids))
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_without_progress_nothing_changes(name: str, reports: dict) -> None:
+    module = EXPERIMENTS[name]
+    assert module.run(module.QUICK).to_json() == reports[name][0].to_json()
+
+
+def rows(report: Report, title: str) -> list[dict]:
+    (table,) = [t for r in report.walk() for t in r.tables if title in t.title]
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def test_figure1_shows_a_turned_choice_and_a_tie(reports: dict) -> None:
+    first, second, tied = rows(reports["figure1"][0], "sets behind")
+    assert first["C_i"] != second["C_i"]
+    assert tied["C_i"] == "0, 1" and tied["mean of C_i"] == (1.0, 0.0)
+    p = figure1.QUICK
+    z = configurations.gaussian(p.n, 2, p.seed)
+    for row, A in ((first, np.eye(2)), (second, np.array(p.A))):
+        scores = z @ A @ z[p.token]
+        assert row["C_i"] == str(np.argmax(scores))
+        best, following = np.sort(scores)[::-1][:2]
+        assert row["gap to the next"] == pytest.approx(best - following)
+    assert (np.linalg.eigvalsh(np.array(p.A)) > 0).all()
+
+
+def test_figure1_refuses_a_token_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="token"):
+        figure1.run(figure1.Params(n=3, token=3))
+
+
+def test_figure2_finds_what_the_paper_shows(reports: dict) -> None:
+    report = reports["figure2"][0]
+    overview = rows(report, "Certified limits")
+    assert [row["certified"] for row in overview] == ["yes"] * 4
+    assert [row["not at a leader"] for row in overview] == [0, 0, 0, 2]
+    assert overview[1]["leaders from the start"] == "0, 2"
+    assert [row["emerging"] for row in overview] == ["", "1 (layer 1)", "", ""]
+    emerging = rows(report, "rational")[1]
+    assert emerging["limit"] == (Fraction(-1, 18), Fraction(5, 36))
+    assert emerging["leads since"] == 1
+    strays = [row for row in rows(report, "Case 4") if row["tends to"] is None]
+    assert [row["limit"] for row in strays] == [(-1.0, 0.0), (1.0, 0.0)]
+    assert list(report.checks) == list(figure2.CASES.values())
+    assert all(len(checks) == 16 for checks in report.checks.values())
+    assert report.movies[0].drawing.startswith(b"GIF8")
+
+
+def test_figure2_counts_tokens_in_the_text(reports: dict) -> None:
+    tokens = sum(len(configurations.figure2(case)) for case in figure2.CASES)
+    assert f"{tokens} of {tokens} tokens is proved" in reports["figure2"][0].summary
+
+
+def test_figure2_refuses_a_case_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="movie_case"):
+        figure2.run(figure2.Params(movie_case=5))
+
+
+@pytest.mark.parametrize("change", [{"seeds": 0}, {"n": (0,)}, {"d": (8,)}, {"growth_layers": 3}])
+def test_first_checks_refuses_what_it_cannot_measure(change: dict) -> None:
+    with pytest.raises(ValueError, match="start at 1"):
+        first_checks.run(dataclasses.replace(first_checks.QUICK, **change))
+
+
+# --- the judges of first_checks are judged ------------------------------------------------------
+
+
+def test_the_distance_from_S_is_seen() -> None:
+    li = limit(PureAttention(alpha=0.5), configurations.golden("G2"))
+    assert first_checks._away_from_s(li) == 0  # (±1, 0) are in S although no leader
+    points = li.points.copy()
+    points[4] = -0.5, 0
+    wrong = dataclasses.replace(li, points=points)
+    # <s, y> = 1/2 at the left corners, |s|^2 = 1/4, and the longest token has |z|^2 = 2.
+    assert first_checks._away_from_s(wrong) == pytest.approx(0.25 / 2)
+
+
+def shifted(li: Limit) -> Limit:
+    points = li.points.copy()
+    points[np.flatnonzero(li.born < 0)] *= 0.999
+    return dataclasses.replace(li, points=points)
+
+
+TINY = dataclasses.replace(
+    first_checks.QUICK, n=(20,), d=(2,), alpha=(0.5,), seeds=2, layers=5, ties=5
+)
+
+
+def checks_of(report: Report) -> dict[str, bool]:
+    return {c.theorem: c.holds for r in report.walk() for cs in r.checks.values() for c in cs}
+
+
+def test_limits_outside_S_make_the_first_experiment_fail(monkeypatch) -> None:
+    honest = first_checks.limit
+    assert all(checks_of(first_checks.run(TINY)).values())
+
+    def wrong(*args, exact: bool = False, **options) -> Limit:
+        li = honest(*args, exact=exact, **options)
+        return li if exact else shifted(li)
+
+    monkeypatch.setattr(first_checks, "limit", wrong)
+    found = checks_of(first_checks.run(TINY))
+    assert found["first 1"] is False and found["first 3"] is True
+
+
+def test_a_moving_leader_makes_the_second_experiment_fail(monkeypatch) -> None:
+    honest = first_checks.simulate
+
+    def wrong(*args, **options):
+        tr = honest(*args, **options)
+        z = tr.z.copy()
+        z[-1] = np.nextafter(z[-1], np.inf)
+        return dataclasses.replace(tr, z=z)
+
+    monkeypatch.setattr(first_checks, "simulate", wrong)
+    found = checks_of(first_checks.run(TINY))
+    assert found == {"first 1": True, "first 2": False, "first 3": True}
+
+
+def test_a_leader_that_is_no_vertex_makes_the_second_experiment_fail(monkeypatch) -> None:
+    honest = first_checks.limit
+
+    def wrong(*args, **options) -> Limit:
+        li = honest(*args, **options)
+        return li if options else dataclasses.replace(li, leaders=li.leaders[1:])
+
+    monkeypatch.setattr(first_checks, "limit", wrong)
+    assert checks_of(first_checks.run(TINY))["first 2"] is False
+
+
+def test_a_wrong_factor_makes_the_third_experiment_fail(monkeypatch) -> None:
+    honest = first_checks._fitted_factor
+    monkeypatch.setattr(first_checks, "_fitted_factor", lambda tr: honest(tr) * 1.0001)
+    assert checks_of(first_checks.run(TINY))["first 3"] is False
+
+
+def test_the_fitted_factor_is_the_slope() -> None:
+    dynamics = UnnormalizedAttention(alpha=0.25)
+    tr = simulate(dynamics, configurations.gaussian(10, 2, 0), layers=20)
+    assert first_checks._fitted_factor(tr) == pytest.approx(1.25, rel=1e-12)
+    assert first_checks._apart(dynamics, tr) < 1e-12
+    other = UnnormalizedAttention(alpha=0.26)
+    assert first_checks._apart(other, tr) > 1e-2
+
+
+# --- demo ----------------------------------------------------------------------------------------
+
+
+def test_demo_leaves_one_page_and_replaces_it(tmp_path, monkeypatch) -> None:
+    quick = {first_checks: TINY, figure2: figure2.Params(movie_layers=1)}
+    small = tuple((m, quick.get(m, m.QUICK), share) for m, _, share in demo_module.CHAPTERS)
+    assert sum(share for *_, share in small) == pytest.approx(1)
+    monkeypatch.setattr(demo_module, "CHAPTERS", small)
+    page = tmp_path / "report.html"
+    page.write_text("an earlier one")
+    told: list[float] = []
+    report = demo(tmp_path, lambda share, what: told.append(share))
+    assert [p.name for p in page.parent.iterdir()] == ["report.html"]
+    text = page.read_text("utf-8")
+    found = Page(text)
+    assert found.open == [] and len(set(found.ids)) == len(found.ids)
+    assert [c.title for c in report.chapters] == [m.TITLE for m, *_ in small]
+    assert all(chapter.title in found.text for chapter in report.chapters)
+    assert text.count("data:image/gif") == 1 and text.count("data:image/svg+xml") >= 6
+    assert report.failures == [] and report.verdict in found.text
+    assert max(told) <= 1 + 1e-9

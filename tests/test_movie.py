@@ -1,0 +1,197 @@
+"""Movies: frames counted against layers, files whole or absent, and no ffmpeg needed to test."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import cynosure as cy
+from cynosure import configurations, movie
+
+SIZE = 96
+
+
+def run(z, layers=3, dynamics=None):
+    return cy.simulate(dynamics or cy.PureAttention(alpha=0.5), z, layers=layers)
+
+
+@pytest.fixture(scope="module")
+def emerging():
+    return run(configurations.figure2(2))
+
+
+@pytest.fixture
+def no_ffmpeg(monkeypatch):
+    monkeypatch.setattr(movie.shutil, "which", lambda name: None)
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+
+
+@pytest.fixture
+def fake_ffmpeg(monkeypatch, tmp_path):
+    """A program in place of ffmpeg, written in Python: `body` sees the arguments as argv."""
+
+    def install(body):
+        program = tmp_path / "ffmpeg"
+        program.write_text(f"#!{sys.executable}\nimport sys, pathlib\nargv = sys.argv\n{body}\n")
+        program.chmod(program.stat().st_mode | stat.S_IEXEC)
+        monkeypatch.setattr(movie.shutil, "which", lambda name: str(program))
+
+    return install
+
+
+@pytest.mark.parametrize("tween", [1, 3])
+def test_frames_are_tween_per_layer_and_one(emerging, tween):
+    pictures = list(movie.frames(emerging, tween=tween, size=SIZE))
+    assert len(pictures) == 3 * tween + 1
+    assert all(p.shape == (SIZE, SIZE, 3) and p.dtype == np.uint8 for p in pictures)
+    assert (pictures[0] != pictures[-1]).any()
+    assert all((a != b).any() for a, b in pairwise(pictures))
+
+
+def test_frames_on_a_copied_background_equal_frames_drawn_from_scratch(emerging):
+    rolling = list(movie.frames(emerging, tween=1, size=SIZE))
+    for k in (1, 2):
+        fresh = movie._Stage(emerging, movie.View.of(emerging.values), SIZE)
+        fresh._enter(k, k)
+        fresh.title.set_visible(True)
+        look = fresh.appearance.at(k)
+        artists = movie.draw_tokens(fresh.ax, emerging.z[k], look, fresh.markers)
+        if k == 1:  # token 1 is born here
+            artists.append(fresh.ring(emerging.z[k], fresh._born(k)))
+        fresh.canvas.draw()
+        assert (np.asarray(fresh.canvas.buffer_rgba())[..., :3] == rolling[k]).all()
+
+
+def test_a_birth_is_ringed_and_becomes_a_star(emerging):
+    stage = movie._Stage(emerging, movie.View.of(emerging.values), SIZE)
+    assert [stage._born(row).tolist() for row in range(4)] == [[], [1], [], []]
+    assert stage.appearance.at(0).kind[1] == "one"
+    assert stage.appearance.at(1).kind[1] == "leader"
+
+
+@pytest.mark.parametrize("d", [1, 3, 5])
+@pytest.mark.parametrize("n", [1, 7])
+def test_any_number_of_tokens_in_any_dimension(n, d):
+    trajectory = run(configurations.gaussian(n, d, seed=1), 1)
+    first, last = movie.frames(trajectory, tween=1, size=SIZE)
+    assert len(np.unique(first.reshape(-1, 3), axis=0)) > 10  # something is drawn
+    assert (first != last).any()
+
+
+def test_layers_without_normalisation_carry_their_hull_along():
+    trajectory = run(configurations.figure2(3), 2, cy.UnnormalizedAttention(alpha=0.5))
+    stage = movie._Stage(trajectory, movie.View.of(trajectory.values), SIZE)
+    reach = []
+    for row in range(3):
+        stage._enter(row, row)
+        hulls = [a for a in stage.ax.get_children() if a.get_gid() == "hull"]
+        assert len(hulls) == 1
+        reach.append(hulls[0].get_xy().max())
+    assert np.allclose(reach, [1, 1.5, 2.25])
+
+
+def test_one_saved_layer_is_one_frame():
+    assert len(list(movie.frames(run(configurations.box(4), 0), size=SIZE))) == 1
+
+
+def test_gif_has_every_frame_and_loops(emerging, tmp_path):
+    seen = []
+    path = movie.movie(
+        emerging,
+        tmp_path / "run.gif",
+        fps=20,
+        tween=3,
+        size=SIZE,
+        progress=lambda done, total: seen.append((done, total)),
+    )
+    assert seen == [(done, 10) for done in range(1, 11)]
+    with Image.open(path) as gif:
+        assert gif.n_frames == 10 and gif.size == (SIZE, SIZE)
+        assert gif.info["loop"] == 0 and gif.info["duration"] == 50
+        first = np.asarray(gif.convert("RGB")).astype(int)
+        gif.seek(9)
+        assert gif.info["duration"] == 1500
+        last = np.asarray(gif.convert("RGB")).astype(int)
+    pictures = list(movie.frames(emerging, tween=3, size=SIZE))
+    assert np.abs(first - pictures[0]).mean() < 1 and np.abs(last - pictures[-1]).mean() < 1
+    assert np.abs(first - pictures[-1]).mean() > 1  # the comparison can tell frames apart
+    assert (first[0, 0] == 255).all()
+
+
+def test_the_colour_table_keeps_the_palette_and_the_commonest_colours():
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3)).astype(np.uint8)
+    noise[:32] = [1, 2, 3]
+    table = movie._colour_table(noise)
+    assert table.shape[0] <= 256 and table[0].tolist() == [1, 2, 3]
+    rows = set(map(tuple, table.tolist()))
+    assert all(tuple(bytes.fromhex(colour[1:])) in rows for colour in movie.PALETTE)
+    assert len(movie._colour_table(np.full((4, 4, 3), 255, np.uint8))) == 1 + len(movie.PALETTE) + 1
+
+
+def test_mp4_hands_ffmpeg_every_frame(emerging, tmp_path, fake_ffmpeg):
+    fake_ffmpeg("pathlib.Path(argv[-1]).write_bytes(sys.stdin.buffer.read())")
+    path = movie.movie(emerging, tmp_path / "run.mp4", tween=2, size=SIZE - 1)
+    pictures = list(movie.frames(emerging, tween=2, size=SIZE))  # odd sizes are rounded up
+    assert path.read_bytes() == b"".join(p.tobytes() for p in pictures)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "sys.stdin.close(); sys.exit('no encoder')",
+        "sys.stdin.buffer.read(); sys.exit('no encoder')",
+    ],
+)
+def test_a_failing_ffmpeg_is_quoted_and_leaves_no_file(emerging, tmp_path, fake_ffmpeg, body):
+    fake_ffmpeg(body)
+    with pytest.raises(RuntimeError, match=r"no encoder; write a \.gif"):
+        movie.movie(emerging, tmp_path / "run.mp4", size=SIZE)
+    assert [p.name for p in tmp_path.iterdir()] == ["ffmpeg"]
+
+
+def test_mp4_without_ffmpeg_says_what_to_do(emerging, tmp_path, no_ffmpeg):
+    with pytest.raises(ValueError, match=r"run\.gif instead, or install ffmpeg"):
+        movie.movie(emerging, tmp_path / "run.mp4")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", [".gif", ".mp4"])
+def test_an_interrupted_movie_leaves_what_was_there(emerging, tmp_path, fake_ffmpeg, ending):
+    fake_ffmpeg("pathlib.Path(argv[-1]).write_bytes(sys.stdin.buffer.read())")
+    path = tmp_path / f"run{ending}"
+    path.write_bytes(b"before")
+
+    def interrupt(done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        movie.movie(emerging, path, size=SIZE, progress=interrupt)
+    assert path.read_bytes() == b"before"
+    assert {p.name for p in tmp_path.iterdir()} == {path.name, "ffmpeg"}
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "message"),
+    [
+        ("run.avi", {}, "ends in .gif or .mp4, got .avi"),
+        ("run", {}, "got no ending"),
+        ("run.gif", {"fps": 0}, "frames per second"),
+        ("run.gif", {"tween": 0}, "frames per layer"),
+        ("run.gif", {"size": 9}, "64..4096"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_drawn(emerging, tmp_path, path, options, message):
+    with pytest.raises(ValueError, match=message):
+        movie.movie(emerging, tmp_path / path, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_batch_is_refused(tmp_path):
+    batch = run(np.stack([configurations.box(4)] * 2), 1)
+    with pytest.raises(ValueError, match="select"):
+        movie.movie(batch, tmp_path / "run.gif")

@@ -1,0 +1,375 @@
+"""Pictures: artists are counted and coloured against the sets they draw."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+
+import cynosure as cy
+from cynosure import configurations, plot
+
+HALF = cy.PureAttention(alpha=0.5)
+
+
+def run(z, layers=30, dynamics=HALF, **options):
+    return cy.simulate(dynamics, z, layers=layers, **options)
+
+
+def drawn(ax, gid):
+    """The artists of one gid."""
+    return [artist for artist in ax.get_children() if artist.get_gid() == gid]
+
+
+def tokens(ax, gid):
+    """Number of markers in the collections of one gid."""
+    return sum(len(artist.get_offsets()) for artist in drawn(ax, gid))
+
+
+def render(figure):
+    """Layout and 3-D projection happen only when a figure is drawn; so do matplotlib's warnings."""
+    figure.draw_without_rendering()
+    return figure
+
+
+@pytest.fixture(scope="module")
+def four():
+    return [run(configurations.figure2(case)) for case in (1, 2, 3, 4)]
+
+
+def colours_by_definition(trajectory):
+    """Token -> RGBA, the slow way: leaders first, then as they come to be followed."""
+    ro = cy.roles(trajectory)
+    order = list(ro.leaders)
+    for k in trajectory.t:
+        order += sorted({int(j) for row in ro.followed(int(k)) for j in row} - set(order))
+    grey = to_rgba(plot.GREY)
+    colour = {i: grey for i in range(trajectory.z.shape[1])}
+    return colour | {i: to_rgba(plot.PALETTE[r]) for r, i in enumerate(order)}
+
+
+def test_the_palette_has_no_colour_twice():
+    assert len(set(plot.PALETTE)) == len(plot.PALETTE) == 20
+    assert not {plot.GREY, plot.PALE, plot.INK, plot.SHADE} & set(plot.PALETTE)
+
+
+def test_figure2_has_a_panel_per_case_and_layer(four):
+    figure = render(plot.figure2(four))
+    assert len(figure.axes) == 20
+    titles = [ax.get_title() for ax in figure.axes]
+    assert titles[:5] == ["$k = 0$", "$k = 1$", "$k = 2$", "$k = 5$", "$k = 30$"]
+    labels = [ax.get_ylabel() for ax in figure.axes[::5]]
+    assert all(name in label for name, label in zip(plot.FIGURE2_ROWS, labels, strict=True))
+    for row, trajectory in enumerate(four):
+        ro = cy.roles(trajectory)
+        for column, k in enumerate((0, 1, 2, 5, 30)):
+            ax = figure.axes[5 * row + column]
+            sizes = ro.followed(k).size
+            two = (sizes == 2).sum()
+            assert tokens(ax, "leaders") == len(ro.led_at(k))
+            assert tokens(ax, "left") == tokens(ax, "right") == two
+            assert tokens(ax, "followers") == len(sizes) - len(ro.led_at(k)) - two
+            assert len(drawn(ax, "hull")) == (k == 30)
+
+
+def test_the_emerging_leader_becomes_a_star_when_it_is_born(four):
+    axes = plot.layers(four[1]).axes
+    assert [tokens(ax, "leaders") for ax in axes] == [2, 3, 3, 3, 3]
+    assert cy.roles(four[1]).born[1] == 1
+
+
+@pytest.mark.parametrize("case", [0, 1, 3])
+@pytest.mark.parametrize("k", [0, 1, 2])
+def test_fill_is_the_followed_token_and_edge_the_token_itself(four, case, k):
+    trajectory = four[case]
+    colour = colours_by_definition(trajectory)
+    ro = cy.roles(trajectory)
+    followed, leaders = ro.followed(k), set(ro.led_at(k).tolist())
+    ax = plot.layers(trajectory, show=[k]).axes[0]
+    z = trajectory.z[k]
+    expected = {}
+    for i in range(len(z)):
+        fill = [colour[j] for j in followed[i]]
+        kinds = (
+            ["leaders"] if i in leaders else ["followers"] if len(fill) == 1 else ["left", "right"]
+        )
+        for kind, face in zip(kinds, fill, strict=True):
+            expected[kind, tuple(z[i])] = (face, colour[i])
+    found = {}
+    for kind in ("leaders", "followers", "left", "right"):
+        for artist in drawn(ax, kind):
+            rows = zip(
+                artist.get_offsets(), artist.get_facecolors(), artist.get_edgecolors(), strict=True
+            )
+            for at, face, edge in rows:
+                found[kind, tuple(at)] = (tuple(face), tuple(edge))
+    assert found == expected
+
+
+def test_tokens_that_follow_more_than_two_are_hatched():
+    z = np.array([[1.0, 1.0], [1.0, -1.0], [1.0, 0.0], [0.0, 0.0], [-1.0, 0.3]])
+    figure = plot.layers(run(z, layers=0))
+    ax = figure.axes[0]
+    assert tokens(ax, "several") == 2  # (1, 0) and the zero token
+    assert drawn(ax, "several")[0].get_hatch()
+    texts = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert "follows more" in texts and "follows two" not in texts
+
+
+def test_equal_tokens_look_alike_and_do_not_split():
+    z = np.array([[2.0, 0.0], [2.0, 0.0], [1.0, 0.1]])
+    look = plot.Appearance.of(run(z, layers=2)).at(0)
+    assert look.kind.tolist() == ["leader", "leader", "one"]
+    assert (look.edge[0] == look.edge[1]).all() and (look.fill[2] == look.edge[0]).all()
+
+
+def test_the_hull_of_the_last_panel_is_that_of_the_leaders(four):
+    trajectory = four[2]
+    patch = drawn(plot.layers(trajectory).axes[-1], "hull")[0]
+    corners = {tuple(v) for v in patch.get_xy()}
+    assert corners == {tuple(v) for v in trajectory.z[0][cy.roles(trajectory).leaders]}
+
+
+def test_panels_share_their_axes_unless_tokens_grow(four):
+    limits = {(ax.get_xlim(), ax.get_ylim()) for ax in plot.layers(four[0]).axes}
+    assert len(limits) == 1
+    grown = run(configurations.figure2(1), 30, cy.UnnormalizedAttention(alpha=0.5))
+    limits = [ax.get_xlim()[1] for ax in render(plot.layers(grown)).axes]
+    assert limits == sorted(limits) and limits[-1] > 1e4 * limits[0]
+
+
+def test_layers_shown_by_default_are_those_the_run_has():
+    z = configurations.figure2(1)
+    assert len(plot.layers(run(z, 30)).axes) == 5
+    assert [ax.get_title() for ax in plot.layers(run(z, 3)).axes][-1] == "$k = 3$"
+    assert [ax.get_title() for ax in plot.layers(run(z, 12, save_every=5)).axes] == [
+        "$k = 0$",
+        "$k = 5$",
+        "$k = 12$",
+    ]
+
+
+def test_padding_is_not_drawn():
+    z = np.concatenate([configurations.figure2(1), np.full((3, 2), 50.0)])
+    real = np.arange(len(z)) < len(z) - 3
+    ax = plot.layers(run(z, 4, mask=real), show=[4]).axes[0]
+    assert tokens(ax, "leaders") + tokens(ax, "followers") == real.sum()
+    assert ax.get_xlim()[1] < 2
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 5])
+@pytest.mark.parametrize("n", [1, 12])
+def test_any_number_of_tokens_in_any_dimension(n, d):
+    trajectory = run(configurations.gaussian(n, d, seed=2), 2)
+    figure = render(plot.layers(trajectory))
+    assert len(figure.axes) == 3
+    assert all(ax.name == ("3d" if d == 3 else "rectilinear") for ax in figure.axes)
+    last = figure.axes[-1]
+    count = len(cy.roles(trajectory).leaders)
+    assert sum(len(a.get_facecolors()) for a in drawn(last, "leaders")) == count
+    assert ("PC 1 of $d = 5$" in last.get_xlabel()) == (d == 5)
+    render(plot.norms(trajectory).figure)
+    render(plot.hull_area(trajectory).figure)
+    z = trajectory.z[0]
+    render(plot.follow_graph(cy.Hardmax().followed(z), z).figure)
+
+
+def test_the_projection_is_one_for_all_layers_and_keeps_the_plane_of_the_tokens():
+    rng = np.random.default_rng(0)
+    plane = np.linalg.qr(rng.standard_normal((5, 2)))[0]
+    flat = rng.standard_normal((3, 20, 2)) * [3.0, 1.0]
+    view = plot.View.of(flat @ plane.T)
+    x = view.x.reshape(-1, 2)
+    distances = np.linalg.norm(x[:, None] - x, axis=-1)
+    rows = flat.reshape(-1, 2)
+    assert np.allclose(distances, np.linalg.norm(rows[:, None] - rows, axis=-1))
+    assert view.x[..., 0].var() > view.x[..., 1].var()
+
+
+def test_a_run_without_leaders_is_drawn_plain():
+    trajectory = run(configurations.gaussian(8), 4)
+    plain = cy.Trajectory(trajectory.z, trajectory.t, trajectory.status)
+    figure = render(plot.layers(plain))
+    assert tokens(figure.axes[-1], "followers") == 8
+    assert not drawn(figure.axes[-1], "hull")
+
+
+def test_a_figure_of_yours_is_drawn_into(four):
+    figure = Figure(figsize=(11, 3))
+    assert plot.layers(four[0], fig=figure) is figure
+    assert len(figure.axes) == 5
+
+
+# --- sets and polytopes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("A", [None, [[2.0, 0.8], [0.8, 0.6]], [[0.0, 1.0], [-1.0, 0.0]]])
+def test_attention_set_marks_the_set_on_its_supporting_line(A):
+    z = configurations.gaussian(20, seed=1)
+    attention = cy.Hardmax(A)
+    for i in (0, 3, -1):
+        ax = plot.attention_set(z, i, A)
+        followed = attention.followed(z)[i % 20]
+        marked = drawn(ax, "followed")[0].get_offsets()
+        assert np.array_equal(marked, z[followed])
+        towards = z[i] if A is None else np.array(A) @ z[i]
+        line = drawn(ax, "support")[0]
+        on = np.array([line.get_xy1(), line.get_xy2()]) @ towards
+        assert np.allclose(on, (z @ towards).max())
+        corners = drawn(ax, "half-plane")[0].get_xy() @ towards
+        assert corners.max() == pytest.approx((z @ towards).max())
+        assert corners.min() < (z @ towards).min()
+    render(ax.figure)
+
+
+def test_attention_set_of_the_zero_token_has_no_direction():
+    z = np.array([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.5]])
+    ax = plot.attention_set(z, 1)
+    assert tokens(ax, "followed") == 3
+    assert not drawn(ax, "support") and not drawn(ax, "direction")
+    render(ax.figure)
+
+
+def test_follow_graph_has_an_arrow_per_pair_and_a_star_per_leader():
+    z = np.array([[1, 1], [1, -1], [-1, -1], [-1, 1], [1, 0], [0, 0], [0.5, 0.2], [0.5, 0]], float)
+    followed = cy.Hardmax().followed(z)
+    ax = plot.follow_graph(followed, z)
+    pairs = {(i, int(j)) for i in range(len(z)) for j in followed[i] if i != j}
+    assert len(drawn(ax, "arrow")) == len(pairs)
+    assert tokens(ax, "leaders") == followed.leads.sum() == 4
+    assert tokens(ax, "rings") == sum(i in followed[i] for i in range(len(z))) - 4
+    render(ax.figure)
+
+
+def test_follow_graph_refuses_sets_of_other_tokens():
+    z = configurations.gaussian(5)
+    with pytest.raises(ValueError, match="own sets"):
+        plot.follow_graph(cy.Hardmax().followed(z), z[:4])
+
+
+def test_polytope_in_one_two_and_three_dimensions():
+    cube = np.array([[x, y, w] for x in (-1, 1) for y in (-1, 1) for w in (-1, 1)], float)
+    ax = plot.polytope(cy.hull(cube), tokens=cube / 2)
+    render(ax.figure)
+    faces = drawn(ax, "hull")[0].get_paths()
+    assert [len(face.vertices) for face in faces] == [5] * 6  # six squares, closed
+    square = plot.polytope(cy.hull(cube[:, :2]), tokens=cube[:, :2] / 2)
+    assert len(drawn(square, "hull")[0].get_xy()) == 5 and tokens(square, "vertices") == 4
+    render(square.figure)
+    flat = plot.polytope(cy.hull(cube[:4]))  # a square in space
+    render(flat.figure)
+    assert len(drawn(flat, "hull")[0].get_paths()) == 1
+    render(plot.polytope(cy.hull(cube[:, :1])).figure)
+    render(plot.polytope(cy.hull(cube[:1])).figure)
+
+
+def test_three_coordinates_need_3d_axes():
+    ax = Figure().add_subplot()
+    with pytest.raises(ValueError, match="projection='3d'"):
+        plot.polytope(cy.hull(configurations.ball(9, 3)), ax=ax)
+
+
+# --- curves --------------------------------------------------------------------------------------
+
+
+def test_norms_are_those_of_A():
+    A = np.array([[2.0, 0.8], [0.8, 0.6]])
+    trajectory = run(configurations.box(12), 6, cy.PureAttention(cy.Hardmax(A), alpha=0.5))
+    ax = plot.norms(trajectory)
+    leaders = cy.roles(trajectory).leaders
+    lines = drawn(ax, "leaders")
+    assert len(lines) == len(leaders)
+    z = trajectory.z[:, leaders[0]]
+    assert np.allclose(lines[0].get_ydata(), np.sqrt(np.einsum("ki,ij,kj->k", z, A, z)))
+    assert len(drawn(ax, "followers")[0].get_segments()) == 12 - len(leaders)
+    assert "_A" in ax.get_ylabel()
+    skew = run(configurations.box(5), 3, cy.PureAttention(cy.Hardmax([[0, 1], [-1, 0]])))
+    assert plot.norms(skew).get_ylabel() == "$|z_i|$"
+
+
+def test_hull_area_by_layer():
+    trajectory = run(configurations.figure2(3), 4)
+    ax = plot.hull_area(trajectory)
+    assert np.allclose(drawn(ax, "hull")[0].get_ydata(), 4.0)
+    assert np.allclose(drawn(ax, "leaders")[0].get_ydata(), 4.0)
+    flat = configurations.gaussian(6, 2) @ np.eye(2, 3)  # no volume in space
+    assert np.allclose(drawn(plot.hull_area(run(flat, 2)), "hull")[0].get_ydata(), 0.0)
+
+
+def test_convergence_is_parallel_to_the_rate_once_settled():
+    z = configurations.figure2(3)
+    trajectory, limit = run(z, 20), cy.limit(HALF, z)
+    ax = plot.convergence(trajectory, limit)
+    assert ax.get_yscale() == "log"
+    rate = drawn(ax, "rate")[0].get_ydata()
+    assert np.allclose(rate[1:] / rate[:-1], 1 / 1.5)
+    largest = drawn(ax, "largest")[0].get_ydata()
+    assert np.allclose(largest, np.linalg.norm(trajectory.z - limit.points, axis=-1).max(axis=1))
+    assert np.allclose(largest / largest[0] * rate[0], rate)  # settled from layer 0 on
+    render(ax.figure)
+    with pytest.raises(ValueError, match="same configuration"):
+        plot.convergence(trajectory, cy.limit(HALF, z[:-1]))
+
+
+def test_growth_has_slope_log_one_plus_alpha():
+    z = configurations.box(9)
+    trajectory = run(z, 1740, cy.UnnormalizedAttention(alpha=0.5), save_every=60)
+    assert np.abs(trajectory.z).max() > 1e305  # where squares, and log axes, overflow
+    ax = plot.growth(trajectory)
+    rate = drawn(ax, "rate")[0].get_ydata()
+    assert np.allclose(np.diff(rate), 60 * np.log10(1.5))
+    lines = [line.get_ydata() for line in drawn(ax, "leaders")]
+    assert max(line[-1] for line in lines) == pytest.approx(rate[-1])
+    norms = np.log10(np.linalg.norm(trajectory.z[3], axis=1))[cy.roles(trajectory).leaders]
+    assert np.allclose([line[3] for line in lines], norms)
+    render(ax.figure)
+
+
+# --- manners -------------------------------------------------------------------------------------
+
+
+def test_axes_given_are_axes_returned(four):
+    trajectory = four[0]
+    z = trajectory.z[0]
+    for draw in (
+        lambda ax: plot.attention_set(z, 3, ax=ax),
+        lambda ax: plot.follow_graph(cy.Hardmax().followed(z), z, ax=ax),
+        lambda ax: plot.polytope(cy.hull(z), ax=ax),
+        lambda ax: plot.norms(trajectory, ax=ax),
+        lambda ax: plot.hull_area(trajectory, ax=ax),
+        lambda ax: plot.convergence(trajectory, cy.limit(HALF, z), ax=ax),
+        lambda ax: plot.growth(trajectory, ax=ax),
+    ):
+        ax = Figure().add_subplot()
+        assert draw(ax) is ax
+        assert isinstance(draw(None), Axes)
+
+
+def test_no_pyplot_figure_is_left_open(four):
+    plot.figure2(four)
+    pyplot = sys.modules.get("matplotlib.pyplot")
+    assert pyplot is None or pyplot.get_fignums() == []
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda tr: plot.layers(tr, show=[99]), "was not saved"),
+        (lambda tr: plot.layers(tr, show=[]), "at least one"),
+        (lambda tr: plot.figure2([]), "no trajectory"),
+        (lambda tr: plot.figure2([tr], labels=["a", "b"]), "expected 1"),
+        (lambda tr: plot.attention_set(tr.z[0], 99), "expected a token 0"),
+        (lambda tr: plot.attention_set(np.ones((3, 3)), 0), "d = 3"),
+        (lambda tr: plot.polytope(cy.hull(np.eye(4))), "d <= 3"),
+        (lambda tr: plot.polytope(cy.hull(tr.z[0]), tokens=np.eye(3)), "expected d = 2"),
+        (lambda tr: plot.growth(cy.Trajectory(tr.z, tr.t, tr.status)), "step alpha"),
+        (lambda tr: plot.layers(run(np.stack([tr.z[0]] * 2), 1)), "select"),
+    ],
+)
+def test_bad_input_says_what_to_do(four, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(four[0])
