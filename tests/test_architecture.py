@@ -22,8 +22,8 @@ SRC = ROOT / "src"
 # Top to bottom. The package's own __init__ imports lazily from all of them and is not in the list.
 ORDER = (
     "_types kernels followed certificates walk attention dynamics trajectory steppers simulation "
-    "configurations polytope limits leaders clustering spectra theorems control plot movie report "
-    "text datasets model placement training explanation classifier heads pretrained sweep "
+    "configurations polytope limits leaders clustering spectra theorems control markers plot movie "
+    "report text datasets model placement training explanation classifier heads pretrained sweep "
     "experiments demo cli __main__ web"
 ).split()
 RANK = {name: rank for rank, name in enumerate(ORDER)}
@@ -31,7 +31,7 @@ ABOVE = {name: set(ORDER[:rank]) for name, rank in RANK.items()}
 ABOVE["kernels"] = {"_types"}
 
 AUTOGRAD = {"training", "pretrained"}
-DRAWING = {"plot", "movie", "report", "explanation", "experiments", "demo"}
+DRAWING = {"markers", "plot", "movie", "report", "explanation", "experiments", "demo"}
 
 
 class Import(NamedTuple):
@@ -151,12 +151,20 @@ def test_the_tree_was_really_read() -> None:
 
 
 WRONG = [
-    ("attention.py", "from cynosure.simulation import simulate", "imports simulation, which is not"),
+    (
+        "attention.py",
+        "from cynosure.simulation import simulate",
+        "imports simulation, which is not",
+    ),
     ("attention.py", "from .limits import limit", "imports limits, which is not"),
     ("attention.py", "from . import limits", "imports limits, which is not"),
     ("attention.py", "import cynosure.limits", "imports limits, which is not"),
     ("attention.py", "def f():\n    from .limits import limit", "imports limits, which is not"),
-    ("attention.py", "if TYPE_CHECKING:\n    from .limits import Limit", "imports limits, which is"),
+    (
+        "attention.py",
+        "if TYPE_CHECKING:\n    from .limits import Limit",
+        "imports limits, which is",
+    ),
     ("kernels/planar.py", "from ..polytope import hull", "imports polytope, which is not"),
     ("kernels/planar.py", "from .. import attention", "imports attention, which is not"),
     ("walk.py", "from .polytope import hull", "imports polytope, which is not"),
