@@ -22,9 +22,9 @@ SRC = ROOT / "src"
 # Top to bottom. The package's own __init__ imports lazily from all of them and is not in the list.
 ORDER = (
     "_types kernels followed certificates walk attention dynamics trajectory steppers simulation "
-    "configurations polytope limits leaders clustering spectra theorems control markers plot movie "
-    "report text datasets model placement training explanation classifier heads pretrained sweep "
-    "experiments demo cli __main__ web"
+    "configurations vertices polytope limits leaders clustering spectra theorems control markers "
+    "plot movie report text datasets model placement training explanation classifier evaluation "
+    "heads pretrained sweep experiments demo cli __main__ web"
 ).split()
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 ABOVE = {name: set(ORDER[:rank]) for name, rank in RANK.items()}

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from cynosure.polytope import Polytope, _orientation, hull, minimal_points
+from cynosure.polytope import Polytope, hull, minimal_points
+from cynosure.vertices import orientation
 
 CUBE = np.array(list(product((-1.0, 1.0), repeat=3)))
 
@@ -104,11 +105,11 @@ def test_planar_vertices_of_nearly_collinear_floats_are_exact():
 
 def test_orientation_survives_overflow_and_underflow():
     a, b = np.array([0.0, 0.0]), np.array([1e-200, 1e-200])
-    assert _orientation(a, b, np.array([1e-200, 2e-200])) == 1
-    assert _orientation(a, b, np.array([3e-200, 3e-200])) == 0
+    assert orientation(a, b, np.array([1e-200, 2e-200])) == 1
+    assert orientation(a, b, np.array([3e-200, 3e-200])) == 0
     big = np.array([1e300, 1e300])
-    assert _orientation(a, big, np.array([1e300, np.nextafter(1e300, np.inf)])) == 1
-    assert _orientation(a, big, np.array([1.5e300, 1.5e300])) == 0
+    assert orientation(a, big, np.array([1e300, np.nextafter(1e300, np.inf)])) == 1
+    assert orientation(a, big, np.array([1.5e300, 1.5e300])) == 0
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-9, 1e150])
@@ -278,7 +279,7 @@ def test_polygon_edges_and_order():
     turn = p.ordered()
     following = np.roll(turn, -1, axis=0)
     after = np.roll(turn, -2, axis=0)
-    assert all(_orientation(a, b, c) == 1 for a, b, c in zip(turn, following, after))
+    assert all(orientation(a, b, c) == 1 for a, b, c in zip(turn, following, after))
     for (i, j), a, b, (cx, cy, o) in zip(p.facets, turn, following, p.equations):
         np.testing.assert_array_equal(p.vertices[[i, j]], [a, b])
         assert (z @ [cx, cy] + o).max() <= 1e-15

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from math import comb
 from typing import final
@@ -22,13 +21,19 @@ import numpy as np
 import scipy  # loads its submodules (Qhull, HiGHS) on first use only
 from jaxtyping import Bool, Float, Int
 
-from cynosure._types import Array, as_matrix, as_tokens
+from ._types import Array, as_matrix, as_tokens
+from .vertices import (
+    directions,
+    distinct,
+    leading,
+    orientation,
+    plane_vertices,
+    space_vertices,
+    spread,
+)
 
-RANK_TOL = 1e-12  # tokens within this share of their spread of a flat are called flat (d >= 3)
 FACET_TOL = 1e-9  # vertices within this share of the spread of a facet's hyperplane belong to it
-EXPOSED_TOL = 1e-12  # a relative margin above this cannot be the rounding of a scalar product
 CONTAINS_TOL = 1e-12
-QHULL_DIM = 4  # up to here Qhull finds the vertices of large sets, above linear programs do
 FACET_DIM = 8
 FACET_COUNT = 2_000_000
 
@@ -67,12 +72,12 @@ class Polytope:
         if min(v - 1, d) <= 1:
             return min(v - 1, d)
         # Three vertices span a plane however thin it is; beyond that the rank has a tolerance.
-        return 2 if d == 2 else max(2, len(_directions(self.vertices)))
+        return 2 if d == 2 else max(2, len(directions(self.vertices)))
 
     @cached_property
     def _basis(self) -> np.ndarray:
         """d orthonormal rows: ``dim`` directions of the affine hull, then its normals."""
-        return _spread(self.vertices)[1]
+        return spread(self.vertices)[1]
 
     @cached_property
     def size(self) -> float:
@@ -147,10 +152,10 @@ class Polytope:
     @cached_property
     def _turn(self) -> np.ndarray:
         """Vertex positions around a polygon, counter-clockwise in its two leading coordinates."""
-        p = self.vertices[:, _leading(self._basis[:2])]
+        p = self.vertices[:, leading(self._basis[:2])]
         order = np.lexsort((p[:, 1], p[:, 0]))
         first, last = p[order[0]], p[order[-1]]
-        above = np.array([_orientation(first, last, p[i]) > 0 for i in order])
+        above = np.array([orientation(first, last, p[i]) > 0 for i in order])
         return np.concatenate([order[~above], order[above][::-1]])
 
     def ordered(self) -> Float[np.ndarray, "v d"]:
@@ -243,21 +248,21 @@ def hull(z: Array) -> Polytope:
     """
     z = as_tokens(z, ndim=2).astype(np.float64)
     if z.shape[1] == 2:
-        rows = _plane_vertices(z)
+        rows = plane_vertices(z)
         return Polytope(z[rows], rows)
-    rows = _distinct(z)
-    basis = _directions(z[rows])
+    rows = distinct(z)
+    basis = directions(z[rows])
     # Dropping coordinates is exact and one-to-one on the affine hull; rotating would round.
-    p = z[rows][:, _leading(basis)]
+    p = z[rows][:, leading(basis)]
     dim = len(basis)
     if dim == 0:
         rows = rows[:1]
     elif dim == 1:
         rows = rows[[p[:, 0].argmin(), p[:, 0].argmax()]]
     elif dim == 2:
-        rows = rows[_plane_vertices(p)]
+        rows = rows[plane_vertices(p)]
     elif len(rows) > dim + 1:
-        rows = rows[_space_vertices(p)]
+        rows = rows[space_vertices(p)]
     rows = np.sort(rows)
     return Polytope(z[rows], rows)
 
@@ -293,206 +298,6 @@ def minimal_points(polytope: Polytope, A: Array | None = None) -> Float[np.ndarr
 
 
 # --- flats ---------------------------------------------------------------------------------------
-
-
-def _scaled(z: np.ndarray) -> np.ndarray:
-    """z times a power of two, at most 1 in size: squares can neither overflow nor vanish."""
-    top = np.abs(z).max()
-    return np.ldexp(z, -int(np.frexp(top)[1])) if top > 0 else z
-
-
-def _spread(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Singular values and all d right singular vectors (rows) of the tokens about their mean."""
-    x = _scaled(z - z[0])
-    # R has the same values and vectors without an n x n companion.
-    r = np.linalg.qr(x - x.mean(axis=0), mode="r")
-    _, s, directions = np.linalg.svd(r, full_matrices=True)
-    return s, directions
-
-
-def _directions(z: np.ndarray) -> np.ndarray:
-    """Orthonormal rows spanning the directions of the affine hull of z, up to ``RANK_TOL``."""
-    s, directions = _spread(z)
-    # Far from 0 a flat is flat to the ulps of its coordinates only, not to those of its spread.
-    offset = np.abs(z).max() / (np.abs(z - z[0]).max() or 1.0)
-    tol = max(RANK_TOL, min(4 * np.finfo(float).eps * offset, 0.5))
-    return directions[: len(s)][s > tol * s[0]]
-
-
-def _leading(basis: np.ndarray) -> np.ndarray:
-    """As many coordinates as directions, chosen so that dropping the others loses least."""
-    if len(basis) == 0:
-        return np.zeros(0, dtype=np.intp)
-    return np.sort(scipy.linalg.qr(basis, mode="r", pivoting=True)[1][: len(basis)])
-
-
-def _distinct(z: np.ndarray) -> np.ndarray:
-    """First index of every distinct row, in lexicographic order of the rows."""
-    order = np.lexsort(z.T[::-1])  # stable: of equal rows the first index comes first
-    new = np.any(z[order[1:]] != z[order[:-1]], axis=1)
-    return order[np.concatenate([[True], new])]
-
-
-# --- the plane, exactly --------------------------------------------------------------------------
-
-
-def _orientation(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> int:
-    """Sign of det(b - a, c - a), exactly for the given floats.
-
-    (3 + 16 u) u (|left| + |right|) bounds the rounding unless a product underflows (Shewchuk 1997).
-    """
-    (ax, ay), (bx, by), (cx, cy) = a.tolist(), b.tolist(), c.tolist()
-    if (bx == ax or cy == ay) and (by == ay or cx == ax):
-        return 0  # both products have a factor 0: tokens on a line parallel to an axis are common
-    left, right = (bx - ax) * (cy - ay), (by - ay) * (cx - ax)
-    det, size = left - right, abs(left) + abs(right)
-    if size > 1e-280 and abs(det) > 3.4e-16 * size:  # False for overflow: inf > inf, nan > nan
-        return 1 if det > 0 else -1
-    x, y = Fraction(ax), Fraction(ay)
-    exact = (Fraction(bx) - x) * (Fraction(cy) - y) - (Fraction(by) - y) * (Fraction(cx) - x)
-    return (exact > 0) - (exact < 0)
-
-
-def _chain(z: np.ndarray, order: list[int]) -> list[int]:
-    """Lower hull of tokens in lexicographic order, without tokens inside an edge."""
-    chain: list[int] = []
-    for i in order:
-        while len(chain) > 1 and _orientation(z[chain[-2]], z[chain[-1]], z[i]) <= 0:
-            chain.pop()
-        chain.append(i)
-    return chain
-
-
-def _plane_vertices(z: np.ndarray) -> np.ndarray:
-    """Ascending indices of the vertices of a planar set: Andrew's monotone chain."""
-    rows = np.arange(len(z))
-    if len(z) > 256:
-        rows = rows[_near_boundary(z)]
-    order = rows[_distinct(z[rows])]
-    if len(order) < 3:
-        return np.sort(order)
-    return np.unique(_chain(z, order.tolist())[:-1] + _chain(z, order[::-1].tolist())[:-1])
-
-
-def _near_boundary(z: np.ndarray) -> np.ndarray:
-    """False where a token is well inside the polygon of the extremes in 32 directions.
-
-    Well inside: by more than the rounding of the test, so no vertex is ever thrown away.
-    """
-    angle = np.linspace(0, 2 * np.pi, 32, endpoint=False)
-    x = _scaled(z)
-    extremes = np.unique([(x @ c).argmax() for c in np.stack([np.cos(angle), np.sin(angle)], 1)])
-    corners = x[extremes[_plane_vertices(x[extremes])]]
-    if len(corners) < 3:
-        return np.ones(len(z), dtype=bool)
-    corners = Polytope(corners, np.arange(len(corners))).ordered()
-    inside = np.ones(len(z), dtype=bool)
-    for a, b in zip(corners, np.roll(corners, -1, axis=0)):
-        u, w = b - a, x - a
-        inside &= u[0] * w[:, 1] - u[1] * w[:, 0] > 1e-14
-    return ~inside
-
-
-# --- space ---------------------------------------------------------------------------------------
-
-
-def _space_vertices(z: np.ndarray) -> np.ndarray:
-    """Indices of the vertices of a full-dimensional set of distinct tokens, dimension >= 3."""
-    x = _scaled(z - z[0])
-    x = x - x.mean(axis=0)
-    if x.shape[1] <= QHULL_DIM:
-        qhull = scipy.spatial.ConvexHull(x)
-        found = np.sort(qhull.vertices)
-        directions = np.zeros_like(x)
-        np.add.at(directions, qhull.simplices, qhull.equations[:, None, :-1])
-        directions = directions[found]
-    else:
-        exposed = _exposed_by_programs(x)
-        found = np.array(sorted(exposed))
-        directions = np.array([exposed[i] for i in found])
-    # One by one, so that of two tokens that hide each other one stays.
-    keep = np.ones(len(found), dtype=bool)
-    sure = _margins(x[found], directions) > EXPOSED_TOL
-    for i in np.flatnonzero(~sure):
-        keep[i] = False
-        keep[i] = _is_exposed(z[found[i]], z[found[keep]], directions[i])
-    return found[keep]
-
-
-def _margins(x: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """min over j != i of <c_i, x_i - x_j> / (|c_i| max |x|), block by block."""
-    sizes = np.linalg.norm(directions, axis=1) * np.linalg.norm(x, axis=1).max()
-    margins = np.empty(len(x))
-    for start in range(0, len(x), 512):
-        rows = np.arange(start, min(start + 512, len(x)))
-        scores = directions[rows] @ x.T
-        own = scores[rows - start, rows].copy()
-        scores[rows - start, rows] = -np.inf
-        margins[rows] = (own - scores.max(axis=1)) / np.where(sizes[rows] > 0, sizes[rows], np.inf)
-    return margins
-
-
-def _separation(v: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, float]:
-    """c and t of: maximise t with <c, v - u> >= t |v - u| for all others u, |c|_inf <= 1."""
-    gaps = v - others
-    gaps = gaps / np.linalg.norm(gaps, axis=1, keepdims=True)
-    d = len(v)
-    program = scipy.optimize.linprog(
-        np.r_[np.zeros(d), -1.0],
-        A_ub=np.hstack([-gaps, np.ones((len(gaps), 1))]),
-        b_ub=np.zeros(len(gaps)),
-        bounds=[(-1, 1)] * d + [(None, 1)],
-        method="highs",
-    )
-    if program.x is None:
-        raise RuntimeError(f"the linear program of a vertex test failed: {program.message}")
-    return program.x[:d], float(program.x[d])
-
-
-def _is_exposed(v: np.ndarray, others: np.ndarray, guess: np.ndarray) -> bool:
-    """Is there a verified direction c with <c, v - u> > 0 for every other token u?"""
-
-    def exposes(c: np.ndarray) -> bool:
-        exact = [Fraction(ci) for ci in c.tolist()]
-        top = sum(ci * Fraction(vi) for ci, vi in zip(exact, v.tolist()))
-        scores = others @ c
-        # Those well below the best score are below it exactly, whatever the rounding.
-        near = scores >= scores.max() - 1e-9 * (np.abs(c).sum() * np.abs(others).max())
-        return all(
-            sum(ci * Fraction(ui) for ci, ui in zip(exact, u)) < top for u in others[near].tolist()
-        )
-
-    return exposes(guess) or exposes(_separation(v, others)[0])
-
-
-def _exposed_by_programs(x: np.ndarray) -> dict[int, np.ndarray]:
-    """Vertex -> exposing direction, by Clarkson's output-sensitive scheme.
-
-    A token is tested against the vertices known so far only; a direction that separates it from
-    them leads to a new vertex, which need not be the token itself.
-    """
-    found: dict[int, np.ndarray] = {}
-
-    def add(c: np.ndarray) -> int:
-        scores = x @ c
-        ties = np.flatnonzero(scores >= scores.max() - 1e-13 * np.linalg.norm(c))
-        i = int(ties[np.lexsort(x[ties].T[::-1])[-1]])  # the extreme of a face in a fixed order
-        if i not in found or len(ties) == 1:
-            found[i] = c
-        return i
-
-    # Long tokens expose themselves or a longer one: cheap, and most vertices in high dimension.
-    for i in np.argsort(-np.linalg.norm(x, axis=1))[:4096]:
-        add(x[i])
-    for i in range(len(x)):
-        while i not in found:
-            known = list(found)
-            c, margin = _separation(x[i], x[known])
-            if margin <= 1e-9:
-                break
-            if add(c) in known:  # only rounding can say so: x[i] beats all of them along c
-                found[i] = c
-    return found
 
 
 def _refuse_too_many(v: int, dim: int) -> None:
