@@ -22,7 +22,7 @@ SRC = ROOT / "src"
 # Top to bottom. The package's own __init__ imports lazily from all of them and is not in the list.
 ORDER = (
     "_types kernels followed certificates walk attention dynamics trajectory steppers simulation "
-    "configurations vertices polytope limits leaders clustering spectra theorems control markers "
+    "configurations vertices polytope limits leaders clustering spectra theorems steering markers "
     "plot movie report text datasets model placement training explanation classifier evaluation "
     "heads pretrained sweep experiments demo cli __main__ web"
 ).split()

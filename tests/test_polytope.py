@@ -421,3 +421,12 @@ def test_minimal_points_satisfy_the_definition_and_are_complete(d):
             foot = Polytope.from_vertices(p.vertices[facet]).project(np.zeros(d), A)
             if (z @ A @ foot).max() <= (foot @ A @ foot) * (1 + 1e-13):
                 assert np.abs(s - foot).sum(axis=1).min() < 1e-9
+
+
+def test_tokens_a_rounding_apart_in_space_do_not_defeat_qhull():
+    """Late layers in R^4: followers sit one rounding from their leader."""
+    import cynosure as cy
+
+    z = cy.simulate(cy.PureAttention(alpha=10.0), cy.configurations.gaussian(256, 4, 1), layers=12)
+    p = hull(z.values[-1])
+    assert set(cy.roles(z).leaders.tolist()) <= set(p.index.tolist())

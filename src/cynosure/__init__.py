@@ -26,6 +26,7 @@ _PUBLIC = {  # module -> the names it gives to the package
     "leaders": "Roles roles",
     "clustering": "Clusters clusters",
     "theorems": "Check check THEOREMS",
+    "steering": "Control control remove_leader",
     "report": "Report",
     "placement": "Placed",
     "training": "Learned",

@@ -133,8 +133,8 @@ def space_vertices(z: np.ndarray) -> np.ndarray:
     """Indices of the vertices of a full-dimensional set of distinct tokens, dimension >= 3."""
     x = _scaled(z - z[0])
     x = x - x.mean(axis=0)
-    if x.shape[1] <= QHULL_DIM:
-        qhull = scipy.spatial.ConvexHull(x)
+    qhull = _qhull(x)
+    if qhull is not None:
         found = np.sort(qhull.vertices)
         directions = np.zeros_like(x)
         np.add.at(directions, qhull.simplices, qhull.equations[:, None, :-1])
@@ -150,6 +150,16 @@ def space_vertices(z: np.ndarray) -> np.ndarray:
         keep[i] = False
         keep[i] = _is_exposed(z[found[i]], z[found[keep]], directions[i])
     return found[keep]
+
+
+def _qhull(x: np.ndarray) -> scipy.spatial.ConvexHull | None:
+    """Qhull's answer in low dimension; None where it gives up, as on tokens a rounding apart."""
+    if x.shape[1] > QHULL_DIM:
+        return None
+    try:
+        return scipy.spatial.ConvexHull(x)
+    except scipy.spatial.QhullError:
+        return None
 
 
 def _margins(x: np.ndarray, directions: np.ndarray) -> np.ndarray:

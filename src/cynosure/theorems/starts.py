@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -66,6 +66,12 @@ def equal_norms(run: LayerRun) -> list[Part]:
     ]
 
 
+@cache
+def _nodes() -> tuple[np.ndarray, np.ndarray]:
+    """Gauss-Legendre nodes and weights on [-1, 1]; an eigenvalue problem, so solved once."""
+    return np.polynomial.legendre.leggauss(400)
+
+
 def expected_leaders(n: int, d: int, S: np.ndarray | None = None) -> float:
     """E|L_0| for n independent Gaussian tokens: n E[Phi(|y|^2 / sqrt(y^T S y))^(n-1)], y ~ N(0, S).
 
@@ -91,7 +97,7 @@ def expected_leaders(n: int, d: int, S: np.ndarray | None = None) -> float:
         w = np.random.default_rng(0).standard_normal((2**13, d)) ** 2
         w /= w.sum(axis=1, keepdims=True)
         ratio = (w @ scale) / np.sqrt(w @ scale**2)
-    node, weight = np.polynomial.legendre.leggauss(400)
+    node, weight = _nodes()
     r = (np.sqrt(d) + 12) * (node + 1) / 2
     weight = weight * (np.sqrt(d) + 12) / 2 * chi(d).pdf(r)
     leads = np.exp((n - 1) * log_ndtr(ratio[:, None] * r))

@@ -1,0 +1,320 @@
+"""control and remove_leader against linear programmes, rationals and the certified limit."""
+
+from __future__ import annotations
+
+import json
+import sys
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog, minimize
+
+from cynosure import configurations
+from cynosure.attention import Hardmax
+from cynosure.dynamics import PureAttention
+from cynosure.limits import limit
+from cynosure.polytope import hull
+from cynosure.simulation import definite
+from cynosure.steering import _condition, _shortest, _turning, control, remove_leader
+
+INF = float("inf")
+
+
+def can_lead(z: np.ndarray, i: int) -> bool:
+    """The oracle: some c has <c, z_i - z_j> >= 1 for all z_j != z_i and <c, z_i> >= 1."""
+    others = z[(z != z[i]).any(axis=1)]
+    rows = np.vstack([others - z[i], -z[i : i + 1]])
+    d = z.shape[1]
+    lp = linprog(np.zeros(d), A_ub=rows, b_ub=-np.ones(len(rows)), bounds=[(None, None)] * d)
+    assert lp.status in (0, 2)
+    return lp.status == 0
+
+
+STARTS = [
+    *(configurations.gaussian(4 + s % 9, 1 + s % 4, s) for s in range(40)),
+    *(configurations.grid(4 + s % 9, 1 + s % 3, s) for s in range(40)),  # ties, copies, zeros
+    *(configurations.ball(15, 3, s) for s in range(5)),
+    configurations.gaussian(12, 2, 3) + 5.0,  # 0 far outside
+    configurations.golden("G2c"),  # tokens on edges
+]
+
+
+@pytest.mark.parametrize("z", STARTS, ids=range(len(STARTS)))
+def test_a_token_can_lead_iff_it_is_a_vertex_with_zero(z: np.ndarray) -> None:
+    corners = {tuple(v) for v in hull(np.vstack([z, 0 * z[:1]])).vertices.tolist()}
+    for i in range(len(z)):
+        found = control(z, i, condition=INF)
+        assert found.feasible == can_lead(z, i)
+        assert found.feasible == (tuple(z[i].tolist()) in corners and bool(z[i].any()))
+        if found.feasible:
+            assert definite(found.A) and found.margin > 0 and found.witness.reason == "leads"
+            assert np.linalg.eigvalsh(found.A)[-1] == pytest.approx(1)
+            assert Hardmax(found.A).followed(z).leads[i]
+        else:
+            w = found.witness
+            assert found.A is None and w.reason == "inside" and w.token == i
+            assert (w.weights >= 0).all() and w.weights.sum() <= 1 + 1e-12 and w.weights[i] == 0
+            assert np.abs(w.weights @ z - z[i]).max() <= 1e-12 * np.abs(z).max()
+
+
+def test_a_convex_combination_can_be_verified_in_rationals() -> None:
+    """The weights, taken as exact numbers, give the token back to 1e-15 in exact arithmetic."""
+    z = configurations.grid(14, 2, 5)
+    seen = 0
+    for i in range(len(z)):
+        w = control(z, i).witness
+        if w.reason != "inside" or not z[i].any():
+            continue
+        exact = [Fraction(x) for x in w.weights.tolist()]
+        for a in range(2):
+            error = sum(e * Fraction(x) for e, x in zip(exact, z[:, a].tolist())) - Fraction(
+                z[i, a]
+            )
+            assert abs(error) <= Fraction(1, 10**14)
+        seen += 1
+    assert seen > 3
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_limit_confirms_a_single_leader(seed: int) -> None:
+    z = configurations.gaussian(20, 3, seed)
+    i = int(hull(np.vstack([z, 0 * z[:1]])).index[seed % 4])
+    found = control(z, i)
+    li = limit(PureAttention(Hardmax(found.A), alpha=0.5), z)
+    assert li.certified and li.born[i] == 0 and np.array_equal(li.points[i], z[i])
+
+
+def test_the_form_has_the_condition_number_that_was_promised() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        d = int(rng.integers(2, 6))
+        own, q = (v / np.linalg.norm(v) for v in rng.standard_normal((2, d)))
+        if own @ q < 0:
+            q = -q
+        A = _turning(own, q)
+        image = A @ own
+        assert image / np.linalg.norm(image) == pytest.approx(q, abs=1e-12)
+        eigenvalues = np.linalg.eigvalsh(A)
+        assert eigenvalues[-1] / eigenvalues[0] == pytest.approx(_condition(own, q), rel=1e-9)
+
+
+def test_no_form_turns_a_vector_further_for_its_condition() -> None:
+    """(1 + sin t)/(1 - sin t) is least: random forms of that condition never turn beyond t."""
+    rng = np.random.default_rng(1)
+    for _ in range(300):
+        values = np.array([1.0, rng.uniform(1, 9)])
+        q = np.linalg.qr(rng.standard_normal((2, 2)))[0]
+        x = rng.standard_normal(2)
+        image = (q * values) @ q.T @ x
+        least = _condition(x / np.linalg.norm(x), image / np.linalg.norm(image))
+        assert least <= values[1] * (1 + 1e-9)
+
+
+def test_a_tight_bound_on_the_condition_is_a_reason() -> None:
+    z = np.array([[2.0, 0.0], [0.2, 1.0], [1.5, 0.9]])
+    free = control(z, 1)
+    assert free.feasible
+    bound = control(z, 1, condition=1.0001)
+    assert not bound.feasible and bound.witness.reason == "condition"
+    least = bound.witness.condition
+    assert 1.0001 < least < free.condition
+    just = control(z, 1, condition=1.001 * least)
+    assert just.feasible and just.condition <= 1.001 * least * (1 + 1e-9)
+    assert not control(z, 1, condition=0.999 * least).feasible
+
+
+def test_the_shortest_vector_of_a_hull() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        rows = rng.standard_normal((6, 3)) + 0.5
+        w = _shortest(rows)
+        assert (w >= 0).all() and w.sum() == pytest.approx(1)
+        p = w @ rows
+        if np.linalg.norm(p) > 1e-9:  # optimality: a hyperplane through p supports the hull
+            assert (rows @ p).min() == pytest.approx(p @ p, abs=1e-9)
+
+
+@pytest.mark.parametrize("targets", [9, [0, 9], [], [[0]], [0.5], "a"])
+def test_targets_that_are_no_tokens(targets) -> None:
+    with pytest.raises(ValueError, match="targets"):
+        control(np.eye(3), targets)
+
+
+def test_a_condition_below_one_makes_no_sense() -> None:
+    with pytest.raises(ValueError, match="condition"):
+        control(np.eye(3), 0, condition=1)
+
+
+def test_equal_tokens_and_negative_indices_are_one_target() -> None:
+    z = np.array([[2.0, 0.0], [0.0, 1.0], [0.0, 1.0], [-1.0, -1.0]])
+    found = control(z, [1, -2])
+    assert found.feasible and found.targets.tolist() == [1, 2]
+    assert Hardmax(found.A).followed(z).leads[[1, 2]].all()
+
+
+# --- several tokens ------------------------------------------------------------------------------
+
+
+def sets_of_vertices(seed: int, d: int, size: int) -> tuple[np.ndarray, np.ndarray]:
+    z = configurations.gaussian(18, d, seed)
+    vertices = hull(np.vstack([z, 0 * z[:1]])).index
+    rng = np.random.default_rng(seed)
+    vertices = vertices[vertices < len(z)]
+    return z, rng.choice(vertices, min(size, len(vertices)), replace=False)
+
+
+@pytest.mark.parametrize(("d", "size"), [(2, 2), (2, 4), (3, 5), (4, 8), (6, 4)])
+def test_sets_lead_or_contradict_each_other(d: int, size: int) -> None:
+    pytest.importorskip("cvxpy")
+    for seed in range(4):
+        z, targets = sets_of_vertices(seed, d, size)
+        found = control(z, targets)
+        if found.feasible:
+            assert definite(found.A) and found.condition <= 1e6 * (1 + 1e-6)
+            assert Hardmax(found.A).followed(z).leads[targets].all()
+            li = limit(PureAttention(Hardmax(found.A)), z)
+            assert li.certified and (li.born[targets] == 0).all()
+            continue
+        w = found.witness
+        assert w.reason == "together" and (w.weights >= 0).all()
+        S = np.zeros((d, d))  # sum of the inequalities, one by one
+        for row, i in enumerate(found.targets):
+            for j in np.flatnonzero(w.weights[row]):
+                u, v = z[i] / np.linalg.norm(z[i]), z[i] - z[j]
+                S += w.weights[row, j] * np.outer(u, v / np.linalg.norm(v))
+        top = np.linalg.eigvalsh((S + S.T) / 2)[-1]
+        assert top == pytest.approx(w.residual, abs=1e-12) and top <= 1e-9
+        assert np.linalg.norm(S) > 1e-6  # 0 <= 0 would prove nothing
+
+
+def test_both_answers_occur() -> None:
+    pytest.importorskip("cvxpy")
+    answers = {control(*sets_of_vertices(seed, 4, 9)).feasible for seed in range(6)}
+    assert answers == {True, False}
+
+
+def test_a_set_with_an_inner_token_names_it() -> None:
+    z = np.array([[1.0, 0.0], [0.0, 1.0], [0.3, 0.3]])
+    found = control(z, [0, 2])
+    assert not found.feasible and found.witness.reason == "inside" and found.witness.token == 2
+    assert "token 2" in str(found.witness) and "infeasible" in repr(found)
+
+
+def test_what_already_leads_needs_no_solver() -> None:
+    z = configurations.golden("G2")
+    found = control(z, [0, 1, 2, 3])
+    assert np.array_equal(found.A, np.eye(2)) and found.condition == 1
+
+
+def test_the_missing_solver_says_what_to_install(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "cvxpy", None)
+    z = np.array([[2.0, 0.0], [0.2, 1.0], [1.5, 0.9], [-2.0, 1.0]])
+    assert control(z, 1).feasible  # one token needs nothing
+    with pytest.raises(ImportError, match=r'pip install "cynosure\[control\]"'):
+        control(z, [1, 2])
+
+
+# --- taking the lead away ------------------------------------------------------------------------
+
+
+def random_form(rng: np.random.Generator, d: int, floor: float = 0.05) -> np.ndarray:
+    M = rng.standard_normal((d, d))
+    A = M @ M.T + floor * np.eye(d)
+    return (A + A.T) / 2
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_lead_is_taken_away_and_not_for_less(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    d, n = 2 + seed % 3, 4 + seed % 5
+    z, A = rng.standard_normal((n, d)), random_form(rng, d)
+    i = int(np.flatnonzero(Hardmax(A).followed(z).leads)[0])
+    found = remove_leader(z, i, A)
+    assert not Hardmax(A).followed(found.z).leads[i]
+    assert found.follows in Hardmax(A).followed(found.z)[i]
+    assert np.array_equal(np.delete(found.z, i, axis=0), np.delete(z, i, axis=0))
+    step = found.z[i] - z[i]
+    assert np.sqrt(step @ A @ step) == pytest.approx(found.distance)
+    root = np.linalg.cholesky(A)
+    for _ in range(200):  # any token, in any direction, by a little less: the lead stays
+        way = np.linalg.solve(root.T, rng.standard_normal(d))
+        moved = z.copy()
+        moved[rng.integers(n)] += way * (0.999 * found.distance / np.sqrt(way @ A @ way))
+        assert Hardmax(A).followed(moved).leads[i]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_nearest_form_that_takes_the_lead_away(seed: int) -> None:
+    """The oracle minimises over Cholesky factors, from many starts."""
+    rng = np.random.default_rng(seed)
+    z, A = rng.standard_normal((5, 2)), random_form(rng, 2, floor=1e-2 if seed % 2 else 0.5)
+    i = int(np.flatnonzero(Hardmax(A).followed(z).leads)[0])
+    found = remove_leader(z, i, A)
+    assert found.A is not None and definite(found.A)
+    assert not Hardmax(found.A).followed(z).leads[i]
+    assert np.linalg.norm(found.A - A) == pytest.approx(found.change)
+
+    def form(x: np.ndarray) -> np.ndarray:
+        L = np.array([[x[0], 0.0], [x[1], x[2]]])
+        return L @ L.T
+
+    best = INF
+    for j in range(len(z)):
+        if j == i:
+            continue
+        over = {"type": "ineq", "fun": lambda x, j=j: -float(z[i] @ form(x) @ (z[i] - z[j]))}
+        for _ in range(4):
+            end = minimize(
+                lambda x: float(((form(x) - A) ** 2).sum()),
+                rng.standard_normal(3),
+                constraints=[over],
+                method="SLSQP",
+            )
+            if end.success and over["fun"](end.x) > -1e-9:
+                best = min(best, float(np.sqrt(end.fun)))
+    assert found.change <= best * (1 + 1e-3) + 1e-6
+
+
+def test_no_form_prefers_a_shorter_token_of_the_same_direction() -> None:
+    found = remove_leader([[2.0, 0.0], [1.0, 0.0]], 0)
+    assert found.A is None and found.change == INF
+    assert not Hardmax().followed(found.z).leads[0]
+
+
+@pytest.mark.parametrize(
+    ("z", "i", "A", "complaint"),
+    [
+        ([[2.0, 0.0], [1.0, 0.0]], 1, None, "does not lead"),
+        ([[2.0, 0.0], [2.0, 0.0]], 0, None, "duplicates"),
+        ([[2.0, 0.0]], 0, None, "only token"),
+        ([[2.0, 0.0], [0.0, 1.0]], 0, [[1.0, 1.0], [0.0, 1.0]], "positive definite"),
+        ([[2.0, 0.0], [0.0, 1.0]], 7, None, "indices of tokens"),
+    ],
+)
+def test_there_must_be_a_lead_to_take(z, i, A, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        remove_leader(z, i, A)
+
+
+def test_examples_run() -> None:
+    import doctest
+
+    # By name: the attribute `control` of the package may be the function.
+    assert doctest.testmod(sys.modules["cynosure.steering"]).failed == 0
+
+
+def test_the_command(tmp_path, monkeypatch, capsys):
+    from cynosure.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("2,0\n0.2,1\n1.5,0.9\n0.1,0.1\n")
+    assert main(["control", "t.csv", "--leaders", "1", "--out", "A.csv"]) == 0
+    assert main(["limit", "t.csv", "--A", "A.csv", "--json"]) == 0
+    assert 1 in json.loads(capsys.readouterr().out)["result"]["leaders"]
+    assert main(["control", "t.csv", "--leaders", "3", "--json"]) == 1
+    shown = capsys.readouterr()
+    assert json.loads(shown.out)["result"]["feasible"] is False and "convex combination" in shown.err
+    for bad in ("x", "9", "-1", ""):
+        assert main(["control", "t.csv", f"--leaders={bad}"]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
