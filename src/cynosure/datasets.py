@@ -1,0 +1,266 @@
+"""Labelled texts: the aclImdb folder or archive, tables (CSV, TSV, JSON lines), made-up reviews.
+
+Archives are read as a stream and never extracted; a member that points outside, or is too large, is
+refused. Splits are by *blocks* of consecutive texts: neighbours are often about the same film, and
+a random split then reads two to four points too high.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+import os
+import re
+import tarfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, final
+
+import numpy as np
+
+__all__ = ["Dataset", "blocks", "imdb", "read", "stream", "synthetic"]
+
+_REVIEW = re.compile(r"(?:^|/)(train|test)/(pos|neg)/(\d+)_(\d+)\.txt$")
+_LARGEST_REVIEW = 64 << 20  # bytes in one member
+_LARGEST_ARCHIVE = 16 << 30  # bytes in all members
+_TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Texts with their labels, in the order of their source."""
+
+    texts: tuple[str, ...]
+    labels: np.ndarray
+
+    def __post_init__(self) -> None:
+        if len(self.texts) != len(self.labels):
+            raise ValueError(
+                f"expected one label per text, got {len(self.texts)} and {len(self.labels)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __repr__(self) -> str:
+        classes, counts = np.unique(self.labels, return_counts=True)
+        share = ", ".join(f"{c}: {n}" for c, n in zip(classes.tolist(), counts.tolist()))
+        return f"Dataset({len(self)} texts; {share})"
+
+    def take(self, rows: np.ndarray) -> Dataset:
+        """The texts at these positions (or where a mask is True)."""
+        at = np.arange(len(self))[rows]
+        return Dataset(tuple(self.texts[i] for i in at.tolist()), self.labels[at])
+
+    def split(self, fraction: float = 0.1) -> tuple[Dataset, Dataset]:
+        """(kept, held out): one block of consecutive texts in each run of 1,250 of a class."""
+        held = blocks(self.labels, fraction)
+        return self.take(~held), self.take(held)
+
+
+def blocks(labels: Sequence[Any] | np.ndarray, fraction: float = 0.1) -> np.ndarray:
+    """True for the texts to hold out: in every run of 1,250 texts of a class, one block.
+
+    The block begins at 600/1250 of the run; runs are shorter where a class has fewer texts.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction: expected a number between 0 and 1, got {fraction}")
+    labels = np.asarray(labels)
+    held = np.zeros(len(labels), bool)
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        period = min(1250, len(rows))
+        start = int(0.48 * period)
+        stop = start + max(1, round(fraction * period))
+        place = np.arange(len(rows)) % period
+        held[rows] = (place >= start) & (place < stop)
+    return held
+
+
+def imdb(path: str | os.PathLike[str], part: str = "train") -> Dataset:
+    """The Large Movie Review Dataset (Maas et al. 2011), official `part` "train" or "test".
+
+    `path` is the folder aclImdb or the aclImdb .tar.gz, which is read without extracting it.
+    Labels are "neg" and "pos"; within a label, texts come in the order of their ids.
+    """
+    if part not in ("train", "test"):
+        raise ValueError(f"part: expected 'train' or 'test', got {part!r}")
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file or folder")
+    members = _folder(path, part) if path.is_dir() else _archive(path, part)
+    found = sorted(members, key=lambda member: member[:2])
+    if not found:
+        raise ValueError(
+            f"{path}: no review found; expected {part}/pos/<id>_<rating>.txt and {part}/neg/..."
+        )
+    return Dataset(tuple(text for _, _, text in found), np.array([label for label, _, _ in found]))
+
+
+def _folder(path: Path, part: str) -> Iterator[tuple[str, int, str]]:
+    root = path if (path / part).is_dir() else path / "aclImdb"
+    for file in root.glob(f"{part}/*/*.txt"):
+        if match := _REVIEW.search(file.as_posix()):
+            yield match[2], int(match[3]), _decoded(file.read_bytes(), str(file))
+
+
+def _archive(path: Path, part: str) -> Iterator[tuple[str, int, str]]:
+    total = 0
+    try:
+        with tarfile.open(path, "r:*") as archive:
+            for member in archive:
+                name = PurePosixPath(member.name)
+                if name.is_absolute() or ".." in name.parts:
+                    raise ValueError(f"{path}: refused, it has a member outside: {member.name!r}")
+                total += member.size
+                if member.size > _LARGEST_REVIEW or total > _LARGEST_ARCHIVE:
+                    raise ValueError(f"{path}: refused, too large at {member.name!r}")
+                match = _REVIEW.search(member.name)
+                if not match or match[1] != part or not member.isfile():
+                    continue
+                stream = archive.extractfile(member)
+                assert stream is not None
+                yield match[2], int(match[3]), _decoded(stream.read(), member.name)
+    except (tarfile.TarError, EOFError, gzip.BadGzipFile, OSError) as error:
+        raise ValueError(f"{path}: not a readable tar archive, or cut short ({error})") from None
+
+
+def _decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{name}: not UTF-8 ({error.reason} at byte {error.start})") from None
+
+
+def stream(
+    path: str | os.PathLike[str], *, text: str = "text", label: str | None = "label"
+) -> Iterator[tuple[str, Any]]:
+    """(text, label) row by row from a .csv, .tsv or .jsonl file (or one of these with .gz).
+
+    `text` and `label` name the columns; label=None reads texts only and gives None. Constant
+    memory: one row at a time.
+    """
+    path = Path(path)
+    packed = path.suffix.lower() == ".gz"
+    kind = Path(path.stem if packed else path.name).suffix.lower()
+    if kind not in _TABLES:
+        raise ValueError(f"{path}: expected one of {', '.join(_TABLES)} (or .gz), got {kind!r}")
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    opened: Any = gzip.open if packed else open
+    with (
+        opened(path, "rb") as raw,
+        io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as lines,
+    ):
+        try:
+            if kind in (".csv", ".tsv"):
+                yield from _separated(lines, path, text, label, "," if kind == ".csv" else "\t")
+            else:
+                yield from _json_lines(lines, path, text, label)
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{path}: not UTF-8 ({error.reason}); convert it, for example with "
+                "`iconv -f latin1 -t utf-8`"
+            ) from None
+        except (csv.Error, EOFError, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path}: {error}") from None
+
+
+def _separated(
+    lines: Iterable[str], path: Path, text: str, label: str | None, mark: str
+) -> Iterator[tuple[str, Any]]:
+    csv.field_size_limit(2**31 - 1)
+    rows = csv.reader(lines, delimiter=mark)
+    head = next(rows, None)
+    if head is None:
+        raise ValueError(f"{path}: empty; expected a header line with a column {text!r}")
+    for name in [text] if label is None else [text, label]:
+        if name not in head:
+            raise ValueError(f"{path}: no column {name!r}; it has {', '.join(map(repr, head))}")
+    at, of = head.index(text), None if label is None else head.index(label)
+    for row in rows:
+        if not row:
+            continue
+        if len(row) != len(head):
+            raise ValueError(
+                f"{path}, line {rows.line_num}: expected {len(head)} fields, got {len(row)}"
+            )
+        yield row[at], None if of is None else row[of]
+
+
+def _json_lines(
+    lines: Iterable[str], path: Path, text: str, label: str | None
+) -> Iterator[tuple[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+            found = row[text], None if label is None else row[label]
+        except (json.JSONDecodeError, TypeError):
+            raise ValueError(f"{path}, line {number}: expected a JSON object") from None
+        except KeyError as error:
+            raise ValueError(
+                f"{path}, line {number}: no field {error}; it has {', '.join(map(repr, row))}"
+            ) from None
+        if not isinstance(found[0], str):
+            raise ValueError(f"{path}, line {number}: field {text!r} is not a string")
+        yield found
+
+
+def read(
+    path: str | os.PathLike[str], *, part: str = "train", text: str = "text", label: str = "label"
+) -> Dataset:
+    """A labelled dataset: a table with named columns, or aclImdb (folder, .tar.gz) and its part."""
+    name = Path(path).name.lower().removesuffix(".gz")
+    if Path(path).is_dir() or name.endswith((".tar", ".tgz")):
+        return imdb(path, part)
+    rows = list(stream(path, text=text, label=label))
+    if not rows:
+        raise ValueError(f"{path}: no row below the header")
+    return Dataset(tuple(row[0] for row in rows), np.array([row[1] for row in rows]))
+
+
+_TOPICS = "film story cast plot ending script music scene actor camera hero dialogue".split()
+_FILLER = "the a it is was this that and of in with we i watched saw last night for an hour".split()
+_TONES = (
+    "great wonderful excellent moving superb lovely perfect charming".split(),
+    "awful boring terrible dull poor wooden bad tedious".split(),
+    "strange puzzling odd cryptic surreal obscure weird dreamy".split(),
+    "funny hilarious witty silly comic goofy playful amusing".split(),
+)
+
+
+def synthetic(
+    n: int = 400,
+    *,
+    seed: int = 0,
+    classes: Sequence[str] = ("positive", "negative"),
+    noise: float = 0.1,
+) -> Dataset:
+    """Made-up reviews for tests and demonstrations without data; at most four classes.
+
+    Most tone words belong to the review's class, a share `noise` to another one; "not <word>" of
+    another class appears now and then, so that pairs of words carry information.
+    """
+    if not 2 <= len(classes) <= len(_TONES):
+        raise ValueError(f"classes: expected 2 to {len(_TONES)} names, got {len(classes)}")
+    draw = np.random.default_rng(seed)
+    texts, labels = [], []
+    for i in range(n):
+        c = i % len(classes)
+        words: list[str] = []
+        for _ in range(int(draw.integers(4, 12))):
+            words += draw.choice(_FILLER, size=int(draw.integers(2, 6))).tolist()
+            other = (c + int(draw.integers(1, len(classes)))) % len(classes)
+            fate = draw.random()
+            tone = str(draw.choice(_TONES[other if fate < noise + 0.1 else c]))
+            words.append(f"not {tone}" if noise <= fate < noise + 0.1 else tone)
+            words.append(str(draw.choice(_TOPICS)))
+        texts.append(" ".join(words).capitalize() + str(draw.choice([".", "!", "?"])))
+        labels.append(classes[c])
+    return Dataset(tuple(texts), np.array(labels))

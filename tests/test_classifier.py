@@ -1,0 +1,287 @@
+"""HardmaxClassifier as scikit-learn users meet it, its bad input, its files."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from cynosure.classifier import HardmaxClassifier
+from cynosure.datasets import Dataset, read, synthetic
+from cynosure.placement import Placed
+
+SRC = Path(__file__).resolve().parent.parent / "src"
+
+
+@pytest.fixture(scope="module")
+def data() -> Dataset:
+    return synthetic(240)
+
+
+@pytest.fixture(scope="module")
+def clf(data: Dataset) -> HardmaxClassifier:
+    return HardmaxClassifier(leaders=6).fit(data.texts, data.labels)
+
+
+def test_it_learns_what_there_is_to_learn(clf: HardmaxClassifier) -> None:
+    fresh = synthetic(300, seed=7)
+    assert clf.score(fresh.texts, fresh.labels) > 0.9
+    assert clf.classes_.tolist() == ["negative", "positive"]
+    upset = np.random.default_rng(0).permutation(fresh.labels)
+    assert clf.score(fresh.texts, upset) < 0.65
+
+
+def test_prediction_probability_and_decision_agree(clf: HardmaxClassifier) -> None:
+    texts = [*synthetic(60, seed=3).texts, "", "zzz"]
+    decision, p = clf.decision_function(texts), clf.predict_proba(texts)
+    assert decision.shape == (62,) and p.shape == (62, 2)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_allclose(np.log(p[:, 1] / p[:, 0]), decision, atol=1e-9)
+    assert (clf.predict(texts) == clf.classes_[(decision > 0).astype(int)]).all()
+
+
+def test_more_than_two_classes(data: Dataset) -> None:
+    many = synthetic(400, classes=("a", "b", "c", "d"))
+    clf = HardmaxClassifier(leaders=5).fit(many.texts, many.labels)
+    fresh = synthetic(200, classes=("a", "b", "c", "d"), seed=2)
+    assert clf.score(fresh.texts, fresh.labels) > 0.85
+    p = clf.predict_proba(fresh.texts)
+    assert clf.decision_function(fresh.texts).shape == p.shape == (200, 4)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    assert (clf.classes_[p.argmax(axis=1)] == clf.predict(fresh.texts)).all()
+    assert len(clf.model_.planes) == 4
+    for label in "abcd":
+        ex = clf.explain(fresh.texts[0], label)
+        column = clf.classes_.tolist().index(label)
+        assert ex.label == label
+        assert ex.decision == pytest.approx(clf.decision_function(fresh.texts[:1])[0, column])
+    assert clf.explain(fresh.texts[0]).label == clf.predict(fresh.texts[:1])[0]
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [True, False], [2.5, -1.0], ["ja", "nein"]])
+def test_labels_of_any_kind_come_back(data: Dataset, labels: list) -> None:
+    y = [labels[int(x == "positive")] for x in data.labels]
+    clf = HardmaxClassifier(leaders=4).fit(data.texts, y)
+    assert set(clf.predict(data.texts).tolist()) == set(labels)
+
+
+# --- scikit-learn -----------------------------------------------------------------------------
+
+
+def test_parameters_are_stored_untouched_and_cloned() -> None:
+    method = Placed(C=3.0)
+    clf = HardmaxClassifier(4, (1, 3), 7, method=method, min_df=1, class_weight={"a": 2})
+    assert clf.get_params()["method"] is method and clf.get_params()["leaders"] == 7
+    twin = clone(clf)
+    assert twin is not clf and twin.get_params() == clf.get_params()
+    assert clf.set_params(dim=3, ngrams=(1, 1)) is clf and clf.dim == 3
+    with pytest.raises(ValueError, match="Invalid parameter"):
+        clf.set_params(colour="red")
+    with pytest.raises(NotFittedError):
+        clf.predict(["x"])
+
+
+def test_pipeline_grid_search_and_cross_validation(data: Dataset) -> None:
+    lower = FunctionTransformer(lambda texts: [t.upper() for t in texts])
+    pipe = Pipeline([("upper", lower), ("clf", HardmaxClassifier(ngrams=(1, 1)))])
+    search = GridSearchCV(pipe, {"clf__leaders": [3, 6]}, cv=2).fit(list(data.texts), data.labels)
+    assert search.best_params_["clf__leaders"] in (3, 6) and search.best_score_ > 0.85
+    scores = cross_val_score(HardmaxClassifier(ngrams=(1, 1)), list(data.texts), data.labels, cv=3)
+    assert scores.shape == (3,) and scores.min() > 0.8
+
+
+def test_tags_say_that_it_reads_text() -> None:
+    tags = HardmaxClassifier().__sklearn_tags__()
+    assert tags.input_tags.string and not tags.input_tags.two_d_array
+    assert tags.estimator_type == "classifier"
+
+
+def test_pandas_and_arrays(data: Dataset, clf: HardmaxClassifier) -> None:
+    expected = clf.predict(data.texts).tolist()
+    assert clf.predict(np.array(data.texts)).tolist() == expected
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": data.texts, "label": data.labels})
+    again = HardmaxClassifier(leaders=6).fit(frame["text"], frame["label"])
+    assert again.predict(frame["text"]).tolist() == expected
+
+
+def test_polars(data: Dataset, clf: HardmaxClassifier) -> None:
+    polars = pytest.importorskip("polars")
+    expected = clf.predict(data.texts).tolist()
+    series = polars.DataFrame({"text": list(data.texts), "label": data.labels.tolist()})
+    again = HardmaxClassifier(leaders=6).fit(series["text"], series["label"])
+    assert again.predict(series["text"]).tolist() == expected
+
+
+def test_pickling_and_refitting(data: Dataset, clf: HardmaxClassifier) -> None:
+    again = pickle.loads(pickle.dumps(clf))
+    assert (again.decision_function(data.texts) == clf.decision_function(data.texts)).all()
+    moved = HardmaxClassifier(leaders=6).fit(data.texts[:100], data.labels[:100])
+    moved.fit(data.texts, data.labels)
+    assert (moved.decision_function(data.texts) == clf.decision_function(data.texts)).all()
+
+
+def test_class_weights_and_sample_weights(data: Dataset) -> None:
+    texts, y = data.texts, data.labels
+    plain = HardmaxClassifier(leaders=4).fit(texts, y)
+    tilted = HardmaxClassifier(leaders=4, class_weight={"positive": 5, "negative": 1}).fit(texts, y)
+    assert tilted.decision_function([""])[0] == pytest.approx(np.log(5))
+    assert tilted.decision_function(texts).mean() > plain.decision_function(texts).mean()
+    weights = np.where(y == "positive", 5.0, 1.0)
+    same = HardmaxClassifier(leaders=4).fit(texts, y, sample_weight=weights)
+    np.testing.assert_allclose(same.decision_function(texts), tilted.decision_function(texts))
+    with pytest.raises(ValueError, match="sample_weight"):
+        plain.fit(texts, y, sample_weight=[1.0])
+
+
+def test_the_same_seed_gives_the_same_model_in_another_process(tmp_path: Path) -> None:
+    program = """
+import sys
+from cynosure.classifier import HardmaxClassifier
+from cynosure.datasets import synthetic
+data = synthetic(120)
+HardmaxClassifier(leaders=5).fit(data.texts, data.labels).save(sys.argv[1])
+"""
+    found = []
+    for name in ("one", "two"):
+        path = os.pathsep.join(filter(None, [str(SRC), os.environ.get("PYTHONPATH")]))
+        env = {
+            **os.environ,
+            "PYTHONPATH": path,
+            "PYTHONHASHSEED": str(len(name + name) + len(found)),
+        }
+        subprocess.run([sys.executable, "-c", program, str(tmp_path / name)], check=True, env=env)
+        found.append((tmp_path / name / "model.safetensors").read_bytes())
+    assert found[0] == found[1]
+
+
+# --- texts that are not reviews ---------------------------------------------------------------
+
+
+def test_texts_without_a_known_word_get_the_prior(clf: HardmaxClassifier) -> None:
+    for text in ("", "   ", "qqq xyzzy", "...", "日本"):
+        assert clf.decision_function([text])[0] == 0.0
+        ex = clf.explain(text)
+        assert "prior" in ex.note and ex.leaders == () and ex.decision == ex.intercept == 0.0
+        assert "prior" in ex.to_html()
+    assert clf.explain("great").note == ""
+    assert clf.decision_function([]).shape == (0,)
+
+
+def test_one_word_is_enough(clf: HardmaxClassifier) -> None:
+    assert clf.predict(["superb", "tedious"]).tolist() == ["positive", "negative"]
+
+
+def test_a_text_of_ten_megabytes(clf: HardmaxClassifier) -> None:
+    word = " ".join(f"w{i}" for i in range(50_000))
+    text = (word + " superb! ") * 31
+    assert len(text) > 10_000_000 and clf.predict([text])[0] == "positive"
+
+
+def test_a_text_of_very_many_terms() -> None:
+    texts = [" ".join(f"w{i}" for i in range(s, s + 3000)) + tone for s, tone in
+             ((0, " good"), (1500, " bad"), (500, " good"), (1000, " bad")) * 2]  # fmt: skip
+    clf = HardmaxClassifier(ngrams=(1, 1)).fit(texts, [1, 0] * 4)
+    assert clf.read(texts).leaders.max() <= 10
+    assert (clf.predict(texts) == [1, 0] * 4).all()
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "error", "message"),
+    [
+        (["a", "b"], ["x", "x"], ValueError, "at least two classes"),
+        (["a", "b"], ["x"], ValueError, "2 texts and 1 labels"),
+        ([], [], ValueError, "at least one text"),
+        (["a", float("nan")], [0, 1], ValueError, r"texts\[1\].*missing value"),
+        (["a", b"\xff"], [0, 1], ValueError, "not UTF-8"),
+        (["a", "b"], ["x", None], ValueError, "missing label"),
+        (["a", "b"], [0.0, float("nan")], ValueError, r"y\[1\]: a missing label"),
+        (["a", "b"], [["x", "y"], ["x", "z"]], ValueError, "one label per text"),
+        (["a", "b"], ["x", 1], TypeError, "partly strings"),
+        (["a", "b"], "xy", TypeError, "one string"),
+        ("text", ["x"], TypeError, r"write \[text\]"),
+        (["a", "b"], ["x", "y"], ValueError, "min_df=1"),
+    ],
+)
+def test_bad_input_is_named(
+    texts: object, labels: object, error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message):
+        HardmaxClassifier().fit(texts, labels)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"leaders": 0}, "budget of at least 1"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"alpha": -1.0}, "alpha"),
+        ({"ngrams": (2, 1)}, "ngrams"),
+        ({"ngrams": (1, 2, 3)}, "ngrams"),
+        ({"class_weight": "heavy"}, "class_weight"),
+    ],
+)
+def test_bad_parameters_are_named(data: Dataset, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        HardmaxClassifier(**options).fit(data.texts, data.labels)
+
+
+def test_a_method_must_be_a_fit(data: Dataset) -> None:
+    clf = HardmaxClassifier()
+    clf.set_params(method="placed")
+    with pytest.raises(TypeError, match=r"expected Placed\(\) or Learned\(\)"):
+        clf.fit(data.texts, data.labels)
+
+
+# --- files and the global view ----------------------------------------------------------------
+
+
+def test_save_and_load(data: Dataset, clf: HardmaxClassifier, tmp_path: Path) -> None:
+    again = HardmaxClassifier.load(clf.save(tmp_path / "model"))
+    assert (again.decision_function(data.texts) == clf.decision_function(data.texts)).all()
+    assert again.get_params() == clf.get_params()
+    assert again.predict(data.texts[:9]).tolist() == clf.predict(data.texts[:9]).tolist()
+    assert again.explain(data.texts[0]).to_json() == clf.explain(data.texts[0]).to_json()
+
+
+def test_save_keeps_labels_weights_and_method(data: Dataset, tmp_path: Path) -> None:
+    y = (data.labels == "positive").astype(int)
+    clf = HardmaxClassifier(method=Placed(C=2.0), class_weight={0: 1.0, 1: 2.0}).fit(data.texts, y)
+    again = HardmaxClassifier.load(clf.save(tmp_path / "m"))
+    assert again.classes_.tolist() == [0, 1] and again.class_weight == {0: 1.0, 1: 2.0}
+    assert again.method == Placed(C=2.0)
+    with pytest.raises(NotFittedError):
+        HardmaxClassifier().save(tmp_path / "n")
+
+
+def test_lexicon_lists_the_leaders(data: Dataset, clf: HardmaxClassifier) -> None:
+    lexicon = clf.lexicon(data.texts[:60])
+    assert [x.texts for x in lexicon] == sorted((x.texts for x in lexicon), reverse=True)
+    found = {x.term: x for x in lexicon}
+    assert all(0 < x.share <= 1 for x in lexicon)
+    times = sum(any(e.text == lexicon[0].term for e in clf.explain(t).leaders)
+                for t in data.texts[:60])  # fmt: skip
+    assert lexicon[0].texts == times
+    assert any(x.score > 0 for x in found.values()) and any(x.score < 0 for x in found.values())
+    assert len(clf.lexicon(data.texts[:60], top=2)) == 2
+
+
+@pytest.mark.data
+def test_a_part_of_the_real_reviews(imdb: Path) -> None:
+    data = read(imdb)
+    part = data.take(np.arange(len(data)) % 1250 < 250)
+    kept, held = part.split(0.2)
+    clf = HardmaxClassifier(ngrams=(1, 1), leaders=10).fit(kept.texts, kept.labels)
+    reading = clf.read(held.texts)
+    assert clf.score(held.texts, held.labels) > 0.82
+    assert reading.leaders.mean() <= 11 and reading.on_leaders.mean() > 0.99

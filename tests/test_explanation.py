@@ -1,0 +1,165 @@
+"""Explanations: exact, repeatable, in place, and true about deletion."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cynosure as cy
+from cynosure.classifier import HardmaxClassifier
+from cynosure.datasets import synthetic
+from cynosure.explanation import Explanation, explain
+from cynosure.model import Model, Plane
+from cynosure.text import Vocabulary
+
+DATA = synthetic(200)
+CLF = HardmaxClassifier(leaders=6).fit(DATA.texts, DATA.labels)
+WORDS = "great awful not the film superb dull xyzzy ! boring moving Plot, café's 😀 <br />".split(
+    " "
+)
+TEXTS = st.lists(st.sampled_from(WORDS), max_size=25).map(" ".join)
+
+
+def loose_classifier(seed: int) -> tuple[Vocabulary, Model]:
+    """A random embedding, where tokens wander through several layers before they settle."""
+    vocabulary, _ = Vocabulary.build(DATA.texts, min_df=1)
+    draw = np.random.default_rng(seed)
+    embedding = draw.normal(size=(len(vocabulary), 2))
+    plane = Plane(embedding, draw.normal(size=2), draw.normal(size=(2, 2)), np.ones(2), np.zeros(2))
+    return vocabulary, Model((plane,), 0.4, 3)
+
+
+def all_words(ex: Explanation) -> list[tuple[str, int]]:
+    return [(w.text, w.token) for leader in ex.leaders for w in (leader, *leader.followers)]
+
+
+@given(TEXTS)
+def test_contributions_and_intercept_are_the_decision(text: str) -> None:
+    ex = CLF.explain(text)
+    assert ex.decision == pytest.approx(CLF.decision_function([text])[0], abs=1e-9)
+    assert sum(x.contribution for x in ex.leaders) + ex.intercept == pytest.approx(
+        ex.decision, abs=1e-9
+    )
+    for leader in ex.leaders:
+        own = leader.score / ex.n + sum(w.contribution for w in leader.followers)
+        assert own == pytest.approx(leader.contribution, abs=1e-9)
+        assert leader.share == pytest.approx((1 + len(leader.followers)) / ex.n)
+
+
+@given(TEXTS, st.integers(0, 20))
+def test_wandering_tokens_are_accounted_for(text: str, seed: int) -> None:
+    vocabulary, model = loose_classifier(seed)
+    reading = model.read(vocabulary.encode([text]))
+    for row in range(2):
+        ex = explain(text, vocabulary, model, row, "a", "b", 0.5)
+        assert ex.decision == pytest.approx(reading.decision[0, row], abs=1e-9)
+        total = sum(x.contribution for x in ex.leaders) + ex.intercept
+        assert total == pytest.approx(ex.decision, abs=1e-9)
+        if ex.leaders:
+            assert sorted(i for _, i in all_words(ex)) == list(range(ex.n))
+
+
+def test_every_term_appears_once_with_its_offsets() -> None:
+    text = "Not great, not GREAT! The film: <br />superb…"
+    ex = CLF.explain(text)
+    names = [name for name, _ in all_words(ex)]
+    assert len(names) == len(set(names)) == ex.n
+    known = {CLF.vocabulary_.terms[o.term] for o in CLF.vocabulary_.locate(text)}
+    assert {*known, "(neutral)"} == set(names)
+    by_name = {w.text: w for w in ex.words}
+    assert [text[a:b] for a, b in by_name["great"].offsets] == ["great", "GREAT"]
+    for word in ex.words:
+        for a, b in word.offsets:
+            assert CLF.vocabulary_.tokenizer.words(text[a:b])[0][0] == word.text.split()[0]
+
+
+@given(TEXTS)
+def test_deleting_a_cluster_is_deleting_its_words(text: str) -> None:
+    """`without` against reading the remaining terms again."""
+    ex = CLF.explain(text)
+    for i, leader in enumerate(ex.leaders):
+        if not leader.offsets:
+            continue
+        gone = {leader.text, *(w.text for w in leader.followers)}
+        terms = [CLF.vocabulary_.index[w.text] for w in ex.words if w.text not in gone]
+        run = CLF.model_.carry(0, np.array(terms, dtype=np.intp), ("",) * len(terms))
+        plane = CLF.model_.planes[0]
+        truth = float(plane.b[0] + plane.v[0] @ run.values[-1].mean(axis=0))
+        assert ex.without(i) == pytest.approx(truth, abs=1e-9)
+    assert ex.without() == pytest.approx(ex.decision, abs=1e-9)
+    assert ex.without(*range(len(ex.leaders))) == ex.intercept
+
+
+def test_a_hundred_explanations_are_one() -> None:
+    text = DATA.texts[3]
+    assert len({CLF.explain(text).to_json() for _ in range(100)}) == 1
+
+
+def test_leaders_are_those_of_the_trajectory() -> None:
+    ex = CLF.explain(DATA.texts[0])
+    assert sorted(x.token for x in ex.leaders) == cy.roles(ex.trajectory).leaders.tolist()
+    assert [abs(x.contribution) for x in ex.leaders] == sorted(
+        (abs(x.contribution) for x in ex.leaders), reverse=True
+    )
+    assert ex.trajectory.z.shape == (9, ex.n, 2)
+    assert len(ex.leaders) == CLF.read([DATA.texts[0]]).leaders[0, 0]
+
+
+def test_json_says_it_all() -> None:
+    ex = CLF.explain("great film, awful plot")
+    found = json.loads(ex.to_json())
+    assert found["decision"] == ex.decision and found["label"] == "positive"
+    assert found["other"] == "negative"
+    assert ex.prediction == CLF.predict([ex.text])[0]
+    assert ex.probability == CLF.predict_proba([ex.text])[0, 1]
+    total = sum(x["contribution"] for x in found["leaders"]) + found["intercept"]
+    assert total == pytest.approx(found["decision"], abs=1e-9)
+    a, b = next(x for x in found["leaders"] if x["text"] == "great")["offsets"][0]
+    assert found["text"][a:b] == "great"
+    assert 0.0 < found["probability"] < 1.0
+
+
+def test_the_page_stands_alone_and_is_safe() -> None:
+    text = "great </script><script>alert(1)</script> film & 'quotes' \u2028 __DATA__"
+    page = CLF.explain(text).to_html()
+    assert page.count("<script") == 2 and "alert(1)</script>" not in page
+    links = re.findall(r"(?:src|href)\s*=|url\(|@import|fetch\(", page)
+    assert links == []
+    assert "https://" not in page and re.findall(r"http://\S+", page) in (
+        [], ['http://www.w3.org/2000/svg",'],
+    )  # fmt: skip
+    data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+    assert data["text"] == text
+    assert len(data["layers"]) == 9 and len(data["layers"][0]) == len(data["names"])
+    assert "srcdoc" in CLF.explain(text)._repr_html_()
+
+
+def test_higher_dimensions_are_drawn_along_the_decoder() -> None:
+    clf = HardmaxClassifier(dim=4, leaders=5).fit(DATA.texts, DATA.labels)
+    ex = clf.explain(DATA.texts[0])
+    data = json.loads(re.search(r'id="data">(.*?)</script>', ex.to_html(), re.S)[1])  # type: ignore[index]
+    x = np.array(data["layers"])[-1, :, 0]
+    np.testing.assert_allclose(x * np.linalg.norm(ex.v), ex.trajectory.values[-1] @ ex.v, atol=1e-5)
+
+
+def test_save_and_plot(tmp_path: Path) -> None:
+    ex = CLF.explain(DATA.texts[0])
+    assert ex.save(tmp_path / "e.html").read_text("utf-8") == ex.to_html()
+    assert json.loads(ex.save(tmp_path / "e.json").read_text("utf-8")) == ex.to_dict()
+    with pytest.raises(ValueError, match=r"\.html or \.json"):
+        ex.save(tmp_path / "e.pdf")
+    ax = ex.plot(top=3)
+    assert len(ax.patches) == 3
+    widths = sorted((abs(bar.get_width()) for bar in ax.patches), reverse=True)
+    assert widths == pytest.approx([abs(x.contribution) for x in ex.leaders[:3]])
+
+
+def test_unknown_labels_are_named() -> None:
+    with pytest.raises(ValueError, match=r"label: expected one of .*'positive'"):
+        CLF.explain("x", label="sideways")

@@ -1,0 +1,213 @@
+"""The model: fast reading against the plain layers, and its files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import cynosure as cy
+from cynosure.model import Model, Plane, load_files, save_files
+from cynosure.text import Documents, Vocabulary
+
+
+def plane_of(embedding: np.ndarray, anchor: np.ndarray, rows: int = 1) -> Plane:
+    draw = np.random.default_rng(5)
+    v = draw.normal(size=(rows, embedding.shape[1]))
+    return Plane(embedding, anchor, v, np.arange(float(rows)), np.full(rows, 0.25))
+
+
+def on_rays(draw: np.random.Generator, terms: int, rays: int, shortest: float) -> Plane:
+    angle = np.linspace(0.2, 3.0, rays)
+    direction = np.column_stack((np.cos(angle), np.sin(angle)))
+    ray = draw.integers(rays, size=terms)
+    radius = draw.permutation(np.linspace(shortest, 1.0, terms))
+    return plane_of(direction[ray] * radius[:, None], 1.01 * direction[0])
+
+
+def documents_of(draw: np.random.Generator, texts: int, terms: int) -> Documents:
+    rows = [draw.permutation(terms)[: draw.integers(terms + 1)] for _ in range(texts)]
+    indptr = np.concatenate(([0], np.cumsum([len(r) for r in rows])))
+    return Documents(indptr, np.concatenate(rows).astype(np.int32))
+
+
+def slow_reading(model: Model, documents: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """decision, leaders and share, one text and plane at a time through `simulate`."""
+    decision, leaders, share = [], [], []
+    for i in range(len(documents)):
+        row: list[float] = []
+        led, on = [], []
+        for plane in model.planes:
+            z = np.concatenate((plane.anchor[None], plane.embedding[documents[i]]))
+            run = cy.simulate(cy.PureAttention(alpha=model.alpha), z, layers=model.layers)
+            known = len(documents[i]) > 0
+            row += (plane.b + plane.v @ run.z[-1].mean(axis=0) if known else plane.prior).tolist()
+            assert run.history is not None
+            born, since = run.history.born, run.history.settled_at
+            rho = 1 / (1 + model.alpha)
+            led.append(int((born >= 0).sum()))
+            on.append(np.mean([
+                1.0 if b >= 0 else 1 - rho ** (model.layers - s) if s >= 0 else 0.0
+                for b, s in zip(born, since, strict=True)
+            ]))  # fmt: skip
+        decision.append(row)
+        leaders.append(led)
+        share.append(on)
+    return np.array(decision), np.array(leaders), np.array(share)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.5, 1.0, 3.0]), st.sampled_from([0.3, 0.99]))
+def test_reading_along_rays_is_the_plain_layers(seed: int, alpha: float, shortest: float) -> None:
+    draw = np.random.default_rng(seed)
+    plane = on_rays(draw, 12, 5, shortest)
+    assert plane.rays is not None and len(plane.rays.direction) <= 5
+    model, documents = Model((plane,), alpha, 6), documents_of(draw, 4, 12)
+    reading, slow = model.read(documents), slow_reading(model, documents)
+    np.testing.assert_allclose(reading.decision, slow[0], rtol=0, atol=1e-12)
+    assert reading.leaders.tolist() == slow[1].tolist()
+    np.testing.assert_allclose(reading.on_leaders, slow[2], rtol=0, atol=1e-12)
+
+
+def test_both_ways_along_rays_are_taken() -> None:
+    """Close radii settle at once; very different ones need the general path."""
+    draw = np.random.default_rng(0)
+    documents = documents_of(draw, 30, 12)
+    for shortest, all_sure in ((0.99, True), (0.3, False)):
+        plane = on_rays(draw, 12, 5, shortest)
+        assert plane.rays is not None
+        _, led = Model((plane,), 1.0, 6)._along_rays(plane.rays, documents)
+        assert (led >= 0).all() == all_sure and (led >= 0).any()
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_reading_any_embedding_is_the_plain_layers(d: int) -> None:
+    draw = np.random.default_rng(d)
+    planes = tuple(
+        plane_of(draw.normal(size=(600, d)), draw.normal(size=d), rows) for rows in (1, 2)
+    )
+    model, documents = Model(planes, 0.7, 5), documents_of(draw, 6, 40)
+    assert d == 1 or planes[0].rays is None
+    reading, slow = model.read(documents), slow_reading(model, documents)
+    np.testing.assert_allclose(reading.decision, slow[0], rtol=0, atol=1e-12)
+    assert reading.leaders.tolist() == slow[1].tolist()
+    np.testing.assert_allclose(reading.on_leaders, slow[2], rtol=0, atol=1e-12)
+    assert [model.locate(r) for r in range(3)] == [(0, 0), (1, 0), (1, 1)]
+    with pytest.raises(IndexError):
+        model.locate(3)
+
+
+def test_exact_ties_are_decided_as_simulate_does() -> None:
+    """The square with two tokens inside: both corners of a side are followed (golden case)."""
+    embedding = np.array([[-1.0, 1.0], [-1, -1], [1, -1], [0.5, 0.0], [-0.5, 0.0]])
+    plane = Plane(embedding, np.ones(2), np.eye(2), np.zeros(2), np.zeros(2))
+    model = Model((plane,), 1.0, 4)
+    documents = Documents(np.array([0, 5]), np.arange(5))
+    np.testing.assert_allclose(
+        model.read(documents).decision, slow_reading(model, documents)[0], atol=1e-12
+    )
+
+
+def test_long_texts_leave_the_batched_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(3)
+    plane = plane_of(draw.normal(size=(30, 2)), np.ones(2))
+    monkeypatch.setattr("cynosure.model._MOST_RAYS", 0)
+    documents = Documents(np.array([0, 30]), np.arange(30))
+    model = Model((plane,))
+    expected = model.read(documents)
+    monkeypatch.setattr("cynosure.model._MOST_IN_BATCH", 10)
+    again = model.read(documents)
+    np.testing.assert_allclose(again.decision, expected.decision, atol=1e-12)
+    assert again.leaders.tolist() == expected.leaders.tolist()
+
+
+def test_a_model_needs_a_positive_step() -> None:
+    plane = plane_of(np.ones((2, 2)), np.ones(2))
+    with pytest.raises(ValueError, match="alpha"):
+        Model((plane,), alpha=0.0)
+    with pytest.raises(ValueError, match="a plane"):
+        Model(())
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    vocabulary, _ = Vocabulary.build(["good film", "good café !"], min_df=1)
+    plane = plane_of(np.random.default_rng(0).normal(size=(len(vocabulary), 2)), np.ones(2))
+    return save_files(tmp_path / "model", Model((plane,), 0.5, 3), vocabulary, {"x": ["é"]})
+
+
+def test_files_bring_everything_back(saved: Path) -> None:
+    model, vocabulary, settings = load_files(saved)
+    assert settings == {"x": ["é"]} and (model.alpha, model.layers) == (0.5, 3)
+    assert "café" in vocabulary.terms
+    again = save_files(saved.parent / "again", model, vocabulary, settings)
+    for name in ("model.json", "model.safetensors", "vocabulary.json"):
+        assert (saved / name).read_bytes() == (again / name).read_bytes()
+    assert sorted(p.name for p in saved.parent.iterdir()) == ["again", "model"]
+
+
+def test_saving_twice_replaces_and_leaves_nothing(saved: Path) -> None:
+    model, vocabulary, _ = load_files(saved)
+    save_files(saved, model, vocabulary, {"x": 2})
+    assert load_files(saved)[2] == {"x": 2}
+    assert [p.name for p in saved.parent.iterdir()] == ["model"]
+
+
+def test_a_failed_save_leaves_the_old_model(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, vocabulary, settings = load_files(saved)
+
+    def fail(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save_files(saved, model, vocabulary, {})
+    monkeypatch.undo()
+    assert load_files(saved)[2] == settings
+    assert [p.name for p in saved.parent.iterdir()] == ["model"]
+
+
+def test_a_folder_that_is_no_model_is_kept(saved: Path) -> None:
+    model, vocabulary, settings = load_files(saved)
+    other = saved.parent / "thesis"
+    other.mkdir()
+    (other / "chapter1.txt").write_text("precious")
+    with pytest.raises(ValueError, match="not a cynosure model"):
+        save_files(other, model, vocabulary, settings)
+    assert (other / "chapter1.txt").read_text() == "precious"
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.safetensors", "vocabulary.json"])
+@pytest.mark.parametrize("damage", ["cut", "edit", "empty", "gone"])
+def test_damaged_files_are_refused(saved: Path, name: str, damage: str) -> None:
+    file = saved / name
+    data = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        middle = len(data) // 2
+        edited = data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+        file.write_bytes({"cut": data[:-9], "edit": edited, "empty": b""}[damage])
+    with pytest.raises((ValueError, FileNotFoundError), match="model"):
+        load_files(saved)
+
+
+def test_foreign_and_future_models_are_refused(saved: Path, tmp_path: Path) -> None:
+    header = json.loads((saved / "model.json").read_text())
+    (saved / "model.json").write_text(json.dumps({**header, "version": 99}))
+    with pytest.raises(ValueError, match=r"newer cynosure.*upgrade"):
+        load_files(saved)
+    (saved / "model.json").write_text(json.dumps({**header, "format": "other"}))
+    with pytest.raises(ValueError, match="it is a 'other'"):
+        load_files(saved)
+    (saved / "model.json").write_text("[1]")
+    with pytest.raises(ValueError, match="not readable"):
+        load_files(saved)
+    with pytest.raises(FileNotFoundError, match="no model here"):
+        load_files(tmp_path / "nowhere")

@@ -1,0 +1,205 @@
+"""Words with offsets against a slow reading, n-grams, vocabulary, batches."""
+
+from __future__ import annotations
+
+import pickle
+import unicodedata
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cynosure.text import Documents, Tokenizer, Vocabulary, as_texts
+
+IDEOGRAPH = ("CJK UNIFIED", "CJK COMPAT", "HIRAGANA", "KATAKANA", "IDEOGRAPHIC", "CJK RADICAL")
+
+
+def slow_kind(c: str) -> str:
+    if c in "'’ʼ＇":
+        return "apostrophe"
+    if c in "!?！？؟":
+        return "sign"
+    if c.isalpha() or unicodedata.category(c)[0] == "M":
+        return "sign" if unicodedata.name(c, "").startswith(IDEOGRAPH) else "letter"
+    category = unicodedata.category(c)
+    return {"Nd": "digit", "So": "sign"}.get(category, "gap")
+
+
+def slow_words(text: str) -> list[tuple[str, int, int]]:
+    """The definition, one character at a time, for texts without markup."""
+    out, i = [], 0
+    while i < len(text):
+        kind = slow_kind(text[i])
+        if kind in ("gap", "apostrophe"):
+            i += 1
+            continue
+        start = i
+        i += 1
+        while kind != "sign" and i < len(text):
+            here = slow_kind(text[i])
+            after = slow_kind(text[i + 1]) if i + 1 < len(text) else "gap"
+            if here != kind and not (
+                kind == "letter" and here == "apostrophe" and after == "letter"
+            ):
+                break
+            i += 1
+        word = "".join("'" if c in "’ʼ＇" else c.lower()[0] for c in text[start:i])
+        out.append((word, start, i))
+    return out
+
+
+ALPHABET = "abzÉßİñж日本語かカ'’!?9٣.,- \n😀é́ʼ\U00020000\0"
+
+
+@given(st.text(alphabet=ALPHABET, max_size=60))
+def test_words_are_those_of_the_definition(text: str) -> None:
+    assert Tokenizer((1, 1)).words(text) == slow_words(text)
+
+
+@given(st.text(alphabet=st.characters(max_codepoint=0x2FFF, exclude_characters="<"), max_size=80))
+def test_any_script_gives_the_words_of_the_definition(text: str) -> None:
+    assert Tokenizer((1, 1)).words(text) == slow_words(text)
+
+
+@given(st.text(max_size=80))
+def test_offsets_index_the_original_string(text: str) -> None:
+    tokenizer = Tokenizer((1, 1))
+    for word, start, stop in tokenizer.words(text):
+        assert 0 <= start < stop <= len(text)
+        assert tokenizer.spelling(text[start:stop]) == word
+
+
+def words(text: str, **options: bool) -> list[str]:
+    return [word for word, _, _ in Tokenizer((1, 1), **options).words(text)]
+
+
+def test_contractions_signs_and_digits() -> None:
+    assert words("Don't STOP!! it's '90s, isn’t 3.5?") == [
+        "don't", "stop", "!", "!", "it's", "90", "s", "isn't", "3", "5", "?",
+    ]  # fmt: skip
+    assert words("Don't", lowercase=False) == ["Don't"]
+
+
+def test_markup_is_skipped_and_a_less_sign_is_not() -> None:
+    assert words("a<br />b <i>c</i><!-- d -->e") == ["a", "b", "c", "e"]
+    assert words("a < b and c > d, 3<4, <") == ["a", "b", "and", "c", "d", "3", "4"]
+    assert words("x <unclosed " + "y " * 300)[:3] == ["x", "unclosed", "y"]
+
+
+def test_ideographs_are_words_of_one_character() -> None:
+    assert words("我爱你 ok") == ["我", "爱", "你", "ok"]
+
+
+def slow_terms(text: str, low: int, high: int) -> list[str]:
+    found = [word for word, _, _ in Tokenizer((1, 1)).words(text)]
+    return [
+        " ".join(found[i : i + n])
+        for i in range(len(found))
+        for n in range(low, high + 1)
+        if i + n <= len(found)
+    ]
+
+
+TEXTS = st.lists(st.lists(st.sampled_from("a b c it's ! 7".split()), max_size=9).map(" ".join),
+                 min_size=1, max_size=7)  # fmt: skip
+
+
+@given(TEXTS, st.integers(1, 2), st.integers(0, 2), st.integers(1, 3))
+def test_vocabulary_and_documents_against_counting(
+    texts: list[str], low: int, more: int, min_df: int
+) -> None:
+    high = low + more
+    vocabulary, documents = Vocabulary.build(texts, Tokenizer((low, high)), min_df=min_df)
+    df = Counter(t for text in texts for t in set(slow_terms(text, low, high)))
+    kept = {t: k for t, k in df.items() if k >= min_df}
+    assert dict(zip(vocabulary.terms, vocabulary.df.tolist(), strict=True)) == kept
+    assert list(vocabulary.terms) == sorted(kept, key=lambda t: (-kept[t], t))
+    again = vocabulary.encode(texts)
+    for i, text in enumerate(texts):
+        expected = list(dict.fromkeys(t for t in slow_terms(text, low, high) if t in kept))
+        assert [vocabulary.terms[j] for j in documents[i]] == expected
+        assert again[i].tolist() == documents[i].tolist()
+
+
+def test_max_features_keeps_the_most_frequent() -> None:
+    vocabulary, _ = Vocabulary.build(["a b c", "a b", "a"], Tokenizer((1, 1)), min_df=1,
+                                     max_features=2)  # fmt: skip
+    assert vocabulary.terms == ("a", "b")
+
+
+def test_occurrences_of_a_term_are_all_found() -> None:
+    vocabulary, _ = Vocabulary.build(["not good", "not good"], Tokenizer((1, 2)))
+    text = "Not good... NOT, good? not"
+    found = [(vocabulary.terms[t], text[a:b]) for t, a, b in vocabulary.locate(text)]
+    assert found == [
+        ("not", "Not"), ("not good", "Not good"), ("good", "good"),
+        ("not", "NOT"), ("not good", "NOT, good"), ("good", "good"), ("not", "not"),
+    ]  # fmt: skip
+
+
+def test_encoding_in_chunks_is_encoding_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"word{i % 5} and {'x ' * (i % 3)}" for i in range(50)] + [""]
+    vocabulary, whole = Vocabulary.build(texts, min_df=1)
+    monkeypatch.setattr("cynosure.text._CHUNK", 40)
+    parts = vocabulary.encode(texts)
+    assert np.array_equal(parts.indptr, whole.indptr)
+    assert np.array_equal(parts.indices, whole.indices)
+    assert len(vocabulary.encode([])) == 0
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=30), st.integers(1, 100))
+def test_padded_batches_hold_every_text_once(sizes: list[int], most: int) -> None:
+    indptr = np.concatenate(([0], np.cumsum(sizes)))
+    documents = Documents(indptr, np.arange(indptr[-1]))
+    seen = []
+    for rows, terms, mask in documents.padded_batches(most):
+        assert len(rows) == 1 or terms.size + len(rows) <= most
+        for row, line, real in zip(rows.tolist(), terms, mask, strict=True):
+            assert line[real].tolist() == documents[row].tolist()
+            seen.append(row)
+    assert sorted(seen) == list(range(len(sizes)))
+
+
+def test_vocabulary_refuses_what_it_cannot_find_again() -> None:
+    with pytest.raises(ValueError, match="has no word"):
+        Vocabulary(("good", "--"), np.array([1, 1]))
+    with pytest.raises(ValueError, match="the same"):
+        Vocabulary(("good", "Good"), np.array([1, 1]))
+    with pytest.raises(ValueError, match="2 counts"):
+        Vocabulary(("a", "b"), np.array([1]))
+    with pytest.raises(ValueError, match="ngrams"):
+        Tokenizer((2, 1))
+
+
+def test_vocabulary_survives_pickling() -> None:
+    vocabulary, documents = Vocabulary.build(["a b", "a b"])
+    again = pickle.loads(pickle.dumps(vocabulary))
+    assert again.terms == vocabulary.terms
+    assert again.encode(["a b"])[0].tolist() == documents[0].tolist()
+
+
+def test_texts_come_from_many_containers() -> None:
+    pandas = pytest.importorskip("pandas")
+    assert as_texts(np.array(["a", "b"])) == ["a", "b"]
+    assert as_texts(pandas.Series(["a", "b"])) == ["a", "b"]
+    assert as_texts(t for t in ("a", "b")) == ["a", "b"]
+    assert as_texts(np.array([["a"], ["b"]], dtype=object)) == ["a", "b"]
+    assert as_texts([b"caf\xc3\xa9"]) == ["café"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "error", "message"),
+    [
+        ("one text", TypeError, r"write \[text\]"),
+        (5, TypeError, "expected a list of texts"),
+        (["ok", float("nan")], ValueError, r"texts\[1\].*missing value"),
+        (["ok", None], ValueError, "missing value"),
+        (["ok", 3], ValueError, "expected a string, got 3"),
+        ([b"\xff\xfe"], ValueError, r"texts\[0\].*not UTF-8"),
+    ],
+)
+def test_bad_texts_are_named(texts: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        as_texts(texts)

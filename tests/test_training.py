@@ -1,0 +1,153 @@
+"""Learned: the surrogate is the model, training learns, stops, resumes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cynosure.classifier import HardmaxClassifier
+from cynosure.datasets import synthetic
+from cynosure.model import Model, Plane
+from cynosure.text import Vocabulary
+
+torch = pytest.importorskip("torch")
+from cynosure.training import Learned, decisions  # noqa: E402
+
+torch.set_num_threads(1)  # small tensors
+
+DATA = synthetic(80, noise=0.0)
+QUICK = Learned(epochs=3, rate=0.05, batch=32)
+
+
+def fit(method: Learned, **options: object) -> HardmaxClassifier:
+    clf = HardmaxClassifier(ngrams=(1, 1), layers=3, method=method)
+    return clf.set_params(**options).fit(DATA.texts, DATA.labels)
+
+
+def weights_of(model: Model) -> dict:
+    plane = model.planes[0]
+    step = np.log(np.expm1(float(model.alpha)))
+    arrays = {"embedding": plane.embedding, "anchor": plane.anchor, "v": plane.v, "b": plane.b}
+    return {"step": torch.tensor(step), **{k: torch.tensor(x) for k, x in arrays.items()}}
+
+
+@pytest.mark.parametrize(("temperature", "tolerance"), [(0.0, 1e-12), (1e-5, 1e-9)])
+def test_the_surrogate_at_zero_is_the_model(temperature: float, tolerance: float) -> None:
+    draw = np.random.default_rng(0)
+    vocabulary, documents = Vocabulary.build(DATA.texts[:20], min_df=1)
+    size = len(vocabulary)
+    plane = Plane(
+        draw.normal(size=(size, 3)), draw.normal(size=3), draw.normal(size=(2, 3)), np.ones(2),
+        np.zeros(2),
+    )  # fmt: skip
+    model = Model((plane,), 0.8, 4)
+    expected = model.read(documents).decision
+    for rows, terms, mask in documents.padded_batches():
+        got = decisions(
+            weights_of(model), torch.tensor(terms), torch.tensor(mask), 4, temperature
+        ).numpy()
+        np.testing.assert_allclose(got, expected[rows], rtol=0, atol=tolerance)
+
+
+def test_a_warm_surrogate_is_not_the_model() -> None:
+    """The comparison above can fail."""
+    clf = fit(QUICK)
+    documents = clf.vocabulary_.encode(DATA.texts)
+    rows, terms, mask = next(iter(documents.padded_batches()))
+    got = decisions(weights_of(clf.model_), torch.tensor(terms), torch.tensor(mask), 3, 1.0)
+    assert np.abs(got.numpy() - clf.model_.read(documents).decision[rows]).max() > 1e-3
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 0.0])
+def test_training_learns(temperature: float) -> None:
+    clf = fit(Learned(epochs=10, rate=0.05, batch=16, temperature=temperature), dim=4)
+    assert clf.score(DATA.texts, DATA.labels) > 0.8
+    assert clf.model_.alpha > 0
+    ex = clf.explain(DATA.texts[0])
+    total = sum(x.contribution for x in ex.leaders) + ex.intercept
+    assert total == pytest.approx(clf.decision_function(DATA.texts[:1])[0], abs=1e-9)
+
+
+def test_gradients_of_the_constant_sets_are_those_of_differences() -> None:
+    """With temperature 0 the derivative is exact wherever no set C_i changes."""
+    draw = torch.Generator().manual_seed(1)
+    names = {"embedding": (6, 2), "anchor": (2,), "v": (1, 2), "b": (1,), "step": ()}
+    weights = {
+        k: torch.randn(s, generator=draw, dtype=torch.float64).requires_grad_()
+        for k, s in names.items()
+    }
+    terms, mask = torch.arange(6)[None], torch.ones((1, 6), dtype=torch.bool)
+
+    def value() -> torch.Tensor:
+        return decisions(weights, terms, mask, 4, 0.0).sum()
+
+    value().backward()
+    for k in ("embedding", "step"):
+        flat, grad = weights[k].data.view(-1), weights[k].grad.view(-1)
+        for i in range(len(flat)):
+            with torch.no_grad():
+                flat[i] += 1e-6
+                above = value()
+                flat[i] -= 2e-6
+                below = value()
+                flat[i] += 1e-6
+            assert float(grad[i]) == pytest.approx(float((above - below) / 2e-6), abs=1e-7)
+
+
+def test_the_same_seed_gives_the_same_model() -> None:
+    one, two, other = fit(QUICK), fit(QUICK), fit(QUICK, random_state=1)
+    assert (one.model_.planes[0].embedding == two.model_.planes[0].embedding).all()
+    assert (one.model_.planes[0].embedding != other.model_.planes[0].embedding).any()
+
+
+def test_more_classes_share_the_tokens() -> None:
+    data = synthetic(90, classes=("a", "b", "c"), noise=0.0)
+    clf = HardmaxClassifier(4, (1, 1), layers=2, method=Learned(epochs=12, rate=0.05, batch=16))
+    clf.fit(data.texts, data.labels)
+    assert clf.model_.planes[0].v.shape == (3, 4)
+    assert clf.score(data.texts, data.labels) > 0.6
+    p = clf.predict_proba([*data.texts, ""])
+    np.testing.assert_allclose(p.sum(axis=1), 1.0)
+    np.testing.assert_allclose(p[-1], 1 / 3)
+    assert clf.explain(data.texts[0], "b").label == "b"
+
+
+def test_an_interrupted_fit_goes_on(tmp_path: Path) -> None:
+    path = str(tmp_path / "fit.safetensors")
+    whole = fit(Learned(epochs=4, rate=0.05, patience=9))
+    fit(Learned(epochs=2, rate=0.05, patience=9, checkpoint=path))
+    resumed = fit(Learned(epochs=4, rate=0.05, patience=9, checkpoint=path))
+    a, b = whole.model_.planes[0], resumed.model_.planes[0]
+    assert (a.embedding == b.embedding).all() and (a.v == b.v).all()
+    assert whole.model_.alpha == resumed.model_.alpha
+    with pytest.raises(ValueError, match="another fit"):
+        fit(Learned(epochs=4, rate=0.01, checkpoint=path))
+    Path(path).write_bytes(b"junk")
+    with pytest.raises(ValueError, match="damaged"):
+        fit(Learned(epochs=4, rate=0.05, checkpoint=path))
+
+
+def test_training_stops_when_the_held_out_loss_rises(tmp_path: Path) -> None:
+    path = tmp_path / "fit.safetensors"
+    noise = np.random.default_rng(0).permutation(DATA.labels)
+    method = Learned(epochs=60, rate=0.2, patience=2, checkpoint=str(path))
+    HardmaxClassifier(ngrams=(1, 1), layers=1, method=method).fit(DATA.texts, noise)
+    from safetensors import safe_open
+
+    with safe_open(str(path), framework="pt") as file:
+        where = file.metadata()["where"]
+    assert '"stale": 2' in where and '"epoch": 60' not in where
+
+
+def test_save_and_load_keep_the_method(tmp_path: Path) -> None:
+    clf = fit(QUICK)
+    again = HardmaxClassifier.load(clf.save(tmp_path / "m"))
+    assert again.method == QUICK
+    assert (again.decision_function(DATA.texts) == clf.decision_function(DATA.texts)).all()
+
+
+def test_too_few_texts_to_hold_out() -> None:
+    with pytest.raises(ValueError, match="too few"):
+        HardmaxClassifier(ngrams=(1, 1), min_df=1, method=QUICK).fit(["a b", "a c"], [0, 1])
