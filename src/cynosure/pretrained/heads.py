@@ -1,0 +1,361 @@
+"""Head: one attention head of a real transformer, as the A and V of the theory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+import scipy
+from jaxtyping import Complex, Float
+
+from .._types import Array, as_tokens
+from ..attention import Attention, Causal, Heads, Softmax
+from ..dynamics import EuclideanFlow, Flow, LeadingFlow, UnnormalizedFlow
+from ..theorems import Hypothesis
+
+__all__ = ["HYPOTHESES", "Head", "Leading", "facts", "flow_of", "hypothesis_counts"]
+
+EXACT = 1e-10  # singular values below this share of the largest are zero
+CLOSE = 1e-6  # a hypothesis at this relative distance holds: weights are stored in float32
+
+# What a theorem asks of a head, and the theorem. Distances are relative: 0 holds, 1 is far.
+HYPOTHESES = {
+    "A symmetric": "arXiv 2407.01602 Theorem 1.1 (B3, B5), 2305.05465 (B24)",
+    "A + Aᵀ positive definite": "no collision, arXiv 2407.01602 (B6)",
+    "A symmetric positive definite": "arXiv 2407.01602 Theorem 1.1 (B3, B5), 2305.05465 (B24)",
+    "A = βI": "sphere flows, arXiv 2312.10794 (B30, B31)",
+    "V = cI, c > 0": "polytope, arXiv 2305.05465 (B24); any A if causal, 2411.04990 (B34)",
+    "V = cI, c < 0": "collapse to 0, arXiv 2305.05465 (B28)",
+    "V leads with a real positive simple eigenvalue": "good triple, arXiv 2305.05465 (B26)",
+    "⟨Qf, Kf⟩ > 0": "good triple, arXiv 2305.05465 (B26)",
+    "good triple": "at most three hyperplanes, arXiv 2305.05465 (B26)",
+    "good triple with multiplicity": "arXiv 2305.05465 (B27)",
+}
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Leading:
+    """The largest real positive eigenvalue of V: V f = value f, Vᵀ dual = value dual.
+
+    |f| = 1 and <dual, f> = 1: the coordinate <dual, z_i> is f1*(z_i) of arXiv 2305.05465. `gap` is
+    1 - |next| / value over all other eigenvalues, negative when another one is larger; `form` is
+    <Qf, Kf>. A good triple has gap > 0 and form > 0.
+    """
+
+    value: float
+    f: Float[np.ndarray, "d"]
+    dual: Float[np.ndarray, "d"]
+    gap: float
+    form: float
+    cosine: float  # form / (|Qf| |Kf|)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One head: q_i = Q x_i + b_Q, k_j = K x_j + b_K, v_j = W_V x_j + b_V, and
+
+        P_ij = softmax_j <q_i, k_j>,   the head adds  W_O sum_j P_ij v_j  to token i
+
+    The factor 1/√d_k is inside Q and b_Q. Then A = KᵀQ (score <A x_i, x_j>) and V = W_O W_V, both
+    d x d of rank at most d_k. b_K drops out of the softmax; b_Q adds <Kᵀb_Q, x_j> to the score of
+    every target x_j, and b_V adds the constant W_O b_V. `lifted()` makes all three part of A and V.
+
+    Trap: x are the tokens the attention sees (`Trace.seen`), which in GPT-2 are ln_1(x), not the
+    tokens of the trajectory. The bias of the output projection belongs to the layer, see
+    `Transformer.output_bias`.
+    """
+
+    Q: Float[np.ndarray, "k d"]
+    K: Float[np.ndarray, "k d"]
+    W_V: Float[np.ndarray, "m d"]
+    W_O: Float[np.ndarray, "d m"]
+    b_Q: Float[np.ndarray, "k"]
+    b_K: Float[np.ndarray, "k"]
+    b_V: Float[np.ndarray, "m"]
+    layer: int = 0
+    index: int = 0
+    causal: bool = False
+
+    def __repr__(self) -> str:
+        return f"Head({self.name}, d={self.Q.shape[1]}, d_k={self.Q.shape[0]})"
+
+    @property
+    def name(self) -> str:
+        return f"L{self.layer}H{self.index}"
+
+    @property
+    def A(self) -> Float[np.ndarray, "d d"]:
+        return self.K.T @ self.Q
+
+    @property
+    def V(self) -> Float[np.ndarray, "d d"]:
+        return self.W_O @ self.W_V
+
+    # --- the head as the model runs it ---
+
+    def scores(self, x: Array) -> Float[np.ndarray, "n n"]:
+        """<q_i, k_j>, biases included; the causal mask is not applied."""
+        x = self._tokens(x)
+        return (x @ self.Q.T + self.b_Q) @ (x @ self.K.T + self.b_K).T
+
+    def weights(self, x: Array) -> Float[np.ndarray, "n n"]:
+        """P, rows sum to 1; a causal head looks at j <= i only."""
+        s = self.scores(x)
+        if self.causal:
+            s[np.triu_indices(len(s), 1)] = -np.inf
+        p = np.exp(s - s.max(axis=1, keepdims=True))
+        return p / p.sum(axis=1, keepdims=True)
+
+    def output(self, x: Array) -> Float[np.ndarray, "n d"]:
+        """What the head adds to the tokens, without the layer's output bias."""
+        x = self._tokens(x)
+        return self.weights(x) @ (x @ self.W_V.T + self.b_V) @ self.W_O.T
+
+    def _tokens(self, x: Array) -> np.ndarray:
+        x = as_tokens(x, "x", ndim=2).astype(np.float64)
+        if x.shape[1] != self.Q.shape[1]:
+            raise ValueError(
+                f"x: {self.name} acts on tokens with d = {self.Q.shape[1]}, got {x.shape}"
+            )
+        return x
+
+    # --- the head as a dynamical system ---
+
+    def lifted(self) -> Head:
+        """The same head on tokens (x, 1) in R^{d+1}, where A and V contain the biases.
+
+        Trap: A is then one of many: any multiple of (c, 0) added to its last row leaves the softmax
+        alone, so its antisymmetric share has no meaning by itself.
+        """
+        return Head(
+            np.column_stack([self.Q, self.b_Q]),
+            np.column_stack([self.K, self.b_K]),
+            np.column_stack([self.W_V, self.b_V]),
+            np.vstack([self.W_O, np.zeros((1, self.W_O.shape[1]))]),  # the 1 stays 1
+            np.zeros_like(self.b_Q),
+            np.zeros_like(self.b_K),
+            np.zeros_like(self.b_V),
+            self.layer,
+            self.index,
+            self.causal,
+        )
+
+    def attention(self) -> Attention:
+        """The idealised attention: softmax of <A x_i, x_j>, biases left out (see `lifted`)."""
+        softmax = Softmax(1.0, self.A)
+        return Causal(softmax) if self.causal else softmax
+
+    def flow(self) -> Flow:
+        """x_i' = sum_j P_ij V x_j with this head's A and V, biases left out (see `lifted`)."""
+        if self.causal:
+            return flow_of([self])
+        return EuclideanFlow(Q=self.Q, K=self.K, V=self.V)
+
+    def leading_flow(self) -> LeadingFlow:
+        """The same flow at its own growth, y = exp(-l1 t) x, which runs for ever.
+
+        Hyperplane limits (B26) are the values <leading.dual, y_i>, see `Leading`.
+        """
+        if self.causal:
+            raise ValueError(
+                f"{self.name} is causal and LeadingFlow is not; use flow(), or drop the mask: "
+                "dataclasses.replace(head, causal=False)"
+            )
+        return LeadingFlow(Q=self.Q, K=self.K, V=self.V)
+
+    # --- spectra; everything happens in the small space A and V really act on ---
+
+    @cached_property
+    def core(self) -> Float[np.ndarray, "r r"]:
+        """A in an orthonormal basis of the span of the rows of K and Q; r <= 2 d_k.
+
+        A and its transpose vanish on the orthogonal complement, so the core has the non-zero
+        spectrum of A, of A + Aᵀ, and the singular values of A.
+        """
+        R = np.asarray(np.linalg.qr(np.hstack([self.K.T, self.Q.T]), "r"))
+        k = len(self.K)
+        return R[:, :k] @ R[:, k:].T
+
+    @cached_property
+    def symmetric_eigenvalues(self) -> Float[np.ndarray, "d"]:
+        """All d eigenvalues of (A + Aᵀ)/2, ascending, the structural zeros included."""
+        return _padded(np.linalg.eigvalsh((self.core + self.core.T) / 2), self.Q.shape[1])
+
+    @cached_property
+    def A_eigenvalues(self) -> Complex[np.ndarray, "k"]:
+        """The min(d, d_k) eigenvalues of A that are not structural zeros, largest modulus first."""
+        return _ordered(_small_spectrum(self.Q, self.K.T))
+
+    @cached_property
+    def V_eigenvalues(self) -> Complex[np.ndarray, "m"]:
+        """The min(d, d_k) eigenvalues of V that are not structural zeros, largest modulus first."""
+        return _ordered(_small_spectrum(self.W_V, self.W_O))
+
+    @cached_property
+    def leading(self) -> Leading | None:
+        """The largest real positive eigenvalue of V; None when V has none."""
+        values, left, right = scipy.linalg.eig(self.W_V @ self.W_O, left=True)
+        size = np.abs(values)
+        top = float(size.max())
+        real = (values.imag == 0) & (values.real > EXACT * top)
+        if not real.any():
+            return None
+        i = int(np.argmax(np.where(real, values.real, -np.inf)))
+        f = self.W_O @ right[:, i].real  # V W_O w = W_O (W_V W_O) w
+        f /= np.linalg.norm(f)
+        f *= np.sign(f[np.argmax(np.abs(f))])
+        dual = self.W_V.T @ left[:, i].real
+        value = float(values[i].real)
+        others = np.delete(size, i)
+        gap = 1.0 - (float(others.max()) / value if len(others) else 0.0)
+        q, k = self.Q @ f, self.K @ f
+        length = float(np.linalg.norm(q) * np.linalg.norm(k))
+        form = float(q @ k)
+        return Leading(value, f, dual / (dual @ f), gap, form, form / length if length else 0.0)
+
+    def hypotheses(self) -> tuple[Hypothesis, ...]:
+        """Each entry of HYPOTHESES with its relative distance: 0 holds, 1 is as far as can be.
+
+        Distances are Frobenius distances to the set of matrices that satisfy the hypothesis,
+        divided by the norm of A or V; for the leading eigenvalue, what it lacks of the spectral
+        radius; for <Qf, Kf>, minus the cosine of Qf and Kf. Definite is strict.
+
+        What the shape of a head decides already: (A + Aᵀ)/2 is the difference of two squares,
+        |(K + Q)x|²/4 - |(K - Q)x|²/4, so when the 2 d_k rows of K and Q are independent it has d_k
+        positive and d_k negative eigenvalues and is never even semidefinite; and a matrix of rank
+        d_k is at distance √(1 - d_k/d) or more from every multiple of the identity.
+        """
+        d = self.Q.shape[1]
+        size = float(np.linalg.norm(self.core)) or 1.0
+        lam = self.symmetric_eigenvalues
+        skew = float(np.linalg.norm(self.core - self.core.T)) / 2 / size
+        negative = float(np.linalg.norm(np.minimum(lam, 0))) / (float(np.linalg.norm(lam)) or 1.0)
+        definite = bool(lam[0] > EXACT * abs(lam[-1]))
+        spd = float(np.hypot(skew, np.linalg.norm(np.minimum(lam, 0)) / size))
+        V_size = float(np.linalg.norm(_small_product(self.W_O, self.W_V))) or 1.0
+        plus, minus = _multiple_of_identity(np.trace(self.W_V @ self.W_O), V_size, d)
+        lead = self.leading
+        short = 1.0 if lead is None else max(0.0, 1 - 1 / max(1.0, 1 - lead.gap))
+        against = 1.0 if lead is None else max(0.0, -lead.cosine)
+        simple = lead is not None and lead.gap > CLOSE
+        semisimple = lead is not None and lead.gap > -CLOSE
+        good = simple and lead is not None and lead.cosine > 0
+        found = (
+            (skew <= CLOSE, skew),
+            (definite, negative),
+            (definite and spd <= CLOSE, spd),
+            *[(x <= CLOSE, x) for x in _multiple_of_identity(np.trace(self.core), size, d)[:1]],
+            (plus <= CLOSE, plus),
+            (minus <= CLOSE, minus),
+            (simple, short),
+            (lead is not None and lead.cosine > 0, against),
+            (good, max(short, against)),
+            (definite and spd <= CLOSE and semisimple, max(spd, short)),
+        )
+        return tuple(
+            Hypothesis(n, bool(holds), float(x)) for n, (holds, x) in zip(HYPOTHESES, found)
+        )
+
+
+def flow_of(heads: Sequence[Head]) -> Flow:
+    """All heads of a layer together: x_i' = sum_h V_h sum_j P^h_ij x_j."""
+    if not heads:
+        raise ValueError("heads: expected at least one head, got none")
+    rules, values = [head.attention() for head in heads], [head.V for head in heads]
+    return UnnormalizedFlow(Heads(rules, values, average=False))
+
+
+def facts(head: Head) -> dict[str, Any]:
+    """One flat row: inertia and rank of A, spectrum of V, good triple, β, distances.
+
+    `beta` is the spectral norm of A: on tokens of length R the head is a head of norm 1 at inverse
+    temperature beta R². `bias` is |Kᵀb_Q| against |A|: large when targets are chosen by bias.
+    """
+    d = head.Q.shape[1]
+    lam, sigma = head.symmetric_eigenvalues, np.linalg.svd(head.core, compute_uv=False)
+    zero = EXACT * float(np.abs(lam).max())
+    V, lead = head.V_eigenvalues, head.leading
+    beta = float(sigma[0])
+    row: dict[str, Any] = {
+        "head": head.name,
+        "layer": head.layer,
+        "index": head.index,
+        "d": d,
+        "rank_A": int((sigma > EXACT * beta).sum()),
+        "positive": int((lam > zero).sum()),
+        "negative": int((lam < -zero).sum()),
+        "zero": int((np.abs(lam) <= zero).sum()),
+        "smallest_symmetric": float(lam[0]),
+        "largest_symmetric": float(lam[-1]),
+        "beta": beta,
+        "trace_A": float(np.trace(head.core)),
+        "bias": float(np.linalg.norm(head.K.T @ head.b_Q)) / (beta or 1.0),
+        "rank_V": int(np.linalg.matrix_rank(_small_product(head.W_O, head.W_V), rtol=EXACT)),
+        "radius_V": float(np.abs(V[0])),
+        "V_positive": int((V.real > EXACT * np.abs(V[0])).sum()),
+        "V_negative": int((V.real < -EXACT * np.abs(V[0])).sum()),
+        "V_complex": int((V.imag != 0).sum()),
+        "trace_V": float(V.real.sum()),
+        "leading": None if lead is None else lead.value,
+        "gap": None if lead is None else lead.gap,
+        "form": None if lead is None else lead.form,
+    }
+    for h in head.hypotheses():
+        row[f"distance: {h.name}"] = h.value
+        row[f"holds: {h.name}"] = h.holds
+    return row
+
+
+def hypothesis_counts(heads: Iterable[Head] | Sequence[Head]) -> list[dict[str, Any]]:
+    """For each hypothesis: how many heads satisfy it, the nearest head and its distance."""
+    heads = list(heads)
+    if not heads:
+        raise ValueError("heads: expected at least one head, got none")
+    all_ = [head.hypotheses() for head in heads]
+    rows = []
+    for i, (name, reference) in enumerate(HYPOTHESES.items()):
+        distances = np.array([h[i].value for h in all_])
+        best = int(distances.argmin())
+        rows.append(
+            {
+                "hypothesis": name,
+                "reference": reference,
+                "heads": len(heads),
+                "satisfied": sum(h[i].holds for h in all_),
+                "median_distance": float(np.median(distances)),
+                "nearest": heads[best].name,
+                "nearest_distance": float(distances[best]),
+            }
+        )
+    return rows
+
+
+def _padded(values: np.ndarray, d: int) -> np.ndarray:
+    return np.sort(np.concatenate([values, np.zeros(d - len(values))]))
+
+
+def _small_spectrum(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Eigenvalues of left @ right (k, k), or of right @ left if that one is smaller."""
+    small = left @ right if len(left) <= len(right) else right @ left
+    return np.linalg.eigvals(small).astype(np.complex128)
+
+
+def _ordered(values: np.ndarray) -> np.ndarray:
+    return values[np.argsort(-np.abs(values), kind="stable")]
+
+
+def _small_product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """A small matrix with the singular values of left (d, m) @ right (m, d)."""
+    return np.asarray(np.linalg.qr(left, "r")) @ np.asarray(np.linalg.qr(right.T, "r")).T
+
+
+def _multiple_of_identity(trace: Any, norm: float, d: int) -> tuple[float, float]:
+    """Relative distances of a d x d matrix to cI with c > 0, and to cI with c < 0."""
+    cosine = float(trace) / (norm * np.sqrt(d))
+    near = float(np.sqrt(max(0.0, 1 - cosine * cosine)))
+    return (near if cosine > 0 else 1.0), (near if cosine < 0 else 1.0)

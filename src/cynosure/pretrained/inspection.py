@@ -1,0 +1,212 @@
+"""inspection(): what can be said about a transformer, a text and an iterated layer, as a Report."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..report import Picture, Report
+from .chapters import (
+    attention_chapter,
+    chosen_heads,
+    heads_chapter,
+    table_of,
+    tokens_chapter,
+    visible,
+)
+from .iterations import COLUMNS, CONTROL, Iterated, iterated_cases, random_tokens
+from .traces import Trace, cosines
+from .transformer import Transformer
+
+__all__ = ["inspection", "iteration_chapter", "settling_curves", "weights_sha256"]
+
+MOST_LINES = 14  # beyond, curves cannot be told apart
+
+
+def inspection(
+    transformer: Transformer,
+    text: Any = None,
+    *,
+    layer: int | None = None,
+    head: int | None = None,
+    iterate: int = 0,
+    pictures: bool = True,
+) -> Report:
+    """Everything about a model; about a text in it, if there is one; about one layer iterated.
+
+    `text` is whatever `Transformer.trace` takes. `layer` and `head` choose what is drawn and
+    iterated; without them the drawn head is the most hardmax-like one on the text. `iterate` runs
+    that layer so many times over (on random tokens when there is no text), with the control.
+    """
+    layer = _chosen(transformer, layer, head, iterate)
+    chapters: list[Report] = []
+    trace = None if text is None else transformer.trace(text)
+    if trace is not None:
+        chapters.append(tokens_chapter(trace, pictures=pictures))
+        chapters.append(attention_chapter(trace, pictures=pictures))
+        if head is None and layer is None:
+            layer, head = _sharpest(transformer, trace)
+    if not iterate or text is not None:
+        chapters.append(heads_chapter(transformer, layer=layer, head=head, pictures=pictures))
+    if iterate:
+        tokens = random_tokens(transformer) if text is None else text
+        run = iteration_chapter(transformer, tokens, layer or 0, head, iterate, pictures=pictures)
+        chapters.append(run)
+    config = transformer.model.config
+    params = {
+        "model": transformer.name,
+        "family": config.model_type,
+        "weights_sha256": weights_sha256(transformer),
+        "text": text if isinstance(text, str) else None,
+        "layer": layer,
+        "head": head,
+        "iterate": iterate,
+    }
+    notes = [] if trace is None else list(trace.trajectory.status.notes)
+    said = [_model_sentence(transformer), *notes, *(c.summary.split("\n\n")[0] for c in chapters)]
+    title = transformer.name if trace is None else f"{transformer.name}: {_short(text)}"
+    return Report(title, "\n\n".join(said), params, chapters=tuple(chapters))
+
+
+def _chosen(m: Transformer, layer: int | None, head: int | None, iterate: int) -> int | None:
+    """The layer meant; a head or an iteration needs one, unless all layers are the same."""
+    if iterate < 0:
+        raise ValueError(f"iterate: expected a number of layers from 1 on, got {iterate}")
+    if layer is None and (head is not None or iterate):
+        if len(m.distinct_layers) > 1:
+            what = "head" if head is not None else "iterate"
+            raise ValueError(f"{what}: say which layer, 0 to {m.depth - 1} (layer=, --layer)")
+        layer = 0
+    if layer is not None:
+        chosen_heads(m, layer, head)
+    return layer
+
+
+def _sharpest(m: Transformer, trace: Trace) -> tuple[int, int]:
+    """Layer and head with the largest mean argmax mass."""
+    best = trace.attentions.max(axis=-1).mean(axis=-1)
+    layer, head = divmod(int(best.argmax()), m.width)
+    return layer, head
+
+
+def weights_sha256(transformer: Transformer) -> str:
+    """SHA-256 of the parameters in the model's own order, as they lie in memory."""
+    import torch
+
+    digest = hashlib.sha256()
+    for parameter in transformer.model.parameters():
+        flat = parameter.detach().cpu().contiguous().view(-1)
+        digest.update(flat.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _model_sentence(m: Transformer) -> str:
+    config = m.model.config
+    heads = m.heads(0)[0]
+    k, d = heads.Q.shape
+    shared = ", all with the same weights" if len(m.distinct_layers) == 1 < m.depth else ""
+    mask = ", causal" if m.causal else ""
+    return (
+        f"{m.name}: {config.model_type}, {m.depth} layers of {m.width} heads{shared}{mask}; tokens "
+        f"in R^{d}, heads of rank {k}."
+    )
+
+
+def _short(text: Any) -> str:
+    if not isinstance(text, str):
+        return "given tokens"
+    line = " ".join(text.split())
+    return f"“{line if len(line) <= 60 else line[:57] + '…'}”"
+
+
+# --- a layer iterated ----------------------------------------------------------------------------
+
+
+def iteration_chapter(
+    transformer: Transformer,
+    tokens: Any,
+    layer: int,
+    head: int | None,
+    n: int,
+    *,
+    pictures: bool = True,
+) -> Report:
+    """One layer run n times over: whole, attention alone, one head or each, with the control."""
+    cases = iterated_cases(transformer, tokens, layer, head, n)
+    rows = [case.row for case in cases]
+    start = "random tokens" if not isinstance(tokens, str) else "the tokens of the text"
+    summary = (
+        f"Layer {layer} run {n} times over, from {start}. {CONTROL} Here a run that keeps its "
+        f"norms ends at a mean cosine of {_closest(rows)} with its control."
+    )
+    table = table_of("The layer iterated", rows, COLUMNS, _ROWS)
+    figures: tuple[Picture, ...] = ()
+    if pictures:
+        figures = _iteration_figures(cases)
+    return Report(f"Layer {layer} iterated", summary, {}, (table,), {}, figures)
+
+
+_ROWS = (
+    "Clusters at 1 % of the token length, of tokens and of their directions. Rate: factor by which "
+    "steps shrink per layer; about 1 means it circles or wanders. Control: mean cosine, at the "
+    "end, between a token of this run and the same token when all heads are silent."
+)
+
+
+def _closest(rows: Sequence[Mapping[str, Any]]) -> str:
+    values = [row["control"] for row in rows if row["norm"] and row["control"] is not None]
+    if not values:
+        return "–"
+    low, high = min(values), max(values)
+    return f"{low:.3f}" if high - low < 5e-4 else f"{low:.3f} to {high:.3f}"
+
+
+def settling_curves(cases: Sequence[Iterated]) -> Any:
+    """Mean cosine and step size by times run, for the runs that keep their norms."""
+    from .pictures import curves, grid
+
+    axes = grid(1, 2, (12.0, 3.8))[0]
+    lines, steps = {}, {}
+    kept = [case for case in cases if case.norm]
+    controls = [case for case in kept if case.control is None]
+    for case in (*[case for case in kept if case.control is not None][:MOST_LINES], *controls):
+        z, t = case.run.values.astype(np.float64), case.run.t
+        pairs = np.array([cosines(x).mean() if x.shape[0] > 1 else np.nan for x in z])
+        unit = z / np.maximum(np.linalg.norm(z, axis=-1, keepdims=True), np.finfo(float).tiny)
+        moved = np.linalg.norm(np.diff(unit, axis=0), axis=-1).max(axis=-1)
+        lines[case.name], steps[case.name] = (t, pairs), (t[1:], moved)
+    curves(axes[0], lines, "mean cosine of pairs")
+    curves(axes[1], steps, "largest step of a direction", log=True)
+    for ax in axes:
+        ax.set_xlabel("times run", fontsize=9)
+    handles, labels = axes[0].get_legend_handles_labels()
+    place = {"loc": "outside lower center", "ncols": 6, "frameon": False, "fontsize": 8}
+    axes[0].figure.legend(handles, labels, **place)
+    return axes[0].figure
+
+
+def _iteration_figures(cases: Sequence[Iterated]) -> tuple[Picture, ...]:
+    from .pictures import grid, word_paths
+
+    control = next(case for case in cases if case.norm and case.name == "no head")
+    one = next(case for case in cases if case.norm and case.parts == "head")
+    panels = grid(1, 2, (13.0, 6.2))[0]
+    for ax, case in zip(panels, (one, control), strict=True):
+        word_paths(visible(case.run)[0], ax)
+        ax.set_title(case.name, fontsize=10, loc="left")
+    return (
+        Picture(
+            "Settling",
+            "With norms; dashed and dotted: all heads silent, the controls.",
+            settling_curves(cases),
+        ),
+        Picture(
+            "Paths of the iterated tokens",
+            f"Left: {one.name}. Right: the control, the same layer with no head at all. Where they "
+            "look alike, norm and output bias do it alone.",
+            panels[0].figure,
+        ),
+    )

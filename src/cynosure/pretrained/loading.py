@@ -1,0 +1,228 @@
+"""load_transformer(): a model from a folder, the hub, or memory; offline and without pickle."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .families import ADAPTERS
+from .transformer import Transformer
+
+__all__ = ["load_transformer"]
+
+PICKLED = (".bin", ".pt", ".pth", ".ckpt")
+TOKENIZERS = ("tokenizer.", "vocab.", "spiece.", "sentencepiece.")
+UNUSED = ("pooler",)  # weights that may be missing: they come after the last layer
+
+
+def load_transformer(
+    source: Any,
+    *,
+    tokenizer: Any = None,
+    revision: str | None = None,
+    local_files_only: bool | None = None,
+    device: str = "cpu",
+    dtype: Any = None,
+    allow_pickle: bool = False,
+) -> Transformer:
+    """A transformer read as an attention dynamics.
+
+    `source` is a folder, a hub id such as "albert-xlarge-v2", or a model of the transformers
+    library, which is used as it is. Families: ALBERT, BERT (MiniLM), RoBERTa, DistilBERT, GPT-2.
+    A folder is read without any request to the network; a hub id asks the network unless
+    `local_files_only` is true or HF_HUB_OFFLINE is set. `dtype` is float32 by default; "float64"
+    follows the theory further.
+
+    Weights are read from safetensors. A pickled checkpoint (.bin) can run code when it is read:
+    it needs allow_pickle=True. Code that comes with a model is never run. A folder without a
+    tokenizer is enough for heads and for tokens given as numbers.
+    """
+    if hasattr(source, "config") and hasattr(source, "base_model"):
+        return _wrap(source.base_model, tokenizer or _own_tokenizer(source), _name(source))
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(
+            "source: expected a folder, a hub id or a transformers model, "
+            f"got {type(source).__name__}"
+        )
+    _require()
+    folder = Path(source).expanduser()
+    local = folder.is_dir()
+    if local:
+        _inspect(folder, allow_pickle)
+    elif isinstance(source, os.PathLike) or folder.exists() or _looks_like_a_path(str(source)):
+        raise ValueError(
+            f"{source}: no such folder; expected one with config.json and model.safetensors"
+        )
+    where = str(folder) if local else str(source)
+    offline = local or bool(local_files_only)
+    options = {"revision": revision or "main", "local_files_only": offline}
+    with _hub(offline):
+        _family(_read(where, "config", options, allow_pickle).model_type, where)
+        weights = {**options, "dtype": _dtype(dtype)}
+        model = _read(where, "model", weights, allow_pickle)
+        if tokenizer is None and not (local and _has_no_tokenizer(folder)):
+            tokenizer = _read(where, "tokenizer", options, allow_pickle)
+    try:
+        model = model.to(device)
+    except (RuntimeError, AssertionError) as error:  # no such device, or a torch without it
+        raise ValueError(f"device: {device!r} cannot be used ({str(error).splitlines()[0]})") from (
+            None
+        )
+    return _wrap(model, tokenizer, folder.name if local else where)
+
+
+def _wrap(model: Any, tokenizer: Any, name: str) -> Transformer:
+    return Transformer(model, tokenizer, ADAPTERS[_family(model.config.model_type, name)], name)
+
+
+def _family(kind: str, where: str) -> str:
+    if kind not in ADAPTERS:
+        raise ValueError(
+            f"{where}: models of type {kind!r} are not supported; supported are "
+            f"{', '.join(ADAPTERS)} (a family is one entry of cynosure.pretrained.ADAPTERS)"
+        )
+    return kind
+
+
+def _require() -> None:
+    try:
+        import transformers  # noqa: F401
+    except ImportError:
+        raise ImportError('reading transformers needs: pip install "cynosure[models]"') from None
+
+
+def _inspect(folder: Path, pickles: bool) -> None:
+    """What can be said about a folder before anything in it is opened."""
+    files = sorted(path.name for path in folder.iterdir())
+    config = folder / "config.json"
+    if not config.is_file():
+        raise ValueError(
+            f"{folder}: no config.json; expected a folder saved by save_pretrained, found "
+            f"{', '.join(files[:8]) or 'nothing'}"
+        )
+    try:
+        kind = json.loads(config.read_text("utf-8"))["model_type"]
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(
+            f"{config}: not the configuration of a model (no model_type in it); "
+            f"supported are {', '.join(ADAPTERS)}"
+        ) from None
+    _family(str(kind), str(folder))
+    if any(name.endswith((".safetensors", ".safetensors.index.json")) for name in files):
+        return
+    pickled = [name for name in files if name.endswith(PICKLED)]
+    if not pickled:
+        raise ValueError(f"{folder}: no weights; expected model.safetensors")
+    if not pickles:
+        raise ValueError(
+            f"{folder}: the weights are pickled ({', '.join(pickled)}) and could run code when "
+            "read; if you trust them pass allow_pickle=True, or save them as safetensors"
+        )
+
+
+def _has_no_tokenizer(folder: Path) -> bool:
+    """transformers makes one up with an empty vocabulary, for which every word is unknown."""
+    return not any(path.name.startswith(TOKENIZERS) for path in folder.iterdir())
+
+
+def _looks_like_a_path(source: str) -> bool:
+    """A hub id is `name` or `owner/name`; anything else can only be a path."""
+    parts = source.split("/")
+    return source.startswith((".", "~", os.sep)) or len(parts) > 2 or not all(parts)
+
+
+@contextlib.contextmanager
+def _hub(offline: bool) -> Iterator[None]:
+    """No request leaves while `offline`, none to convert somebody's weights; no progress bars."""
+    import huggingface_hub.constants as hub
+    from transformers.utils import logging
+
+    forced = {"DISABLE_SAFETENSORS_CONVERSION": "1", **({"HF_HUB_OFFLINE": "1"} if offline else {})}
+    before = {name: os.environ.get(name) for name in forced}
+    was_offline = hub.HF_HUB_OFFLINE  # read from the environment only once, at import
+    os.environ.update(forced)
+    hub.HF_HUB_OFFLINE = was_offline or offline
+    bars = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if bars:
+            logging.enable_progress_bar()
+        hub.HF_HUB_OFFLINE = was_offline
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _read(where: str, what: str, options: dict[str, Any], pickles: bool) -> Any:
+    """Config, model or tokenizer by the transformers library; its errors in one sentence."""
+    import transformers
+    from safetensors import SafetensorError
+
+    options = {**options, "trust_remote_code": False}
+    try:
+        if what == "config":
+            return transformers.AutoConfig.from_pretrained(where, **options)
+        if what == "tokenizer":
+            tokenizer = transformers.AutoTokenizer.from_pretrained(where, **options)
+            if len(tokenizer) <= len(tokenizer.all_special_tokens):
+                raise ValueError("Its vocabulary is empty.")
+            return tokenizer
+        model, info = transformers.AutoModel.from_pretrained(
+            where,
+            attn_implementation="eager",
+            use_safetensors=None if pickles else True,
+            output_loading_info=True,
+            **options,
+        )
+    except SafetensorError as error:
+        raise ValueError(
+            f"{where}: the safetensors file is damaged or cut short ({error}); fetch it again"
+        ) from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        hint = {
+            "tokenizer": " Pass tokenizer=, or add tokenizer.json to the folder.",
+            "model": "" if pickles else " Only safetensors are read unless allow_pickle=True.",
+        }
+        message = str(error).strip().split("\n")[0]
+        raise ValueError(f"{where}: no {what} could be read. {message}{hint.get(what, '')}") from (
+            error
+        )
+    missing = [key for key in info["missing_keys"] if not any(part in key for part in UNUSED)]
+    if missing:  # transformers fills them with random numbers and goes on
+        raise ValueError(
+            f"{where}: {len(missing)} weights are missing, among them {sorted(missing)[0]}; the "
+            "file does not belong to this config.json"
+        )
+    return model.eval()
+
+
+def _dtype(dtype: Any) -> Any:
+    import torch
+
+    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    found = torch.float32 if dtype is None else found
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise ValueError(f"dtype: expected a float type such as 'float32', got {dtype!r}")
+    return found
+
+
+def _name(model: Any) -> str:
+    return str(getattr(model, "name_or_path", "") or model.config.model_type)
+
+
+def _own_tokenizer(model: Any) -> Any:
+    """The tokenizer beside a loaded model's weights, if they came from a folder or the cache."""
+    origin = str(getattr(model, "name_or_path", ""))
+    if not origin:
+        return None
+    with _hub(True), contextlib.suppress(ValueError):
+        return _read(origin, "tokenizer", {"local_files_only": True}, False)
+    return None

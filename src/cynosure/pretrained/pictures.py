@@ -1,0 +1,307 @@
+"""Pictures of real transformers: maps by layer and head, spectra, words on their way."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..clustering import clusters
+from ..plot import GREY, INK, LABEL, PALE, PALETTE, TICK, TITLE, View, new_axes
+from ..trajectory import Trajectory
+from .heads import Head
+
+__all__ = [
+    "cosine_map",
+    "curves",
+    "grid",
+    "head_maps",
+    "plane",
+    "spectra",
+    "staircases",
+    "token_map",
+    "write_words",
+    "word_paths",
+]
+
+MOST_NUMBERS = 16  # heads and layers up to which a map also shows its numbers
+SHADES = "viridis"
+GAPS = (4.5, 9.0, 16.0, 26.0, 40.0, 58.0)  # points between a token and its word, tried in turn
+SPOT = 1.5  # points within which tokens are drawn on one spot
+
+
+def grid(rows: int, columns: int, size: tuple[float, float]) -> Any:
+    """Axes (rows, columns) of a new figure."""
+    figure = new_axes(None, size=size).figure
+    figure.clear()
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for ax in axes.flat:
+        ax.tick_params(labelsize=TICK, color=GREY)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.spines[["left", "bottom"]].set_color(GREY)
+    return axes
+
+
+# --- maps ----------------------------------------------------------------------------------------
+
+
+def head_maps(
+    maps: Mapping[str, np.ndarray], layers: Sequence[int], limits: Mapping[str, tuple] | None = None
+) -> Any:
+    """One map (layers, heads) per entry, two in a row; numbers in the cells of small maps."""
+    limits = limits or {}
+    high, wide = next(iter(maps.values())).shape
+    rows = (len(maps) + 1) // 2
+    axes = grid(rows, 2, (12.0, rows * (1.35 + 0.29 * min(high, 24))))
+    for ax, (title, values) in zip(axes.flat, maps.items(), strict=False):
+        low, top = limits.get(title, (None, None))
+        image = ax.imshow(values, cmap=SHADES, vmin=low, vmax=top, aspect="auto")
+        ax.figure.colorbar(image, ax=ax, fraction=0.04, pad=0.02).ax.tick_params(labelsize=TICK)
+        ax.set_title(title, fontsize=TITLE, loc="left")
+        ax.set_xlabel("head", fontsize=LABEL)
+        ax.set_ylabel("layer", fontsize=LABEL)
+        if max(high, wide) <= MOST_NUMBERS:
+            ax.set_xticks(range(wide))
+            ax.set_yticks(range(high), [str(layer) for layer in layers])
+            _numbers(ax, image, values)
+    for ax in axes.flat[len(maps) :]:
+        ax.remove()
+    return axes[0, 0].figure
+
+
+def _numbers(ax: Any, image: Any, values: np.ndarray) -> None:
+    whole = values.dtype.kind in "iu"
+    for (k, h), value in np.ndenumerate(values):
+        red, green, blue, _ = image.cmap(image.norm(value))
+        dark = 0.3 * red + 0.59 * green + 0.11 * blue < 0.5
+        text = str(value) if whole else f"{value:.2f}".replace("0.", ".", 1)
+        ax.text(h, k, text, ha="center", va="center", fontsize=6.5, color="w" if dark else INK)
+
+
+def token_map(values: np.ndarray, words: Sequence[str], title: str) -> Any:
+    """Values (layers, n) with a word for every column."""
+    layers, n = values.shape
+    ax = grid(1, 1, (max(6.0, 0.42 * n + 2), 1.5 + 0.28 * layers))[0, 0]
+    image = ax.imshow(values, cmap=SHADES, vmin=0, aspect="auto")
+    ax.figure.colorbar(image, ax=ax, fraction=0.03, pad=0.01).ax.tick_params(labelsize=TICK)
+    ax.set_xticks(
+        range(n), _writable(words), rotation=60, ha="right", fontsize=TICK, parse_math=False
+    )
+    ax.set_yticks(range(layers))
+    ax.set_ylabel("layer", fontsize=LABEL)
+    ax.set_title(title, fontsize=TITLE, loc="left")
+    if n <= 2 * MOST_NUMBERS and layers <= 24:
+        _numbers(ax, image, values)
+    return ax.figure
+
+
+def cosine_map(layers: Sequence[Mapping[str, Any]], bins: np.ndarray) -> Any:
+    """Histogram of pairwise cosines by layer, one column each, and its mean."""
+    counts = np.array([row["cosine_histogram"] for row in layers], dtype=float)
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    ax = grid(1, 1, (6.4, 3.8))[0, 0]
+    edges = np.arange(len(layers) + 1) - 0.5
+    image = ax.pcolormesh(edges, bins, share.T, cmap="Blues", vmin=0)
+    bar = ax.figure.colorbar(image, ax=ax, fraction=0.04, pad=0.02)
+    bar.set_label("share of the pairs", fontsize=LABEL)
+    bar.ax.tick_params(labelsize=TICK)
+    mean = [np.nan if row["mean_cosine"] is None else row["mean_cosine"] for row in layers]
+    k = range(len(layers))
+    ax.plot(k, mean, "o-", color=PALETTE[1], lw=1.5, ms=4, label="mean")
+    ax.set_xlabel("layer $k$", fontsize=LABEL)
+    ax.set_ylabel("cosine of a pair of tokens", fontsize=LABEL)
+    ax.legend(frameon=False, fontsize=LABEL, loc="lower left")
+    _whole(ax)
+    return ax.figure
+
+
+# --- curves --------------------------------------------------------------------------------------
+
+
+def staircases(layers: Sequence[Mapping[str, Any]], near: float) -> Any:
+    """Number of clusters against tolerance, one staircase per layer, early dark and late light."""
+    ax = grid(1, 1, (6.4, 3.8))[0, 0]
+    chosen = np.unique(np.linspace(0, len(layers) - 1, min(len(layers), 8)).round().astype(int))
+    for rank, i in enumerate(chosen):
+        row = layers[i]
+        ax.step(
+            row["tolerances"],
+            row["cluster_counts"],
+            where="post",
+            color=_shade(rank / max(len(chosen) - 1, 1)),
+            label=f"$k = {row['layer']}$",
+        )
+    ax.axvline(near, color=GREY, lw=1, ls=":")
+    ax.set_xlabel("tolerance, in root-mean-square token lengths", fontsize=LABEL)
+    ax.set_ylabel("clusters", fontsize=LABEL)
+    ax.legend(frameon=False, fontsize=TICK, ncols=2)
+    return ax.figure
+
+
+def _shade(share: float) -> tuple[float, float, float]:
+    """From the blue of the palette to its orange."""
+    start, end = (np.array([int(c[i : i + 2], 16) for i in (1, 3, 5)]) for c in PALETTE[:2])
+    red, green, blue = ((1 - share) * start + share * end) / 255
+    return float(red), float(green), float(blue)
+
+
+def curves(
+    ax: Any, lines: Mapping[str, tuple[np.ndarray, np.ndarray]], name: str, log: bool = False
+) -> None:
+    """One line per entry (x, y); on a log axis values that are not positive are left out."""
+    for i, (label, (x, y)) in enumerate(lines.items()):
+        shown = np.where(y > 0, y, np.nan) if log else y
+        style = {"color": PALETTE[i % len(PALETTE)]}
+        if label.endswith("no head"):  # a control
+            style = {"color": INK, "ls": "--" if label == "no head" else ":"}
+        ax.plot(x, shown, lw=1.5, label=label, **style)
+    if log:
+        ax.set_yscale("log")
+    ax.set_ylabel(name, fontsize=LABEL)
+    ax.grid(True, color=PALE, lw=0.5)
+
+
+def _whole(ax: Any) -> None:
+    ax.xaxis.get_major_locator().set_params(integer=True)
+
+
+# --- spectra -------------------------------------------------------------------------------------
+
+
+def plane(ax: Any, values: np.ndarray, title: str, leading: float | None = None) -> None:
+    """Eigenvalues in the complex plane; a star marks the leading real positive one."""
+    ax.axhline(0, color=PALE, lw=1, zorder=0)
+    ax.axvline(0, color=PALE, lw=1, zorder=0)
+    real = values.imag == 0
+    for where, colour, label in ((~real, PALETTE[1], "complex"), (real, PALETTE[0], "real")):
+        ax.plot(values.real[where], values.imag[where], "o", ms=3.5, color=colour, label=label)
+    if leading is not None:
+        ax.plot([leading], [0], "*", ms=12, color=PALETTE[2], mec=INK, mew=0.6, label="leading")
+    reach = 1.15 * float(np.abs(values).max()) or 1.0
+    ax.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+    ax.set_title(title, fontsize=TITLE, loc="left")
+
+
+def spectra(head: Head) -> Any:
+    """Eigenvalues of A and V in the complex plane, and those of (A + Aᵀ)/2 in order."""
+    axes = grid(1, 3, (12.0, 3.9))[0]
+    plane(axes[0], head.A_eigenvalues, f"A of {head.name}")
+    lead = head.leading
+    plane(axes[1], head.V_eigenvalues, f"V of {head.name}", None if lead is None else lead.value)
+    for ax in axes[:2]:
+        ax.set_xlabel("real part", fontsize=LABEL)
+        ax.legend(frameon=False, fontsize=TICK, loc="upper right")
+    axes[0].set_ylabel("imaginary part", fontsize=LABEL)
+    lam = head.symmetric_eigenvalues
+    axes[2].axhline(0, color=PALE, lw=1)
+    axes[2].plot(np.arange(len(lam)), lam, "o", ms=2.5, color=PALETTE[0])
+    axes[2].set_title("$(A + A^T)/2$", fontsize=TITLE, loc="left")
+    axes[2].set_xlabel("eigenvalues in order", fontsize=LABEL)
+    return axes[0].figure
+
+
+# --- words on their way --------------------------------------------------------------------------
+
+
+def word_paths(trajectory: Trajectory, ax: Any = None) -> tuple[Any, int]:
+    """The tokens' paths on two principal directions of all layers together; words at the end.
+
+    Returns the axes and how many words found no place. A circle is where a token starts, a dot
+    where it ends; paths are early blue, late orange.
+    """
+    view = View.of(trajectory.values.astype(np.float64), most=2)
+    if ax is None:
+        ax = grid(1, 1, (9.0, 7.5))[0, 0]
+    view.frame(ax, view.x)
+    view.name(ax)
+    x = view.x
+    steps = max(len(x) - 1, 1)
+    for k in range(len(x) - 1):
+        ax.plot(x[k : k + 2, :, 0], x[k : k + 2, :, 1], color=_shade(k / steps), lw=0.9, alpha=0.65)
+    ax.plot(*x[0].T, "o", ms=4, mfc="w", mec=PALETTE[0], mew=1, zorder=4, gid="start")
+    ax.plot(*x[-1].T, "o", ms=4, color=PALETTE[1], zorder=5, gid="end")
+    names = trajectory.words or tuple(str(i) for i in range(x.shape[1]))
+    return ax, write_words(ax, x[-1], _writable(names), avoid=x[0])
+
+
+def _writable(words: Sequence[str]) -> list[str]:
+    """The words; the number #i of a token whose script the font of pictures does not have."""
+    known = (range(0x0700), range(0x1E00, 0x2800))  # to Arabic; punctuation and mathematics
+
+    def shown(word: str) -> bool:
+        return all(any(ord(c) in part for part in known) for c in word)
+
+    return [word if shown(word) else f"#{i}" for i, word in enumerate(words)]
+
+
+def write_words(
+    ax: Any, x: np.ndarray, names: Sequence[str], avoid: np.ndarray | None = None
+) -> int:
+    """Write each name beside its token x (n, 2), over no other name or token, nor over the places
+    to `avoid` (m, 2); returns how many found no place.
+
+    Tokens drawn on one spot share a list of their names. Greedy: lonely tokens choose first, each
+    takes the nearest free place around it.
+    """
+    figure = ax.figure
+    figure.draw_without_rendering()
+    frame, unit = ax.get_window_extent(), figure.dpi / 72
+    at = ax.transData.transform(x)
+    spot = clusters(at, SPOT * unit)
+    dots = at if avoid is None else np.concatenate([at, ax.transData.transform(avoid)])
+    taken = [*np.concatenate([dots - 3 * unit, dots + 3 * unit], axis=1)]
+    apart = np.linalg.norm(spot.centres[:, None] - spot.centres, axis=-1)
+    np.fill_diagonal(apart, np.inf)
+    left = 0
+    for group in np.argsort(-apart.min(axis=1), kind="stable").tolist():
+        members = np.flatnonzero(spot.labels == group).tolist()
+        i = members[0]
+        text = ax.annotate(
+            _listed([names[j] for j in members]), x[i], (0, 0), textcoords="offset points",
+            fontsize=TICK, color=INK, ha="center", va="center", zorder=6, parse_math=False,
+            annotation_clip=False, bbox={"fc": "w", "ec": "none", "alpha": 0.7, "pad": 0.3},
+        )  # fmt: skip
+        text.set_in_layout(False)
+        box = text.get_window_extent()
+        half = np.array([box.width, box.height]) / 2
+        place = _place(at[i], half, unit, taken, frame)
+        if place is None:
+            text.remove()
+            left += len(members)
+            continue
+        text.set_position(tuple((place - at[i]) / unit))
+        taken.append(np.concatenate([place - half, place + half]))
+        if (np.abs(place - at[i]) > half + GAPS[2] * unit).any():
+            ends = ax.transData.inverted().transform([at[i], place])
+            ax.plot(*ends.T, color=GREY, lw=0.5, zorder=3, gid="pointer")
+    return left
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Names in lines of at most about 28 characters, at most six of them."""
+    lines = textwrap.wrap(", ".join(names), 28, break_long_words=False) or [""]
+    return "\n".join(lines[:6]) + (" …" if len(lines) > 6 else "")
+
+
+def _place(
+    at: np.ndarray, half: np.ndarray, unit: float, taken: list[np.ndarray], frame: Any
+) -> np.ndarray | None:
+    """The nearest free centre for a box around `at`: right, left, above, below, then askew."""
+    for gap in GAPS:
+        for turn in (0, 1, 0.5, -0.5, 0.25, 0.75, -0.25, -0.75):
+            way = np.array([np.cos(np.pi * turn), np.sin(np.pi * turn)])
+            place = at + way * (half + gap * unit)
+            if _is_free(place, half, taken, frame):
+                return place
+    return None
+
+
+def _is_free(at: np.ndarray, half: np.ndarray, taken: list[np.ndarray], frame: Any) -> bool:
+    low, high = at - half, at + half
+    if low[0] < frame.x0 or low[1] < frame.y0 or high[0] > frame.x1 or high[1] > frame.y1:
+        return False
+    boxes = np.array(taken)
+    overlap = (boxes[:, :2] < high).all(axis=1) & (boxes[:, 2:] > low).all(axis=1)
+    return not overlap.any()

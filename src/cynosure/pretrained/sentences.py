@@ -1,0 +1,114 @@
+"""Sentence: a text as a model reads it, with the word each token belongs to."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+from .._types import is_torch
+
+__all__ = ["Sentence", "of_ids", "of_text"]
+
+
+@final
+@dataclass(frozen=True)
+class Sentence:
+    """Token ids, readable pieces, the word each piece belongs to, the words, and what was cut."""
+
+    ids: tuple[int, ...] = ()
+    pieces: tuple[str, ...] | None = None
+    groups: tuple[int, ...] | None = None
+    names: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def of_ids(tokens: Any, tokenizer: Any, vocabulary: int, most: int) -> Sentence:
+    """A non-empty sequence of at most `most` ids below `vocabulary`."""
+    try:
+        ids = np.asarray(tokens.detach().cpu() if is_torch(tokens) else tokens)
+    except ValueError:
+        ids = np.empty(0)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or len(ids) == 0:
+        raise TypeError(
+            "tokens: expected a text, a non-empty sequence of token ids, or an array (n, d) of "
+            f"floats; got {type(tokens).__name__} of shape {ids.shape}"
+        )
+    if ids.min() < 0 or ids.max() >= vocabulary:
+        raise ValueError(
+            f"tokens: ids run from 0 to {vocabulary - 1}, got {ids.min()} to {ids.max()}"
+        )
+    if len(ids) > most:
+        raise ValueError(f"tokens: the model takes at most {most}, got {len(ids)}")
+    pieces = None
+    if tokenizer is not None:
+        pieces = tuple(map(str, tokenizer.convert_ids_to_tokens(ids.tolist())))
+    return Sentence(tuple(ids.tolist()), pieces)
+
+
+def of_text(text: str, tokenizer: Any, most: int) -> Sentence:
+    """A text of any length; past `most` tokens it is cut, with a warning that says where."""
+    if tokenizer is None:
+        raise ValueError(
+            "text: the model came without a tokenizer; pass tokenizer= to load_transformer, "
+            "or give token ids"
+        )
+    if not text.strip():
+        raise ValueError("text: empty; expected at least one word")
+    options = {
+        "return_offsets_mapping": True,
+        "return_special_tokens_mask": True,
+        "verbose": False,
+    }
+    found = tokenizer(text, **options)
+    if all(found["special_tokens_mask"]):
+        raise ValueError(f"text: the tokenizer finds no token in {text[:40]!r}")
+    notes: tuple[str, ...] = ()
+    length = len(found["input_ids"])
+    if length > most:
+        found = tokenizer(text, truncation=True, max_length=most, **options)
+        kept = max(end for _, end in found["offset_mapping"])
+        lost = text[kept:].strip()
+        notes = (
+            f"The text has {length} tokens, the model takes {most}: cut after character {kept} of "
+            f"{len(text)}, left out is {lost[:60] + ('...' if len(lost) > 60 else '')!r}.",
+        )
+        warnings.warn(notes[0], stacklevel=4)
+    ids = tuple(found["input_ids"])
+    special = [bool(s) for s in found["special_tokens_mask"]]
+    raw = tokenizer.convert_ids_to_tokens(list(ids))
+    return Sentence(
+        ids, *_words(text, raw, special, found["offset_mapping"], found.word_ids()), notes
+    )
+
+
+def _words(
+    text: str,
+    raw: Sequence[str],
+    special: Sequence[bool],
+    offsets: Sequence[tuple[int, int]],
+    word_ids: Sequence[int | None],
+) -> tuple[tuple[str, ...], tuple[int, ...], tuple[str, ...]]:
+    """Pieces as they stand in the text ("##" when inside a word), word of each piece, words.
+
+    Offsets rather than the tokenizer's own strings: those of byte-level tokenizers are unreadable.
+    """
+    pieces: list[str] = []
+    groups: list[int] = []
+    spans: list[tuple[int, int, str]] = []
+    for i, (start, end) in enumerate(offsets):
+        inside = i > 0 and not special[i] and word_ids[i] == word_ids[i - 1] is not None
+        blank = text[start:end].isspace() and not special[i]  # byte-level: a space of its own
+        piece = "␣" if blank else text[start:end].strip()
+        piece = raw[i] if special[i] or not piece else piece
+        pieces.append(("##" if inside else "") + piece)
+        if inside:
+            spans[-1] = (spans[-1][0], end, spans[-1][2])
+        else:
+            spans.append((start, end, piece))
+        groups.append(len(spans) - 1)
+    names = [text[start:end].strip() or first for start, end, first in spans]
+    return tuple(pieces), tuple(groups), tuple(names)

