@@ -24,7 +24,7 @@ ORDER = (
     "_types kernels followed certificates walk attention dynamics trajectory steppers simulation "
     "configurations vertices polytope limits leaders clustering spectra theorems steering markers "
     "plot movie report text datasets model placement training explanation classifier evaluation "
-    "heads pretrained sweep experiments demo cli __main__ web"
+    "shipped pretrained sweep experiments demo cli __main__ web"
 ).split()
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 ABOVE = {name: set(ORDER[:rank]) for name, rank in RANK.items()}

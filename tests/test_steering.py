@@ -314,7 +314,9 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert 1 in json.loads(capsys.readouterr().out)["result"]["leaders"]
     assert main(["control", "t.csv", "--leaders", "3", "--json"]) == 1
     shown = capsys.readouterr()
-    assert json.loads(shown.out)["result"]["feasible"] is False and "convex combination" in shown.err
+    assert (
+        json.loads(shown.out)["result"]["feasible"] is False and "convex combination" in shown.err
+    )
     for bad in ("x", "9", "-1", ""):
         assert main(["control", "t.csv", f"--leaders={bad}"]) == 2
         assert capsys.readouterr().err.count("\n") == 1

@@ -13,9 +13,9 @@ __version__ = "0.1.0"
 _PUBLIC = {  # module -> the names it gives to the package
     "attention": "Attention Hardmax Softmax Localmax Sinkhorn Causal Heads ATTENTIONS",
     "dynamics": (
-        "Dynamics LayerMap PureAttention UnnormalizedAttention ValueAttention Scheduled NoisySphere "
-        "Flow AttentionFlow UnnormalizedFlow EuclideanFlow RescaledFlow LeadingFlow SphereFlow "
-        "UnnormalizedSphereFlow DYNAMICS"
+        "Dynamics LayerMap PureAttention UnnormalizedAttention ValueAttention Scheduled "
+        "NoisySphere Flow AttentionFlow UnnormalizedFlow EuclideanFlow RescaledFlow LeadingFlow "
+        "SphereFlow UnnormalizedSphereFlow DYNAMICS"
     ),
     "followed": "Followed",
     "trajectory": "Trajectory Status load",
@@ -32,6 +32,7 @@ _PUBLIC = {  # module -> the names it gives to the package
     "training": "Learned",
     "explanation": "Explanation",
     "classifier": "HardmaxClassifier",
+    "shipped": "load_pretrained",
     "pretrained": "load_transformer Transformer Head Trace",
 }
 _MODULES = ("configurations", "datasets", "movie", "plot", "spectra")

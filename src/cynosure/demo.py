@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from .experiments import Progress, figure1, figure2, first_checks
+from .experiments import Progress, figure1, figure2, first_checks, reviews_explained
 from .report import Report
 
 __all__ = ["demo"]
@@ -18,7 +18,8 @@ TITLE = "Cynosure: who leads, who follows, and where they end"
 CHAPTERS: tuple[tuple[ModuleType, Any, float], ...] = (
     (figure2, figure2.Params(), 0.8),
     (figure1, figure1.QUICK, 0.1),
-    (first_checks, first_checks.QUICK, 0.1),
+    (first_checks, first_checks.QUICK, 0.05),
+    (reviews_explained, reviews_explained.QUICK, 0.05),
 )
 
 

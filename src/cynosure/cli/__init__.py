@@ -1,0 +1,84 @@
+"""The command line. Data goes to stdout, everything else to stderr.
+
+Exit codes: 0 done, 1 failed (a theorem that applies does not hold, a run overflowed), 2 wrong usage
+or input, 130 interrupted. Nothing heavy is imported before a command runs, so `--help` is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from itertools import islice
+
+import typer
+
+from . import classifying, controlling, inspecting  # noqa: F401 - enter their commands
+from .commands import app
+
+__all__ = ["app", "main"]
+
+_MENDABLE = (
+    ValueError,
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+_ClickError = typer.BadParameter.__mro__[2]  # ClickException, wherever this typer keeps it
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    typed = shlex.join(["cynosure", *args])
+    try:
+        code = app(args=_common_first(args), prog_name="cynosure", standalone_mode=False, obj=typed)
+        sys.stdout.flush()
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except (BrokenPipeError, SystemExit):  # typer exits when the reader, `head` say, has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.__stdout__.fileno())  # type: ignore[union-attr]
+        code = 0
+    except Exception as error:
+        if "--debug" in args:
+            import traceback
+
+            traceback.print_exc()
+        code = _complain(error)
+    if code == 130:
+        print("cynosure: interrupted", file=sys.stderr)
+    return int(code or 0)
+
+
+def _common_first(args: list[str]) -> list[str]:
+    """-q, -v, --debug and --config may stand anywhere; the parser wants them first."""
+    front: list[str] = []
+    rest: list[str] = []
+    flags = ("-q", "--quiet", "-v", "--verbose", "--debug")
+    words = iter(args)
+    for word in words:
+        if word == "--":
+            rest += [word, *words]
+        elif word in flags or word.startswith("--config="):
+            front.append(word)
+        elif word == "--config":
+            front += [word, *islice(words, 1)]
+        else:
+            rest.append(word)
+    return front + (rest or ["--help"])
+
+
+def _complain(error: Exception) -> int:
+    """One line and a hint; 2 for what can be mended in the command or its input, 1 for the rest."""
+    message, hint, code = str(error), "", 2
+    if isinstance(error, _ClickError):
+        context = getattr(error, "ctx", None)
+        message = error.format_message()  # type: ignore[attr-defined]
+        hint = f" (see {context.command_path if context else 'cynosure'} --help)"
+    elif not isinstance(error, _MENDABLE):
+        hint, code = f" ({type(error).__name__}; --debug shows where)", 1
+    print(f"cynosure: error: {' '.join(message.split())}{hint}", file=sys.stderr)
+    return code

@@ -1,0 +1,135 @@
+"""`cynosure inspect`: real transformers on the command line."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .commands import COMMON, ForceOption, JsonOption, app
+from .given import claim
+from .shown import ROWS_ON_SCREEN, Voice
+
+if TYPE_CHECKING:
+    from ..pretrained import Transformer
+    from ..report import Report, Table
+
+__all__ = ["inspect"]
+
+
+@app.command(epilog=COMMON)
+def inspect(
+    ctx: typer.Context,
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="Folder with config.json and model.safetensors (read offline), or a hub id.",
+        ),
+    ],
+    text: Annotated[str | None, typer.Option(help="A text to send through the model.")] = None,
+    layer: Annotated[int | None, typer.Option(help="Layer to look at, from 0.")] = None,
+    head: Annotated[int | None, typer.Option(help="Head of that layer, from 0.")] = None,
+    iterate: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Run that layer N times over, beside the same layer with its heads silent; from "
+            "the text, or else from random tokens.",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for report.html, report.json and data/.")
+    ] = None,
+    json_: JsonOption = False,
+    force: ForceOption = False,
+    allow_pickle: Annotated[
+        bool,
+        typer.Option(
+            "--allow-pickle", help="Read a pickled checkpoint, which can run code; trust it first."
+        ),
+    ] = False,
+) -> None:
+    """Heads of a real transformer, a text in it, a layer iterated.
+
+    ALBERT, BERT (MiniLM), RoBERTa, DistilBERT, GPT-2; needs cynosure[models].
+
+    \b
+    cynosure inspect ./minilm                                   every head: spectra, hypotheses
+    cynosure inspect ./minilm --text "A slow film." --out page  tokens, attention, figures, movie
+    cynosure inspect ./minilm --layer 2 --head 3 --iterate 200  one head, and the control
+    """
+    voice: Voice = ctx.obj
+    if iterate is not None and iterate < 1:
+        raise ValueError(f"--iterate: expected a number of times from 1 on, got {iterate}")
+    if out is not None:
+        claim(out / "report.html", (".html",), force)
+    transformer = _load(model, allow_pickle)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # cut texts are in the report, said below
+        report = _report(transformer, text, layer, head, iterate or 0, out is not None)
+    report = replace(report, command=voice.command)
+    if out is not None:
+        report.save(out / "report.json")
+        report.save_data(out / "data")
+        report.save(out / "report.html")
+    voice.note(report.summary.replace("\n\n", "\n"))
+    if json_:
+        print(report.to_json())
+    elif out is not None:
+        print(out / "report.html")
+    else:
+        _print(_asked(report, text, head, iterate), layer, head)
+
+
+def _load(model: str, pickled: bool) -> Transformer:
+    from ..pretrained import load_transformer
+
+    options: dict[str, Any] = {"allow_pickle": pickled}
+    return load_transformer(model, **options)
+
+
+def _report(
+    transformer: Transformer,
+    text: str | None,
+    layer: int | None,
+    head: int | None,
+    iterate: int,
+    pictures: bool,
+) -> Report:
+    from ..pretrained.inspection import inspection
+
+    return inspection(transformer, text, layer=layer, head=head, iterate=iterate, pictures=pictures)
+
+
+def _asked(
+    report: Report, text: str | None, head: int | None, iterate: int | None
+) -> tuple[Table, ...]:
+    """The tables for a terminal: of the iteration, else the text, else the heads."""
+    if iterate:
+        return report.chapters[-1].tables
+    if text is not None:
+        return tuple(chapter.tables[0] for chapter in report.chapters[:2])
+    return report.chapters[0].tables[: 2 if head is None else None]
+
+
+def _print(tables: tuple[Table, ...], layer: int | None, head: int | None) -> None:
+    """Every table under its title; of tables by head, only the rows of those chosen."""
+    for i, table in enumerate(tables):
+        kept = _rows_of(table, layer, head)
+        shown = kept if not sys.stdout.isatty() else kept[:ROWS_ON_SCREEN]
+        print(("\n" if i else "") + f"{table.title}\n")
+        print(replace(table, rows=shown).to_text())
+        if len(shown) < len(kept):
+            print(f"... {len(kept) - len(shown)} more (pipe the output, or use --json or --out)")
+
+
+def _rows_of(table: Table, layer: int | None, head: int | None) -> tuple[tuple, ...]:
+    if layer is None or table.columns[0] != "head":
+        return table.rows
+    name = f"L{layer}H" if head is None else f"L{layer}H{head}"
+    return tuple(r for r in table.rows if r[0] == name or (head is None and r[0].startswith(name)))

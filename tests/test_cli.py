@@ -1,0 +1,443 @@
+"""The command line: results on stdout, one line and exit 2 for bad input, nothing half-written."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cynosure as cy
+from cynosure import cli, configurations, theorems
+from cynosure.cli import main
+from cynosure.experiments import available
+
+SRC = Path(__file__).resolve().parent.parent / "src"
+ENV = {**os.environ, "PYTHONPATH": str(SRC)}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch) -> Path:
+    """An empty folder to work in, with tokens.csv and some matrices."""
+    monkeypatch.chdir(tmp_path)
+    np.savetxt("tokens.csv", configurations.golden("G2"), delimiter=",")
+    Path("A.csv").write_text("2,1\n1,2\n")
+    Path("skew.csv").write_text("1,2\n0,1\n")
+    Path("A3.csv").write_text("1,0,0\n0,1,0\n0,0,1\n")
+    Path("flat.csv").write_text("1,0,0\n0,1,0\n")
+    return tmp_path
+
+
+def left(folder: Path) -> set[str]:
+    """What a command added, hidden files included."""
+    known = {"tokens.csv", "A.csv", "skew.csv", "A3.csv", "flat.csv"}
+    return {str(p.relative_to(folder)) for p in folder.rglob("*")} - known
+
+
+# --- results -------------------------------------------------------------------------------------
+
+
+def test_simulate_prints_the_last_layer_and_writes_what_was_asked(here: Path, capsys) -> None:
+    files = ["--out", "r.npz", "--plot", "f.png", "--movie", "f.gif"]
+    assert main(["simulate", "tokens.csv", "--alpha", "0.5", "--layers", "3", *files]) == 0
+    out, err = capsys.readouterr()
+    head, *rows = [line.split() for line in out.splitlines()]
+    assert head[:2] == ["token", "leads"] and len(rows) == 6
+    assert [row[0] for row in rows] == list("012345")
+    tr = cy.simulate(cy.PureAttention(alpha=0.5), configurations.golden("G2"), layers=3)
+    assert float(rows[5][-2]) == pytest.approx(tr.z[-1, 5, 0], rel=1e-3)
+    assert np.array_equal(cy.load("r.npz").z, tr.z)
+    assert Path("f.png").read_bytes()[:4] == b"\x89PNG" and Path("f.gif").read_bytes()[:3] == b"GIF"
+    assert left(here) == {"r.npz", "f.png", "f.gif"}
+    assert "settled" in err and "wrote r.npz" in err
+
+
+def test_simulate_json_is_one_document_with_its_origin(here: Path, capsys) -> None:
+    assert main(["simulate", "tokens.csv", "--layers", "2", "--json", "-q", "--A", "A.csv"]) == 0
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert err == "" and data["version"] == cy.__version__
+    assert data["command"] == "cynosure simulate tokens.csv --layers 2 --json -q --A A.csv"
+    assert len(data["inputs"]["tokens_sha256"]) == len(data["inputs"]["A_sha256"]) == 64
+    A = np.array([[2.0, 1.0], [1.0, 2.0]])
+    tr = cy.simulate(cy.PureAttention(cy.Hardmax(A), 0.5), configurations.golden("G2"), layers=2)
+    assert data["result"]["z"] == tr.z[-1].tolist()
+    assert data["result"]["born"] == cy.roles(tr).born.tolist()
+    assert data["result"]["layer"] == 2 and data["result"]["files"] == []
+
+
+def test_the_hash_is_of_the_numbers_not_of_the_file(here: Path, capsys) -> None:
+    np.save("tokens.npy", configurations.golden("G2"))
+    hashes = set()
+    for source in ("tokens.csv", "tokens.npy", "golden:G2"):
+        main(["limit", source, "--json"])
+        hashes.add(json.loads(capsys.readouterr().out)["inputs"]["tokens_sha256"])
+    main(["limit", "golden:G3", "--json"])
+    assert len(hashes) == 1
+    assert json.loads(capsys.readouterr().out)["inputs"]["tokens_sha256"] not in hashes
+
+
+def test_limit_exact_starts_from_the_rationals_of_a_golden_case(here: Path, capsys) -> None:
+    assert main(["limit", "golden:G1", "--alpha", "1/2", "--exact", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert result["exact_points"][1] == ["-1/18", "5/36"] and result["alpha"] == "1/2"
+    assert result["certified"] is True and result["leaders"] == [0, 1, 2]
+    assert main(["limit", "golden:G1", "--alpha", "1/2", "--exact"]) == 0
+    assert "-1/18    5/36" in capsys.readouterr().out
+
+
+def test_alpha_with_a_slash_is_the_rational_and_without_it_the_float(here: Path, capsys) -> None:
+    for text, expected in (("1/10", "1/10"), ("0.1", "3602879701896397/36028797018963968")):
+        assert main(["limit", "tokens.csv", "--alpha", text, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["result"]["alpha"] == expected
+
+
+def test_limit_writes_csv_and_json(here: Path, capsys) -> None:
+    assert main(["limit", "tokens.csv", "--out", "l.csv"]) == 0
+    assert main(["limit", "tokens.csv", "--out", "l.json", "--json"]) == 0
+    assert Path("l.json").read_text() == capsys.readouterr().out.splitlines()[-1]
+    head, *rows = Path("l.csv").read_text().splitlines()
+    assert head.startswith("token,rule,settled at") and len(rows) == 6
+    assert rows[5].split(",")[-2:] == ["1.0", "0.0"]
+
+
+def test_an_undecided_limit_says_so_and_is_no_failure(here: Path, capsys) -> None:
+    assert main(["limit", "golden:G4", "--alpha", "1/10", "--max-layers", "0"]) == 0
+    out, err = capsys.readouterr()
+    assert "undecided" in out and "undecided: " in err and "--max-layers" in err
+
+
+def test_check_says_which_hypotheses_fail(here: Path, capsys) -> None:
+    assert main(["check", "tokens.csv", "--layers", "5"]) == 0
+    out, err = capsys.readouterr()
+    assert [line.split()[0] for line in out.splitlines()[1:]] == list(theorems.THEOREMS)
+    assert f"of {len(theorems.THEOREMS)} statements apply" in err
+    assert main(["check", "tokens.csv", "--A", "skew.csv", "--only", "b1,B3", "-v"]) == 0
+    out, err = capsys.readouterr()
+    assert "B1  holds" in out and "[fails: A symmetric" in out
+    assert "A symmetric (largest |A - A^T|): NO, 2" in err and "witness" in err
+
+
+def test_check_reads_a_saved_run_and_fails_on_a_sabotaged_one(here: Path, capsys) -> None:
+    main(["simulate", "tokens.csv", "--layers", "4", "--out", "run.npz"])
+    assert main(["check", "run.npz"]) == 0
+    tr = cy.load("run.npz")
+    z = tr.z.copy()
+    z[2, 0] *= 1.5  # a corner of the square leaves the hull
+    replace(tr, z=z).save("bad.npz")
+    capsys.readouterr()
+    assert main(["check", "bad.npz"]) == 1
+    assert "FAILS" in capsys.readouterr().out
+    assert main(["check", "bad.npz", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["result"]["holds"] is False
+    assert main(["check", "run.npz", "--alpha", "1"]) == 2
+
+
+def test_run_leaves_report_tables_and_figures(here: Path, capsys) -> None:
+    sets = ["--set", "seed=5", "--set", "A=2,0;0,1"]
+    assert main(["run", "figure1", "--quick", "--out", "f1", *sets]) == 0
+    assert capsys.readouterr().out.strip() == str(Path("f1/report.html"))
+    data = json.loads(Path("f1/report.json").read_text())
+    assert data["params"]["seed"] == 5 and data["params"]["A"] == [[2.0, 0.0], [0.0, 1.0]]
+    assert data["command"].startswith("cynosure run figure1") and "seed=5" in data["command"]
+    kinds = {p.suffix for p in Path("f1/data").iterdir()}
+    assert kinds == {".csv", ".png", ".svg"}
+    assert main(["run", "figure1", "--out", "f1"]) == 2
+    capsys.readouterr()
+    assert main(["run", "figure1", "--out", "f1", "--force", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(Path("f1/report.json").read_text())
+
+
+def test_run_lists_the_folder(capsys) -> None:
+    assert main(["run", "--list"]) == 0
+    out = capsys.readouterr().out
+    for name, module in available().items():
+        assert name in out and module.TITLE in out
+
+
+def test_a_failed_check_in_a_report_is_exit_1(here: Path, capsys, monkeypatch) -> None:
+    from cynosure.experiments import figure1
+    from test_report import a_check
+
+    honest = figure1.run
+    bad = {"case": (a_check("B9", True, False),)}
+    monkeypatch.setattr(figure1, "run", lambda *a: replace(honest(*a), checks=bad))
+    assert main(["run", "figure1"]) == 1
+    assert "FAILED B9 on case" in capsys.readouterr().err
+
+
+def test_overflow_is_a_failed_run_that_says_why(here: Path, capsys) -> None:
+    args = ["simulate", "tokens.csv", "--unnormalized", "--alpha", "1", "--save-every", "100"]
+    assert main([*args, "--layers", "500"]) == 0
+    assert main([*args, "--layers", "2000"]) == 1
+    assert "overflow: tokens grow like (1 + alpha)^k" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "spec", ["gaussian:n=1,d=3", "gaussian:n=5,d=1,seed=2", "figure2:3", "rotated_square", "grid"]
+)
+def test_named_configurations_and_small_cases(spec: str, here: Path, capsys) -> None:
+    assert main(["simulate", spec, "--layers", "2", "--plot", "f.svg"]) == 0
+    assert main(["limit", spec, "--json"]) == 0
+    name, _, options = spec.partition(":")
+    given = json.loads(capsys.readouterr().out.splitlines()[-1])["result"]["points"]
+    parts = dict(p.split("=") for p in options.split(",") if "=" in p)
+    z = configurations.CONFIGURATIONS[name](
+        *([3] if spec == "figure2:3" else []), **{k: int(v) for k, v in parts.items()}
+    )
+    assert np.shape(given) == z.shape
+
+
+def test_zero_layers_and_one_token(here: Path, capsys) -> None:
+    Path("one.csv").write_text("0.25\n")
+    assert main(["simulate", "one.csv", "--layers", "0", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["result"]["z"] == [[0.25]]
+    assert main(["check", "one.csv"]) == 0
+
+
+def test_stdin_is_a_csv(here: Path, monkeypatch, capsys) -> None:
+    def give(text: str) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+
+    give("x,y\n1,0\n0,1\n")
+    assert main(["limit", "-", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["result"]["points"] == [[1, 0], [0, 1]]
+    give("1,0\n0,oops\n")
+    assert main(["limit", "-"]) == 2
+    assert "error: stdin: line 2, column 2" in capsys.readouterr().err
+
+
+def test_limit_names_what_the_theorems_exclude(here: Path, capsys) -> None:
+    Path("odd.csv").write_text("0,0\n1,1\n1,1\n-2,0\n")
+    assert main(["limit", "odd.csv", "--A", "skew.csv"]) == 0
+    err = capsys.readouterr().err
+    for words in ("1 zero token(s)", "1 duplicate token(s)", "not symmetric positive definite"):
+        assert words in err
+    assert main(["limit", "tokens.csv"]) == 0
+    assert "note:" not in capsys.readouterr().err
+
+
+def test_a_movie_that_cannot_be_made_leaves_nothing_else_behind(here: Path, monkeypatch) -> None:
+    def no_ffmpeg(*args, **options):
+        raise ValueError("MP4 needs ffmpeg")
+
+    monkeypatch.setattr("cynosure.movie.movie", no_ffmpeg)
+    files = ["--movie", "m.mp4", "--plot", "p.png", "--out", "r.npz"]
+    assert main(["simulate", "tokens.csv", "--layers", "2", *files]) == 2
+    assert left(here) == set()
+
+
+def test_info_has_what_a_bug_report_needs(capsys) -> None:
+    assert main(["info", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["cynosure"] == cy.__version__ and data["packages"]["numpy"] == np.__version__
+    assert {"python", "extras", "devices", "ffmpeg", "numba_cache", "blas"} <= set(data)
+    assert main(["info"]) == 0
+    assert np.__version__ in capsys.readouterr().out
+
+
+# --- bad input: exit 2 and one line --------------------------------------------------------------
+
+BAD_FILES = {
+    "nan.csv": "1,2\nnan,3\n",
+    "ragged.csv": "1,2\n1,2,3\n",
+    "empty.csv": "",
+    "text.npy": "1,2\n3,4\n",
+    "text.npz": "1,2\n3,4\n",
+}
+BAD = [
+    (["limit", "nan.csv"], "finite"),
+    (["limit", "ragged.csv"], "line 2 has 3 columns"),
+    (["limit", "empty.csv"], "empty"),
+    (["limit", "missing.csv"], "does not exist"),
+    (["limit", "text.npy"], "name it .csv"),
+    (["check", "text.npz"], "not a readable"),
+    (["simulate", "tokens.csv", "--A", "A3.csv"], "expected shape (2, 2)"),
+    (["simulate", "tokens.csv", "--A", "flat.csv"], "square"),
+    (["simulate", "tokens.csv", "--A", "nowhere.csv"], "does not exist"),
+    (["limit", "tokens.csv", "--alpha", "0"], "positive"),
+    (["limit", "tokens.csv", "--alpha", "-1"], "positive"),
+    (["limit", "tokens.csv", "--alpha", "-1/2"], "positive"),
+    (["limit", "tokens.csv", "--alpha", "abc"], "such as 0.5"),
+    (["limit", "tokens.csv", "--alpha", "1/0"], "such as 0.5"),
+    (["limit", "tokens.csv", "--alpha", "nan"], "such as 0.5"),
+    (["simulate", "tokens.csv", "--layers", "-1"], "layers"),
+    (["simulate", "tokens.csv", "--layers", "many"], "layers"),
+    (["simulate", "tokens.csv", "--save-every", "0"], "save_every"),
+    (["limit", "tokens.csv", "--max-layers", "-1"], "max_layers"),
+    (["simulate", "tokens.csv", "--out", "run.pkl"], ".npz"),
+    (["simulate", "tokens.csv", "--plot", "f.bmp"], ".png or .svg or .pdf"),
+    (["simulate", "tokens.csv", "--out", "A.csv"], ".npz"),
+    (["run", "figure9"], "figure1, figure2"),
+    (["run"], "no name given"),
+    (["run", "figure1", "--set", "sed=1"], "KEY of n, seed"),
+    (["run", "figure1", "--set", "seed=x"], "whole number"),
+    (["run", "figure1", "--set", "A=1,x;0,1"], "A=1,x"),
+    (["run", "figure1", "--set", "seed"], "KEY=VALUE"),
+    (["limit", "gausian:n=5"], "gaussian"),
+    (["limit", "gaussian:m=5"], "gaussian:n=30,d=2,seed=0"),
+    (["limit", "gaussian:n=0"], "n >= 1"),
+    (["limit", "figure2:7"], "1, 2, 3, 4"),
+    (["limit", "golden:G9"], "G1"),
+    (["check", "tokens.csv", "--only", "B99"], "B99"),
+    (["limit"], "TOKENS"),
+    (["limit", "tokens.csv", "--alhpa", "1"], "--alhpa"),
+    (["conquer"], "conquer"),
+    (["--config", "none.toml", "info"], "no such file"),
+]
+
+
+@pytest.mark.parametrize(("args", "words"), BAD, ids=[" ".join(a) for a, _ in BAD])
+def test_bad_input_is_one_line_and_exit_2(args: list, words: str, here: Path, capsys) -> None:
+    for name, text in BAD_FILES.items():
+        Path(name).write_text(text)
+    assert main(args) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert err.startswith("cynosure: error: ") and words in err, err
+    assert left(here) == set(BAD_FILES)
+
+
+def test_an_existing_output_is_kept_unless_forced(here: Path, capsys) -> None:
+    Path("run.npz").write_text("precious")
+    args = ["simulate", "tokens.csv", "--layers", "1", "--out", "run.npz"]
+    assert main(args) == 2
+    assert "run.npz exists (use --force" in capsys.readouterr().err
+    assert Path("run.npz").read_text() == "precious"
+    assert main([*args, "--force"]) == 0
+    assert len(cy.load("run.npz")) == 2
+
+
+def test_debug_adds_the_traceback(here: Path, capsys) -> None:
+    assert main(["limit", "tokens.csv", "--alpha", "0", "--debug"]) == 2
+    err = capsys.readouterr().err
+    assert "Traceback" in err and err.splitlines()[-1].startswith("cynosure: error: alpha")
+
+
+def test_an_error_of_ours_is_exit_1(here: Path, capsys, monkeypatch) -> None:
+    def broken(*args, **options):
+        raise AssertionError("two\nlines")
+
+    monkeypatch.setattr("cynosure.limits.limit", broken)
+    assert main(["limit", "tokens.csv"]) == 1
+    err = capsys.readouterr().err
+    assert err == "cynosure: error: two lines (AssertionError; --debug shows where)\n"
+
+
+# --- flags from a file, and where they may stand -------------------------------------------------
+
+
+def test_config_mirrors_flags_and_typed_flags_win(here: Path, capsys) -> None:
+    Path("c.toml").write_text(
+        'quiet = true\n[simulate]\nlayers = 7\nalpha = "1/3"\njson = true\nsave-every = 7\n'
+    )
+    assert main(["simulate", "tokens.csv", "--config", "c.toml"]) == 0
+    out, err = capsys.readouterr()
+    result = json.loads(out)["result"]
+    assert err == "" and result["layer"] == 7 and result["alpha"] == "1/3"
+    assert main(["--config=c.toml", "simulate", "tokens.csv", "--layers", "2"]) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert result["layer"] == 2 and result["alpha"] == "1/3"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[simulate]\nalhpa = 1\n", "unknown key 'alhpa'"),
+        ("[simulat]\nalpha = 1\n", "no command [simulat]"),
+        ("loud = true\n", "unknown key 'loud'"),
+        ("[simulate\n", "not TOML"),
+        ("[simulate]\nlayers = -3\n", "layers"),
+    ],
+)
+def test_a_wrong_config_is_refused(text: str, words: str, here: Path, capsys) -> None:
+    Path("c.toml").write_text(text)
+    assert main(["simulate", "tokens.csv", "--config", "c.toml"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and words in err
+
+
+def test_common_flags_may_stand_anywhere() -> None:
+    given = ["limit", "-q", "x", "--config", "c.toml", "--", "-v"]
+    assert cli._common_first(given) == ["-q", "--config", "c.toml", "limit", "x", "--", "-v"]
+    assert cli._common_first(["-q"]) == ["-q", "--help"]
+
+
+def test_a_terminal_gets_the_first_tokens_and_a_pipe_all(here: Path, capsys, monkeypatch) -> None:
+    assert main(["limit", "gaussian:n=100"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 101
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert main(["limit", "gaussian:n=100"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 42 and lines[-1].startswith("... 60 more")
+
+
+def test_progress_only_on_a_terminal(here: Path, capsys, monkeypatch) -> None:
+    args = ["simulate", "tokens.csv", "--layers", "3"]
+    main(args)
+    assert "layers/s" not in capsys.readouterr().err
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    main(args)
+    assert "/3 [" in capsys.readouterr().err
+    main([*args, "--quiet"])
+    assert capsys.readouterr().err == ""
+
+
+def test_version_and_help(capsys) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"cynosure {cy.__version__}\n"
+    assert main([]) == 0
+    general = capsys.readouterr().out
+    for command in ("simulate", "limit", "check", "run", "demo", "info"):
+        assert command in general
+        assert main([command, "--help"]) == 0
+        assert f"cynosure {command}" in capsys.readouterr().out
+
+
+# --- in a process of its own ---------------------------------------------------------------------
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom cynosure.cli import main\nassert main(['limit', '--help']) == 0\n"
+        "heavy = 'numpy torch matplotlib sklearn numba scipy rich tqdm'.split()\n"
+        "print('LOADED', [name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=ENV, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "LOADED []", done.stdout + done.stderr
+
+
+def test_the_package_and_the_module_are_the_command() -> None:
+    for module in ("cynosure", "cynosure.cli"):
+        args = [sys.executable, "-m", module, "--version"]
+        done = subprocess.run(args, env=ENV, capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (0, f"cynosure {cy.__version__}\n")
+
+
+def test_a_reader_that_stops_early_is_no_error(here: Path) -> None:
+    pipe = f"{sys.executable} -m cynosure limit gaussian:n=20000 -q | head -1"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {pipe}"], env=ENV, capture_output=True)
+    assert done.returncode == 0 and done.stderr == b""
+    assert done.stdout.startswith(b"token")
+
+
+def test_an_interrupt_is_130_and_leaves_no_file(here: Path) -> None:
+    command = [sys.executable, "-m", "cynosure", "simulate", "tokens.csv", "-v"]
+    command += ["--layers", "1000000", "--out", "run.npz"]
+    process = subprocess.Popen(command, env=ENV, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    assert "1000000 layers" in process.stderr.readline()  # the work has begun
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.strip() == "cynosure: interrupted"
+    assert left(here) == set()

@@ -1,0 +1,235 @@
+"""Evaluation: numbers against hand computation, deletions against a plain recomputation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cynosure import datasets
+from cynosure.classifier import HardmaxClassifier
+from cynosure.evaluation import (
+    Evaluation,
+    LogRatio,
+    Rivals,
+    calibration_error,
+    evaluate,
+    faithfulness,
+)
+from cynosure.shipped import available, load_pretrained
+
+DATA = datasets.synthetic(300, seed=1, noise=0.25)
+TEST = datasets.synthetic(60, seed=2, noise=0.25)
+
+
+@pytest.fixture(scope="module")
+def clf() -> HardmaxClassifier:
+    return HardmaxClassifier(leaders=6).fit(DATA.texts, DATA.labels)
+
+
+@pytest.fixture(scope="module")
+def three() -> HardmaxClassifier:
+    data = datasets.synthetic(300, classes=("good", "bad", "odd"))
+    return HardmaxClassifier(leaders=6).fit(data.texts, data.labels)
+
+
+def test_calibration_error_by_hand() -> None:
+    # bin of 0.9: accuracy 1/2, confidence 0.9; bin of 0.6: accuracy 1, confidence 0.6
+    assert calibration_error([0.9, 0.9, 0.6], [True, False, True]) == pytest.approx(
+        (2 * 0.4 + 1 * 0.4) / 3
+    )
+    assert calibration_error([1.0, 1.0], [True, True]) == 0.0
+    assert calibration_error([1.0], [False]) == 1.0
+
+
+def test_the_numbers_of_an_evaluation_are_those_of_the_predictions(clf) -> None:
+    found = evaluate(clf, TEST.texts, TEST.labels, explained=0)
+    p, y = clf.predict_proba(TEST.texts), clf.predict(TEST.texts)
+    right = y == TEST.labels
+    assert 0.5 < found.accuracy == right.mean() < 1.0  # some mistakes, or the rest proves little
+    own = np.array([row[clf.classes_.tolist().index(t)] for row, t in zip(p, TEST.labels)])
+    assert found.log_loss == pytest.approx(-np.log(own).mean())
+    verdicts = clf.read(TEST.texts)
+    assert found.leaders == verdicts.leaders.mean()
+    assert found.on_leaders == verdicts.on_leaders.mean()
+    assert found.calibration == calibration_error(p.max(axis=1), right)
+    assert (found.alpha, found.layers, found.dim) == (1.0, 8, 2)
+    assert found.faithfulness is None
+    wrong = set(np.flatnonzero(~right).tolist())
+    assert set(found.mistakes) <= wrong and len(found.mistakes) == min(10, len(wrong))
+    sure = p.max(axis=1)[list(found.mistakes)]
+    assert (np.diff(sure) <= 0).all()
+
+
+def test_unknown_texts_are_counted_and_get_the_prior(clf) -> None:
+    found = evaluate(clf, ["zzzz qqqq", "", *TEST.texts[:4]], [*TEST.labels[:6]], explained=0)
+    assert found.unknown == 2
+
+
+def slow_deletions(clf, texts) -> dict[str, float]:
+    """Shares flipped, one text at a time, by writing the remaining words out as a new model run."""
+    flips: dict[str, list[bool]] = {"winning": [], "alone": [], "neutral": []}
+    for text in texts:
+        ex = clf.explain(text)
+        index = clf.vocabulary_.index
+        side = ex.decision > 0
+        gone: dict[str, set[str]] = {"winning": set(), "alone": set(), "neutral": set()}
+        for leader in ex.leaders:
+            words = {w.text for w in leader.followers if w.token} | {leader.text}
+            tokens = {leader.token, *(w.token for w in leader.followers)}
+            if 0 in tokens:
+                gone["neutral"] |= words
+            elif (leader.contribution > 0) == side:
+                gone["winning"] |= words
+                gone["alone"] |= {leader.text}
+        for name, names in gone.items():
+            kept = [index[w.text] for w in ex.words if w.text not in names]
+            z = clf.model_.carry(0, np.array(kept, dtype=np.intp), ("",) * len(kept)).values[-1]
+            plane = clf.model_.planes[0]
+            after = plane.b[0] + plane.v[0] @ z.mean(axis=0) if kept else plane.prior[0]
+            flips[name].append(bool((after > 0) != side))
+    return {name: float(np.mean(x)) for name, x in flips.items()}
+
+
+def test_deletions_equal_a_slow_recomputation(clf) -> None:
+    texts = TEST.texts[:25]
+    found = faithfulness(clf, texts)
+    by_name = {d.name: d for d in found.deletions}
+    slow = slow_deletions(clf, texts)
+    assert found.texts == 25
+    assert by_name["winning leaders with their followers"].flipped == slow["winning"]
+    assert by_name["winning leaders alone"].flipped == slow["alone"]
+    assert by_name["the neutral cluster, all others kept"].flipped == slow["neutral"]
+    assert slow["winning"] > slow["alone"]  # followers elect a new leader
+    same = {d.words for d in found.deletions if "as many" in d.name or "with their" in d.name}
+    assert len(same) == 1
+
+
+def test_words_to_flip_agree_with_the_clusters_one_by_one(clf) -> None:
+    texts = TEST.texts[:25]
+    needed = []
+    for text in texts:
+        ex = clf.explain(text)
+        side = 1 if ex.decision > 0 else -1
+        order = sorted(
+            (i for i, x in enumerate(ex.leaders) if x.token and side * x.contribution > 0),
+            key=lambda i: -side * ex.leaders[i].score,
+        )
+        sizes = np.cumsum([1 + len(ex.leaders[i].followers) for i in order])
+        turned = [
+            size for k, size in enumerate(sizes, 1) if side * ex.without(*order[:k]) <= 0
+        ]  # without(): exact for clusters nobody left
+        needed.append(turned[0] if turned else np.inf)
+    found = faithfulness(clf, texts, most_words=4)
+    finite = [n for n in needed if np.isfinite(n)]
+    assert found.words_to_flip[:2] == (np.median(finite), pytest.approx(np.mean(finite)))
+    assert found.flipped_within == np.mean([n <= 4 for n in needed])
+    assert found.flipped_at_all == len(finite) / len(needed)
+    assert (
+        found.flipped_within <= found.best_within
+    )  # single words chosen freely do at least as well
+
+
+def test_faithfulness_needs_words_and_leaves_empty_texts_out(clf) -> None:
+    with pytest.raises(ValueError, match="nothing to delete"):
+        faithfulness(clf, ["zzzz", ""])
+    assert faithfulness(clf, ["zzzz", *TEST.texts[:3]]).texts == 3
+
+
+def test_more_than_two_classes(three) -> None:
+    data = datasets.synthetic(45, seed=5, classes=("good", "bad", "odd"))
+    found = evaluate(three, data.texts, data.labels, explained=20)
+    assert found.accuracy == three.score(data.texts, data.labels) > 0.8
+    assert found.faithfulness is not None
+    winning, *_, neutral = found.faithfulness.deletions
+    assert winning.flipped > 0.5 > neutral.flipped
+
+
+def test_the_same_answer_every_time(clf) -> None:
+    first, second = (evaluate(clf, TEST.texts, TEST.labels, explained=10) for _ in range(2))
+    assert isinstance(first, Evaluation) and first == second
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "message"),
+    [
+        (["a film"], ["positive", "negative"], "one label per text"),
+        (["a film"], ["sideways"], "does not know 'sideways', only negative, positive"),
+        ([], [], "at least one text"),
+        (["a film", None], ["positive", "positive"], r"texts\[1\].*missing"),
+    ],
+)
+def test_bad_input(clf, texts, labels, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        evaluate(clf, texts, labels)
+
+
+def test_labels_read_as_strings_match_a_model_fitted_on_numbers() -> None:
+    stars = np.where(DATA.labels == "positive", 5, 1)
+    clf = HardmaxClassifier(leaders=6).fit(DATA.texts, stars)
+    as_read = np.where(TEST.labels == "positive", "5", "1")
+    found = evaluate(clf, TEST.texts, as_read, explained=0)
+    assert found.accuracy == clf.score(TEST.texts, as_read.astype(int)) > 0.5
+
+
+# --- rivals -----------------------------------------------------------------------------------
+
+
+def test_rivals_learn_what_there_is_to_learn_and_choose_C() -> None:
+    rivals = Rivals.fit(DATA.texts, DATA.labels)
+    for name, labels in rivals.predict(TEST.texts).items():
+        assert (labels == TEST.labels).mean() > 0.75, name
+        assert rivals.C[name] > 0
+
+
+def test_rivals_take_several_classes() -> None:
+    data = datasets.synthetic(150, classes=("good", "bad", "odd"))
+    for labels in Rivals.fit(data.texts, data.labels).predict(data.texts).values():
+        assert (labels == data.labels).mean() > 0.9
+
+
+def test_the_naive_bayes_ratio_by_hand() -> None:
+    from scipy.sparse import csr_array
+
+    x = csr_array(np.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [0.0, 1.0]]))
+    scaled = LogRatio().fit(x, np.array([1, 1, 0, 0])).transform(x).toarray()
+    # one added: here (3, 2), there (1, 3)
+    ratio = np.log([3 / 5, 2 / 5]) - np.log([1 / 4, 3 / 4])
+    assert scaled == pytest.approx(x.toarray() * ratio)
+
+
+# --- the shipped model ------------------------------------------------------------------------
+
+
+def test_the_shipped_model_is_small_reads_reviews_and_explains_exactly() -> None:
+    from cynosure import shipped
+
+    folder = shipped._FOLDER / "imdb"
+    assert sum(f.stat().st_size for f in folder.iterdir()) <= 3_000_000
+    clf = load_pretrained("imdb")
+    good = "A wonderful film: moving, funny and beautifully acted. I loved every minute of it."
+    bad = "A dreadful waste of time. The plot is stupid and the acting is wooden and boring."
+    assert clf.predict([good, bad]).tolist() == ["pos", "neg"]
+    assert clf.model_.alpha >= 0.5
+    for text in (good, bad, ""):
+        ex = clf.explain(text)
+        total = ex.intercept + sum(leader.contribution for leader in ex.leaders)
+        assert abs(total - ex.decision) < 1e-9
+        assert abs(ex.decision - clf.decision_function([text])[0]) < 1e-9
+    assert clf.explain("").note and available() == ["imdb"]
+
+
+def test_an_unknown_shipped_model_is_named() -> None:
+    for name in ("imbd", "../models/imdb", ""):
+        with pytest.raises(ValueError, match=r"no shipped model.*imdb"):
+            load_pretrained(name)
+
+
+@pytest.mark.data
+def test_the_shipped_model_on_some_test_reviews(imdb) -> None:
+    test = datasets.imdb(imdb, "test")
+    some = test.take(np.arange(0, len(test), 25))
+    found = evaluate(load_pretrained(), some.texts, some.labels, explained=100)
+    assert found.accuracy > 0.89  # 1,000 reviews: standard error 0.009
+    assert found.leaders < 11 and found.on_leaders > 0.99 and found.calibration < 0.05
+    assert found.faithfulness is not None and found.faithfulness.flipped_at_all > 0.95
+    assert found.faithfulness.deletions[-1].flipped <= 0.02
