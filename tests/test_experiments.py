@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterator
 from fractions import Fraction
+from functools import cache
 from types import ModuleType
 
 import numpy as np
@@ -19,19 +19,18 @@ from cynosure.experiments import available, figure1, figure2, first_checks
 from cynosure.limits import Limit, limit
 from cynosure.report import Report
 from cynosure.simulation import simulate
+from cynosure.theorems import THEOREMS
 from test_report import Page
 
 EXPERIMENTS = available()
 
 
-@pytest.fixture(scope="module")
-def reports() -> Iterator[dict[str, tuple[Report, list]]]:
-    """Each experiment on QUICK, with what it told its progress."""
-    out = {}
-    for name, module in EXPERIMENTS.items():
-        told: list[tuple[float, str]] = []
-        out[name] = (module.run(module.QUICK, lambda *step, told=told: told.append(step)), told)
-    yield out
+@cache
+def quick(name: str) -> tuple[Report, list[tuple[float, str]]]:
+    """An experiment on QUICK, with what it told its progress; run once, when first asked for."""
+    told: list[tuple[float, str]] = []
+    module = EXPERIMENTS[name]
+    return module.run(module.QUICK, lambda *step: told.append(step)), told
 
 
 def test_the_folder_is_the_registry() -> None:
@@ -50,8 +49,8 @@ def test_every_experiment_has_the_same_shape(name: str, module: ModuleType) -> N
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_quick_runs_and_every_check_that_applies_holds(name: str, reports: dict) -> None:
-    report, told = reports[name]
+def test_quick_runs_and_every_check_that_applies_holds(name: str) -> None:
+    report, told = quick(name)
     assert report.title == EXPERIMENTS[name].TITLE
     assert report.params == dataclasses.asdict(EXPERIMENTS[name].QUICK)
     assert report.command.startswith(f"cynosure run {name}")
@@ -64,10 +63,15 @@ def test_quick_runs_and_every_check_that_applies_holds(name: str, reports: dict)
     assert page.open == [] and len(page.ids) == len(set(page.ids))
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_without_progress_nothing_changes(name: str, reports: dict) -> None:
+SOME = {"figure1", "figure2", "first_checks"}  # a second run of all of them is a long check
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in SOME else pytest.param(n, marks=pytest.mark.slow) for n in EXPERIMENTS]
+)
+def test_a_second_run_without_progress_gives_the_same(name: str) -> None:
     module = EXPERIMENTS[name]
-    assert module.run(module.QUICK).to_json() == reports[name][0].to_json()
+    assert module.run(module.QUICK).to_json() == quick(name)[0].to_json()
 
 
 def rows(report: Report, title: str) -> list[dict]:
@@ -75,8 +79,8 @@ def rows(report: Report, title: str) -> list[dict]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def test_figure1_shows_a_turned_choice_and_a_tie(reports: dict) -> None:
-    first, second, tied = rows(reports["figure1"][0], "sets behind")
+def test_figure1_shows_a_turned_choice_and_a_tie() -> None:
+    first, second, tied = rows(quick("figure1")[0], "sets behind")
     assert first["C_i"] != second["C_i"]
     assert tied["C_i"] == "0, 1" and tied["mean of C_i"] == (1.0, 0.0)
     p = figure1.QUICK
@@ -94,8 +98,8 @@ def test_figure1_refuses_a_token_that_is_not_there() -> None:
         figure1.run(figure1.Params(n=3, token=3))
 
 
-def test_figure2_finds_what_the_paper_shows(reports: dict) -> None:
-    report = reports["figure2"][0]
+def test_figure2_finds_what_the_paper_shows() -> None:
+    report = quick("figure2")[0]
     overview = rows(report, "Certified limits")
     assert [row["certified"] for row in overview] == ["yes"] * 4
     assert [row["not at a leader"] for row in overview] == [0, 0, 0, 2]
@@ -107,13 +111,13 @@ def test_figure2_finds_what_the_paper_shows(reports: dict) -> None:
     strays = [row for row in rows(report, "Case 4") if row["tends to"] is None]
     assert [row["limit"] for row in strays] == [(-1.0, 0.0), (1.0, 0.0)]
     assert list(report.checks) == list(figure2.CASES.values())
-    assert all(len(checks) == 16 for checks in report.checks.values())
+    assert all(len(checks) == len(THEOREMS) for checks in report.checks.values())
     assert report.movies[0].drawing.startswith(b"GIF8")
 
 
-def test_figure2_counts_tokens_in_the_text(reports: dict) -> None:
+def test_figure2_counts_tokens_in_the_text() -> None:
     tokens = sum(len(configurations.figure2(case)) for case in figure2.CASES)
-    assert f"{tokens} of {tokens} tokens is proved" in reports["figure2"][0].summary
+    assert f"{tokens} of {tokens} tokens is proved" in quick("figure2")[0].summary
 
 
 def test_figure2_refuses_a_case_that_is_not_there() -> None:

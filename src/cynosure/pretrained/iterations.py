@@ -9,16 +9,25 @@ from typing import Any, Literal, final
 import numpy as np
 from jaxtyping import Float
 
+from ..clustering import clusters
 from ..trajectory import Trajectory
 from .examples import ONE_THREAD
 from .traces import settling
 from .transformer import Transformer
 
-__all__ = ["COLUMNS", "CONTROL", "Iterated", "agreement", "iterated_cases", "random_tokens"]
+__all__ = [
+    "COLUMNS",
+    "CONTROL",
+    "Iterated",
+    "agreement",
+    "iterated_cases",
+    "places",
+    "random_tokens",
+]
 
 CONTROL = (
     "Norm and output bias act even when every head is silent, so each run is held against that "
-    "control: a layer whose runs end where the control ends shows its norm and bias, not its heads."
+    "control: what the control does too is the work of norm and bias, not of the heads."
 )
 COLUMNS = {
     "run": "run",
@@ -31,6 +40,7 @@ COLUMNS = {
     "growth": "growth",
     "step": "last step",
     "control": "control",
+    "places": "places",
     "status": "status",
 }
 Parts = Literal["block", "attention", "head"]
@@ -56,6 +66,7 @@ class Iterated:
         end |= {"run": self.name, "norm": self.norm, "status": self.run.status.code}
         if self.control is not None:
             end["control"] = agreement(self.run, self.control)
+            end["places"] = places(self.run, self.control)
         return end
 
 
@@ -64,6 +75,24 @@ def agreement(run: Trajectory, control: Trajectory) -> float | None:
     a, b = (tr.values[-1].astype(np.float64) for tr in (run, control))
     length = np.linalg.norm(a, axis=1) * np.linalg.norm(b, axis=1)
     return float(((a * b).sum(axis=1) / length).mean()) if (length > 0).all() else None
+
+
+def places(run: Trajectory, control: Trajectory, tol: float = 0.01) -> float | None:
+    """How near every cluster of the run is to some cluster of the control, as the least cosine.
+
+    1: the run ends where the control ends, though perhaps with other tokens at each place. None
+    where a cluster is at 0.
+    """
+    centres = []
+    for tr in (run, control):
+        z = tr.values[-1].astype(np.float64)
+        scale = float(np.sqrt((z**2).sum(axis=1).mean())) or 1.0
+        c = clusters(z / scale, tol).centres
+        length = np.linalg.norm(c, axis=1, keepdims=True)
+        if not length.all():
+            return None
+        centres.append(c / length)
+    return float((centres[0] @ centres[1].T).max(axis=1).min())
 
 
 def random_tokens(transformer: Transformer, n: int = 24, seed: int = 0) -> Float[np.ndarray, "n d"]:

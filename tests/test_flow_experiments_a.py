@@ -1,0 +1,152 @@
+"""The judges of the experiments on softmax flows (arXiv 2305.05465, 2312.10794), judged."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cynosure import configurations
+from cynosure.dynamics import EuclideanFlow, LeadingFlow, RescaledFlow
+from cynosure.experiments import (
+    boolean_attention,
+    causal_collapse,
+    codimension,
+    equiangular,
+    hyperplane_polytope,
+    hyperplanes,
+    long_context,
+    metastability,
+    polytope_flow,
+    repulsion,
+)
+from cynosure.simulation import simulate
+from cynosure.spectra import good_triple
+from cynosure.steppers import Adaptive
+
+
+def test_the_doubly_exponential_fit_finds_its_slope() -> None:
+    t = np.linspace(0, 5, 60)
+    for slope in (1.0, 0.7):
+        small = np.exp(-3 * np.exp(slope * t))
+        P = np.stack([np.array([[1 - s, s], [0.5, 0.5]]) for s in small])
+        found = boolean_attention._rows(t, P)
+        assert found.slope[0] == pytest.approx(slope, rel=1e-6)
+        assert found.excepted == (1,) and np.isnan(found.slope[1])
+        # far below the rounding of 1, where 1 - P_ii is 0
+        assert found.outside[20, 0] == small[20] < 1e-5
+
+
+def moved_inside(tr, share: float):
+    """The last state with one token put at a share of the way from the origin."""
+    z = tr.values.copy()
+    z[-1, 0] *= share
+    return dataclasses.replace(tr, z=z)
+
+
+def test_a_limit_outside_S_is_seen() -> None:
+    tr = polytope_flow._flow(polytope_flow.QUICK, 2, 5.0, 0)
+    honest, wrong = polytope_flow._end(tr), polytope_flow._end(moved_inside(tr, 0.5))
+    assert honest.away < 1e-8
+    assert wrong.away > 0.05 and len(wrong.centres) == len(honest.centres) + 1
+
+
+def test_a_component_inside_the_polytope_is_seen() -> None:
+    p = hyperplane_polytope.QUICK
+    z0 = p.side * configurations.box(p.n, 3, 0)
+    flow = LeadingFlow(V=hyperplane_polytope._value(p))
+    tr = simulate(flow, z0, times=[0.0, p.time], stepper=Adaptive(1e-8))
+    assert hyperplane_polytope._end(tr).inside < 1e-8
+    assert hyperplane_polytope._end(moved_inside(tr, 0.5)).inside > 0.05
+
+
+@pytest.mark.parametrize("c", [0.2, 0.6])
+def test_coupled_weights_are_what_they_say(c: float) -> None:
+    Q, K = hyperplane_polytope._weights(c)
+    expected = np.array([[1, 0, c], [0, 1, c], [c, c, 1]])
+    assert np.allclose(Q.T @ K, expected, atol=1e-15)
+    assert np.linalg.eigvalsh(expected)[0] == pytest.approx(1 - np.sqrt(2) * c)
+
+
+def test_the_papers_matrices_are_good_triples() -> None:
+    signs = {"2-D": -1, "3-D, Re < 0": -1, "3-D, Re > 0": 1}
+    for name, rows in hyperplanes.MATRICES.items():
+        V = np.array(rows)
+        assert good_triple(V=V).holds
+        others = np.sort(np.linalg.eigvals(V).real)[:-1]
+        assert (np.sign(others) == signs[name]).all()
+
+
+def test_the_eigenbasis_shows_the_same_tokens() -> None:
+    p = dataclasses.replace(codimension.QUICK, n=12, side=1.0)
+    D, S = codimension._random_modes(np.random.default_rng(3), 4, 3, "complex pair", p.least)
+    times, stepper = np.array([0.0, 1.0, 3.0]), Adaptive(1e-10, 1e-12)
+    w = codimension._follow(p, D, S, 0, times, stepper)
+    V = S @ D @ np.linalg.inv(S)
+    z0 = p.side * configurations.box(p.n, 4, 0)
+    z = simulate(RescaledFlow(V=V), z0, times=times, stepper=stepper)
+    assert np.abs(w.values @ S.T - z.values).max() < 1e-7
+    assert (np.sort(np.linalg.eigvals(V).real)[1:] > 0).all()
+
+
+def test_repulsion_ends_with_the_covariance_of_the_heat_of_its_own() -> None:
+    """C' = -2 C^2 gives C = 1/(2t); the mean is driven by five factors of x, t^(-5/2)."""
+    times = np.concatenate([[0.0], np.geomspace(0.1, 1000, 41)])
+    z0 = configurations.box(20, 2, 4)
+    stepper = Adaptive(1e-10, 1e-14, "LSODA")
+    tr = simulate(EuclideanFlow(V=-np.eye(2)), z0, times=times, stepper=stepper)
+    assert np.abs(2 * tr.t[-1] * repulsion._spread(tr.values[-1:]) - 1).max() < 0.02
+    assert repulsion._exponent(tr) == pytest.approx(-0.5, abs=0.01)
+    mean = np.linalg.norm(tr.values.mean(axis=1), axis=1)
+    late = tr.t >= 50
+    slope = np.polyfit(np.log(tr.t[late]), np.log(mean[late]), 1)[0]
+    assert slope == pytest.approx(-2.5, abs=0.1)
+
+
+@pytest.mark.parametrize("model", ["SA", "USA"])
+def test_the_arrival_is_where_the_equation_says(model: str) -> None:
+    p = equiangular.QUICK
+    end = equiangular._arrival(p, 5, 3.0, model == "USA")
+    r = equiangular.equiangular(p.r0, np.array([0.0, end]), 5, 3.0, model == "USA")
+    assert 1 - r[-1] == pytest.approx(p.reach, rel=1e-6)
+    x = equiangular._start(5, 0.3)
+    assert np.allclose(x @ x.T, 0.7 * np.eye(5) + 0.3, atol=1e-15)
+
+
+def test_a_layer_of_equal_angles_against_plain_softmax() -> None:
+    r, n, edge = 0.3, 7, 1.1
+    layer, _ = long_context._layer(r, n, edge)
+    gram = (1 - r) * np.eye(n) + r
+    P = np.exp(edge / (1 - r) * np.log(n) * gram)
+    P /= P.sum(axis=1, keepdims=True)
+    out = P @ gram @ P.T
+    assert layer.cosine == pytest.approx(out[0, -1] / np.sqrt(out[0, 0] * out[-1, -1]), abs=1e-14)
+    assert layer.cosine == pytest.approx(layer.expected, abs=1e-14)
+    assert [long_context._limit(r, e) for e in (0.9, 1.0, 1.1)] == [1.0, 4 * r / (1 + 3 * r), r]
+
+
+def test_two_causal_tokens_have_a_closed_form() -> None:
+    """beta = 0: the angle obeys a' = -sin(a)/2, so tan(a/2) = tan(a(0)/2) e^(-t/2)."""
+    p = dataclasses.replace(causal_collapse.QUICK, n=2, d=3, starts=4, time=30.0)
+    times = np.linspace(0, p.time, 3001)
+    there = causal_collapse._arrivals(p, 0.0, times)
+    assert (there[:, 0] == 0).all()
+    near = np.arccos(1 - p.met)
+    for s in range(p.starts):
+        x = configurations.sphere(2, 3, p.seed + s)
+        angle = np.arccos(x[0] @ x[1])
+        expected = 2 * np.log(np.tan(angle / 2) / np.tan(near / 2))
+        assert there[s, 1] == pytest.approx(expected, abs=0.02)
+
+
+def test_mergers_come_later_for_larger_beta() -> None:
+    p = metastability.QUICK
+    found = [metastability._caps(p, beta) for beta in (8.0, 12.0)]
+    for left in (2, 1):
+        times = [metastability._merger(c, left) for c in found]
+        assert times[0] < times[1]
+    first, second = (metastability._slope(found, left) for left in (2, 1))
+    bridges = metastability._bridges(p)
+    assert 0 < first < second and second == pytest.approx(bridges[1], rel=0.2)
+    assert all(np.diff(c.energy).min() > -1e-6 for c in found)  # the flow climbs

@@ -1,0 +1,156 @@
+"""Numbers behind the experiments on heads, tokens, starts, spectra, freezing and temperature."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cynosure import configurations
+from cynosure.attention import Hardmax, Heads, Softmax
+from cynosure.dynamics import PureAttention, RescaledFlow, UnnormalizedFlow
+from cynosure.experiments import (
+    head_count,
+    initialisation,
+    master_equation,
+    neural_collapse,
+    random_matrices,
+    softmax_to_hardmax,
+    value_spectrum,
+)
+from cynosure.experiments._polytope_runs import ended, to_rest
+from cynosure.experiments._sheet import measured
+from cynosure.limits import limit
+from cynosure.simulation import simulate
+
+
+def test_growing_heads_are_the_heads_in_other_variables() -> None:
+    p = head_count.QUICK
+    flow = head_count._flow(p, "own A and V", 3)
+    heads = Heads([Softmax(1.0, A) for A in flow.forms], flow.values)
+    z0 = configurations.gaussian(7, 2, 0)
+    y = simulate(flow, z0, times=[0.0, 0.8]).values[-1]
+    x = simulate(UnnormalizedFlow(heads), z0, times=[0.0, 0.8]).values[-1]
+    np.testing.assert_allclose(y, np.exp(-0.8 * flow.growth) * x, rtol=1e-7)
+    P = np.mean([Softmax(1.0, A).weights(z0) for A in flow.forms], axis=0)
+    np.testing.assert_allclose(flow.weights(z0, 0.0), P, atol=1e-14)
+
+
+def test_equal_heads_are_one_head() -> None:
+    z0 = configurations.gaussian(9, 2, 1)
+    one = head_count.GrowingHeads([np.eye(2)] * 5, [np.eye(2)] * 5)
+    y = simulate(one, z0, times=[0.0, 3.0]).values[-1]
+    np.testing.assert_allclose(
+        y, simulate(RescaledFlow(), z0, times=[0.0, 3.0]).values[-1], atol=1e-7
+    )
+
+
+def test_the_rate_of_heads_is_predicted() -> None:
+    p = dataclasses.replace(head_count.QUICK, time=24.0)
+    tr = head_count._simulated(p, "own A and V", 1)
+    for s in range(p.starts):
+        fate = head_count._fate(tr.select(s))
+        assert fate.exponent == pytest.approx(fate.predicted, rel=0.05)
+
+
+def test_the_lattice_circle_is_a_circle() -> None:
+    z = initialisation.lattice_circle()
+    assert len(np.unique(z, axis=0)) == len(z) == 64
+    whole = (128 * z).astype(int)
+    assert (whole == 128 * z).all() and set((whole**2).sum(axis=1).tolist()) == {32045}
+    assert Hardmax().followed(z).leads.all()
+
+
+def test_an_end_is_counted() -> None:
+    z0 = np.array([[2.0, 0.0], [1.0, 0.1], [-2.0, 0.0], [-1.0, 0.1]])
+    end = ended(to_rest(z0, 16.0, 1e-8), 1.0)
+    assert (end.limits, end.vertices, end.at_zero) == (2, 2, 0)
+    assert (end.leaders, end.hardmax_limits) == (2, 2)
+    assert end.fitted is not None and end.fitted.exponent == pytest.approx(1, abs=1e-3)
+    zero = ended(to_rest(np.array([[2.0, 0.0], [0.0, 0.0], [-2.0, 0.0]]), 16.0, 1e-8), 1.0)
+    assert (zero.limits, zero.vertices, zero.at_zero) == (3, 2, 1)
+    assert ended(to_rest(np.array([[1.0, 0.0]] * 2), 16.0, 1e-8), 1.0).fitted is None
+
+
+@pytest.mark.parametrize(
+    ("V", "name"),
+    [
+        (np.diag([1.0, 0.5]), "good triple"),
+        (np.diag([1.0, -2.0]), "not dominant"),
+        (np.array([[1.0, -1.0], [1.0, 1.0]]), "complex pair"),
+        (-np.eye(2), "negative"),
+    ],
+)
+def test_spectra_are_sorted_into_classes(V: np.ndarray, name: str) -> None:
+    assert value_spectrum._spectrum_class(V) == name
+
+
+def test_a_frozen_hardmax_pattern_is_found_and_predicts_exactly() -> None:
+    p = master_equation.QUICK
+    z0 = p.size / np.sqrt(p.d) * configurations.gaussian(p.n, p.d, p.seed)
+    tr = simulate(PureAttention(alpha=p.alpha), z0, layers=p.layers)
+    settled = master_equation._settled(tr)
+    assert 0 < settled < p.layers  # otherwise the figure shows nothing
+    frozen = master_equation._frozen(tr, tr.values[-1])
+    assert np.nanmax(frozen.error[settled:]) < 1e-14
+    assert np.nanmax(frozen.error[settled - 1]) > 1e-4  # and not a layer earlier
+
+
+def test_random_definite_matrices_have_their_condition_number() -> None:
+    A = random_matrices._definite(4, 50.0, np.random.default_rng(0))
+    values = np.linalg.eigvalsh(A)
+    assert (A == A.T).all() and values[-1] / values[0] == pytest.approx(50)
+
+
+def test_the_barrier_of_a_pentagon() -> None:
+    li = limit(PureAttention(), configurations.polygon(5))
+    assert softmax_to_hardmax.barrier(li) == pytest.approx(1 - np.cos(2 * np.pi / 5))
+
+
+def test_the_lifetime_is_read_to_the_layer() -> None:
+    """Against a plain loop, at a beta whose leaders leave after a while."""
+    p = softmax_to_hardmax.QUICK
+    z0 = configurations.polygon(5, interior=p.n - 5, seed=p.seed)
+    li = limit(PureAttention(alpha=p.alpha), z0)
+    soft, z = PureAttention(Softmax(14.0), p.alpha), z0
+    for k in range(1, p.most):
+        z = soft.step(z, k)
+        if np.linalg.norm((z - li.points)[li.leaders], axis=1).max() > p.far:
+            break
+    found = softmax_to_hardmax._life(p, z0, li, 14.0).lost
+    assert 20 < k < p.most and found is not None and abs(found - k) <= max(1, k // 250)
+
+
+def test_groups_with_one_leader_collapse_at_the_hardmax_rate() -> None:
+    p = neural_collapse.Params(layers=40)
+    z0, labels = neural_collapse._tokens(p)
+    tr = simulate(PureAttention(alpha=p.alpha), z0, layers=p.layers)
+    courses = {"hardmax": neural_collapse._course(p, tr, labels)}
+    (rate,) = neural_collapse._rate(p, z0, labels, courses)
+    assert rate.holds and rate.witness["slope"] == pytest.approx(-2 * np.log1p(p.alpha), rel=1e-2)
+    slow = {"hardmax": courses["hardmax"]._replace(scatter=courses["hardmax"].scatter ** 0.9)}
+    assert not neural_collapse._rate(p, z0, labels, slow)[0].holds
+
+
+def test_a_measured_check_can_fail() -> None:
+    assert measured("x", "y", "z", 1.0, 2.0).holds
+    wrong = measured("x", "y", "z", 3.0, 2.0, runs=4)
+    assert not wrong.holds and wrong.margin == -1 and wrong.witness == {"measured": 3.0, "runs": 4}
+
+
+@pytest.mark.parametrize(
+    ("module", "change"),
+    [
+        (head_count, {"time": 1.0}),
+        (initialisation, {"n": 3}),
+        (master_equation, {"saves": 3}),
+        (neural_collapse, {"groups": 2}),
+        (random_matrices, {"kappa": (0.5,)}),
+        (softmax_to_hardmax, {"far": 1.0}),
+        (value_spectrum, {"d": (4,)}),
+    ],
+)
+def test_what_cannot_be_measured_is_refused(module, change: dict) -> None:
+    with pytest.raises(ValueError, match=module.__name__.rsplit(".", 1)[-1]):
+        module.run(dataclasses.replace(module.QUICK, **change))

@@ -1,0 +1,488 @@
+"""Inspect: the report on a text, the command, Jacobians, and the experiments' own measures."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+import socket
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cynosure.cli import main
+from cynosure.plot import new_axes
+from cynosure.pretrained import (
+    HYPOTHESES,
+    Head,
+    attention_table,
+    cosines,
+    facts,
+    hypothesis_counts,
+    load_transformer,
+    sentence_table,
+    settling,
+)
+from cynosure.pretrained import examples as examples_module
+from cynosure.pretrained.chapters import heads_chapter, tokens_chapter, visible
+from cynosure.pretrained.examples import (
+    RANDOM,
+    example_transformer,
+    random_transformer,
+    weights_note,
+)
+from cynosure.pretrained.inspection import inspection, iteration_chapter, weights_sha256
+from cynosure.pretrained.iterations import agreement, iterated_cases, places, random_tokens
+from cynosure.pretrained.jacobians import block_jacobians, coupling
+from cynosure.pretrained.pictures import write_words
+from cynosure.report import Report
+from cynosure.simulation import simulate
+from cynosure.spectra import freeze
+from cynosure.steppers import RK4
+from cynosure.trajectory import Status, Trajectory
+from test_architecture import _loaded_by
+from test_pretrained import TEXT, random_head, tiny_model, tiny_tokenizer
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("inspect") / "bert"
+    tiny_model("bert").save_pretrained(path)
+    tiny_tokenizer("bert").save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def m(folder):
+    return load_transformer(folder, dtype="float64")
+
+
+@pytest.fixture(scope="module")
+def report(m) -> Report:
+    return m.report(TEXT, layer=1, head=2)
+
+
+def rows(report: Report, title: str) -> list[dict]:
+    (table,) = [t for r in report.walk() for t in r.tables if t.title == title]
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+# --- the report ---------------------------------------------------------------------------------
+
+
+def test_the_report_has_its_chapters_figures_and_movie(m, report: Report) -> None:
+    titles = ["Tokens by layer", "Attention by layer and head", "Heads"]
+    assert [c.title for c in report.chapters] == titles
+    assert [len(c.figures) for c in report.chapters] == [3, 2, 2]
+    assert report.chapters[0].movies[0].drawing.startswith(b"GIF8")
+    assert "Spectra of L1H2" in [p.title for p in report.chapters[2].figures]
+    assert report.params["weights_sha256"] == weights_sha256(m) and TEXT in report.title
+    json.loads(report.to_json())
+
+
+def test_the_tables_are_those_of_the_trace(m, report: Report) -> None:
+    trace = m.trace(TEXT)
+    by_layer = sentence_table(trace)
+    for row, found in zip(by_layer, rows(report, "Tokens by layer"), strict=True):
+        assert found["mean cosine"] == row["mean_cosine"] and found["layer"] == row["layer"]
+        assert found["clusters at 0.5"] == row["clusters"]
+    curve = rows(report, "Clusters by tolerance")
+    assert [r["layer 1"] for r in curve] == by_layer[1]["cluster_counts"]
+    histogram = rows(report, "Pairwise cosines by layer")
+    assert sum(r["layer 2"] for r in histogram) == len(cosines(trace.z[2]))
+    shown = rows(report, "Attention by layer and head")
+    for row, found in zip(attention_table(trace), shown, strict=True):
+        assert found["mass on the argmax"] == row["argmax_mass"]
+        assert found["sink"] == trace.words[row["sink"]]
+        assert found["leaders"] == ", ".join(trace.words[i] for i in row["leaders"])
+
+
+def test_the_head_tables_are_the_facts(m, report: Report) -> None:
+    heads = [h for layer in range(2) for h in m.heads(layer)]
+    spectra, distances = (
+        rows(report, "Spectra of the heads"),
+        rows(report, "Distances of the heads"),
+    )
+    for head, one, other in zip(heads, spectra, distances, strict=True):
+        row = facts(head)
+        assert one["head"] == other["head"] == head.name
+        assert one["β = |A|"] == row["beta"] and one["trace V"] == row["trace_V"]
+        assert all(other[name] == row[f"distance: {name}"] for name in HYPOTHESES)
+    counted = rows(report, "Hypotheses of the theorems")
+    for row, found in zip(hypothesis_counts(heads), counted, strict=True):
+        assert found["heads that satisfy it"] == row["satisfied"] and found["of"] == 8
+    spectrum = [r for r in rows(report, "Eigenvalues of L1H2") if r["matrix"] == "V"]
+    values = [complex(r["real part"], r["imaginary part"]) for r in spectrum]
+    np.testing.assert_allclose(values, m.heads(1)[2].V_eigenvalues)
+
+
+def test_without_a_choice_the_sharpest_head_is_drawn(m) -> None:
+    found = inspection(m, TEXT, pictures=False)
+    best = max(attention_table(m.trace(TEXT)), key=lambda row: row["argmax_mass"])
+    assert (found.params["layer"], found.params["head"]) == (best["layer"], best["index"])
+    assert not any(c.figures or c.movies for c in found.chapters)
+
+
+@pytest.mark.parametrize("family", ["albert", "gpt2"])
+def test_other_families_have_a_report_too(family: str) -> None:
+    model = load_transformer(tiny_model(family).double(), tokenizer=tiny_tokenizer(family))
+    found = inspection(model, TEXT, pictures=False)
+    heads = rows(found, "Spectra of the heads")
+    assert len(heads) == (4 if family == "albert" else 8)
+    assert ("all with the same weights" in found.summary) == (family == "albert")
+    assert ("causal" in found.summary) == (family == "gpt2")
+    chapter = heads_chapter(model, layer=0, head=1)
+    assert len(chapter.figures) == 2
+
+
+def test_a_text_that_was_cut_says_so_in_the_report(m) -> None:
+    with pytest.warns(UserWarning, match="cut after"):
+        found = inspection(m, TEXT * 10, pictures=False)
+    assert "cut after character" in found.summary
+
+
+def test_one_token_and_odd_words() -> None:
+    """No pair of tokens, words that are no words to a typesetter, glyphs a font may lack."""
+    words = ("$a_1$", "x^{", "語", "")
+    z = np.random.default_rng(0).standard_normal((3, 4, 6))
+    P = np.full((2, 1, 4, 4), 0.25)
+    from cynosure.pretrained import Trace
+
+    trace = Trace(Trajectory(z, np.arange(3), Status("done", ""), words=words), P, z[:-1])
+    assert tokens_chapter(trace).figures[0].encode(".png").startswith(b"\x89PNG")
+    alone = Trace(
+        Trajectory(z[:, :1], np.arange(3), Status("done", "")), P[..., :1, :1], z[:-1, :1]
+    )
+    chapter = tokens_chapter(alone)
+    assert "from – to –" in chapter.summary
+    assert chapter.figures[1].encode(".png").startswith(b"\x89PNG")
+
+
+def test_a_token_far_longer_than_the_rest_is_drawn_as_a_direction() -> None:
+    z = np.random.default_rng(0).standard_normal((3, 5, 4))
+    run = Trajectory(z, np.arange(3), Status("done", ""))
+    assert visible(run) == (run, "")
+    z[1, 0] *= 100
+    shown, said = visible(Trajectory(z, np.arange(3), Status("done", "")))
+    np.testing.assert_allclose(np.linalg.norm(shown.values, axis=-1), 1)
+    assert "directions" in said
+
+
+@pytest.mark.parametrize("n", [1, 12, 100])
+def test_words_lie_over_no_word_and_no_token(n: int) -> None:
+    x = np.random.default_rng(n).standard_normal((n, 2))
+    ax = new_axes(None, size=(3.0, 3.0) if n > 50 else (6.0, 5.0))
+    ax.set(xlim=(-4, 4), ylim=(-4, 4))
+    names = [f"word{i}" for i in range(n)]
+    left = write_words(ax, x, names)
+    ax.figure.draw_without_rendering()
+    texts = [t for t in ax.texts if t.get_text()]
+    spots = ax.transData.transform(x)
+    boxes = [t.get_window_extent() for t in texts]
+    shown = [word for t in texts for word in t.get_text().replace("\n", " ").split(", ")]
+    assert len(shown) + left == n and len(set(shown)) == len(shown)
+    assert left == 0 if n < 50 else left > 0  # 100 words cannot all find room there
+    for i, box in enumerate(boxes):
+        assert not any(box.overlaps(other) for other in boxes[i + 1 :])
+        assert not any(box.contains(*spot) for spot in spots)
+
+
+def test_tokens_on_one_spot_share_a_list() -> None:
+    ax = new_axes(None)
+    ax.set(xlim=(-1, 2), ylim=(-1, 2))
+    assert write_words(ax, np.array([[0.0, 0], [1, 1], [0, 0]]), ["a", "b", "c"]) == 0
+    assert sorted(t.get_text() for t in ax.texts) == ["a, c", "b"]
+
+
+# --- iteration ----------------------------------------------------------------------------------
+
+
+def test_every_run_stands_beside_its_control(m) -> None:
+    cases = iterated_cases(m, TEXT, 1, None, 12)
+    names = ["whole layer", "all heads", *(f"head {h}" for h in range(4)),
+             "whole layer, no head", "no head"]  # fmt: skip
+    assert [case.name for case in cases] == names * 2
+    silent = m.iterate(TEXT, 1, 12, parts="attention", head=())
+    two = cases[4]
+    close = {"rtol": 1e-9, "atol": 1e-12}  # sums depend on the number of threads
+    np.testing.assert_allclose(two.control.values, silent.values, **close)
+    run = m.iterate(TEXT, 1, 12, parts="head", head=2)
+    expected = {**settling(run), "control": agreement(run, silent)}
+    expected |= {"places": places(run, silent), "norm": True}
+    assert {key: two.row[key] for key in expected} == pytest.approx(expected)
+    whole = m.iterate(TEXT, 1, 12, head=())
+    np.testing.assert_allclose(cases[0].control.values, whole.values, **close)
+    assert cases[6].row["control"] is None and not cases[-1].norm
+
+
+def test_agreement_is_a_mean_of_cosines() -> None:
+    def ends(*z) -> Trajectory:
+        return Trajectory(np.array([z, z], dtype=float), np.arange(2), Status("done", ""))
+
+    assert agreement(ends([1, 0], [0, 2]), ends([3, 0], [0, 1])) == pytest.approx(1)
+    assert agreement(ends([1, 0], [0, 2]), ends([-1, 0], [1, 1])) == pytest.approx(
+        (-1 + 2**-0.5) / 2
+    )
+    assert agreement(ends([1, 0], [0, 0]), ends([1, 0], [0, 1])) is None
+    # the same places, taken by other tokens; then one place of two; then a place of its own
+    assert places(ends([1, 0], [0, 2]), ends([0, 1], [3, 0])) == pytest.approx(1)
+    assert places(ends([1, 0], [1, 0]), ends([0, 1], [3, 0])) == pytest.approx(1)
+    assert places(ends([1, 0], [-3, 4]), ends([0, 1], [1, 0])) == pytest.approx(0.8)
+    assert places(ends([1, 0], [0, 0]), ends([1, 0], [0, 1])) is None
+
+
+def test_the_iteration_chapter_says_what_the_control_does(m) -> None:
+    chapter = iteration_chapter(m, TEXT, 0, 3, 5)
+    assert "every head is silent" in chapter.summary and len(chapter.figures) == 2
+    table = rows(chapter, "The layer iterated")
+    assert [r["run"] for r in table[:3]] == ["whole layer", "all heads", "head 3"]
+    used = [r["control"] for r in table if r["norm"] and r["control"] is not None]
+    assert f"{min(used):.3f}" in chapter.summary
+    assert random_tokens(m, 100).shape == (40, 24)  # as many as the model takes
+
+
+# --- Jacobians ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", ["bert", "gpt2"])
+def test_jacobians_are_differences(family: str) -> None:
+    model = load_transformer(tiny_model(family).double(), tokenizer=tiny_tokenizer(family))
+    z = model.trace(TEXT).z[1]
+    (J,) = block_jacobians(model, z, 1, [3])
+    for j in (0, 11, 23):
+        up, down = z.copy(), z.copy()
+        up[3, j] += 1e-5
+        down[3, j] -= 1e-5
+        slope = (model.iterate(up, 1, 1).values[-1] - model.iterate(down, 1, 1).values[-1])[
+            3
+        ] / 2e-5
+        np.testing.assert_allclose(J[:, j], slope - np.eye(z.shape[1])[j], atol=1e-6)
+    with pytest.raises(ValueError, match="tokens: there are 0 to"):
+        block_jacobians(model, z, 1, [99])
+
+
+def test_coupling_by_its_definition() -> None:
+    rng = np.random.default_rng(0)
+    J = rng.standard_normal((30, 30))
+    assert coupling(J, J, 5) < 1e-12 and coupling(3 * J, J, 5) < 1e-12
+    U, S, Vt = np.linalg.svd(J)
+    other = U @ np.diag(np.linspace(9, 1, 30)) @ Vt  # same vectors, other values
+    assert coupling(other, J, 5) < 1e-12
+    turned = np.linalg.qr(rng.standard_normal((30, 30)))[0] @ J
+    u, _, vt = np.linalg.svd(turned)
+    expected = np.linalg.norm(u[:, :5].T @ J @ vt[:5].T - np.diag(S[:5])) / np.linalg.norm(S[:5])
+    assert coupling(J, turned, 5) == pytest.approx(expected) and expected > 0.5
+    with pytest.raises(ValueError, match="K: expected 1 to 30"):
+        coupling(J, J, 31)
+
+
+# --- experiments --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def no_wheel(monkeypatch) -> None:
+    monkeypatch.setattr(examples_module, "find_spec", lambda name: None)
+
+
+def test_the_model_of_the_experiments(no_wheel, folder) -> None:
+    named = example_transformer(str(folder))
+    assert named.depth == 2 and weights_note(named) == ""
+    for family in ("albert", "bert"):
+        random = example_transformer("", "Some words, unseen before", family)
+        assert RANDOM in random.name and "random" in weights_note(random)
+        words = "[CLS] Some words , unseen before [SEP]".split()
+        assert list(random.trace("Some words, unseen before").words) == words
+        P = random.trace("Some words, unseen before").attentions
+        assert 0.2 < P.max(axis=-1).mean() < 0.95  # neither uniform (1/7) nor frozen
+    again = random_transformer("Some words, unseen before", "bert")
+    assert weights_sha256(again) == weights_sha256(random)
+    assert weights_sha256(random_transformer(seed=1)) != weights_sha256(random)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("albert_spectra", {"panels": 2}),
+        ("albert_head_flow", {"tokens": 4}),
+        ("sentence_collapse", {"times": 5}),
+    ],
+)
+def test_random_weights_are_called_random(name: str, change: dict, no_wheel) -> None:
+    module = import_module(f"cynosure.experiments.{name}")
+    found = module.run(dataclasses.replace(module.QUICK, **change))
+    assert RANDOM in found.summary and "weights are random" in found.summary
+    assert found.failures == []
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("albert_spectra", {"panels": 0}),
+        ("albert_head_flow", {"time": 0.0}),
+        ("sentence_flow", {"layers": -1}),
+        ("sentence_collapse", {"times": 1}),
+        ("block_coupling", {"K": 0}),
+    ],
+)
+def test_experiments_refuse_what_they_cannot_measure(name: str, change: dict) -> None:
+    module = import_module(f"cynosure.experiments.{name}")
+    with pytest.raises(ValueError, match="got"):
+        module.run(dataclasses.replace(module.QUICK, **change))
+
+
+def a_good_head() -> Head:
+    d, zero = 4, np.zeros(4)
+    V = np.diag([1.0, 0.3, -0.2, 0.1])
+    return Head(np.eye(d), np.eye(d), V, np.eye(d), zero, zero, zero)
+
+
+def test_three_values_can_fail() -> None:
+    from cynosure.experiments.albert_head_flow import three_values
+
+    head, z = a_good_head(), np.random.default_rng(3).standard_normal((9, 4))
+    tr = simulate(head.leading_flow(), z, time=12.0, stepper=RK4(0.05))
+    right = three_values(head, tr)
+    assert right.applies and right.holds and right.margin > 0
+    moved = tr.z.copy()
+    ends = moved[-1, :, 0]
+    moved[-2:, 0, 0] = (ends.max() - ends.min()) / 3 + ends.min()  # a fourth value, standing still
+    wrong = three_values(head, dataclasses.replace(tr, z=moved))
+    assert wrong.applies and not wrong.holds
+    early = simulate(head.leading_flow(), z, time=0.5, stepper=RK4(0.05))
+    assert three_values(head, early).holds is None
+
+
+def test_frozen_attention_is_the_master_equation() -> None:
+    from cynosure.experiments.albert_head_flow import frozen_attention
+
+    head = random_head(3, 5)
+    x = np.random.default_rng(1).standard_normal((6, 5)) / 3
+    times = np.linspace(0, 0.6, 7)
+    tr = simulate(head.flow(), x, times=times, stepper=RK4(0.01))
+    P = head.attention().weights(x)
+    np.testing.assert_allclose(
+        frozen_attention(P, head, x, times), freeze(tr, 0).predicted, rtol=1e-9, atol=1e-12
+    )
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_a_model_alone_prints_its_heads(folder, capsys) -> None:
+    assert main(["inspect", str(folder)]) == 0
+    out, err = capsys.readouterr()
+    assert "Hypotheses of the theorems" in out and "L1H3" in out
+    assert "bert, 2 layers of 4 heads" in err
+    assert main(["inspect", str(folder), "--layer", "1", "-q"]) == 0
+    out, err = capsys.readouterr()
+    assert "L1H3" in out and "\nL0H" not in out and err == ""
+    assert main(["inspect", str(folder), "--layer", "1", "--head", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "Eigenvalues of L1H2" in out and "\nL1H3" not in out
+
+
+def test_a_text_prints_tokens_and_attention(folder, capsys) -> None:
+    assert main(["inspect", str(folder), "--text", TEXT]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("Tokens by layer") and "Attention by layer and head" in out
+    assert "mean cosine" in err and "[CLS]" in out
+    assert main(["inspect", str(folder), "--text", TEXT * 10]) == 0
+    assert "cut after character" in capsys.readouterr().err
+
+
+def test_json_is_one_document(folder, capsys) -> None:
+    assert main(["inspect", str(folder), "--text", TEXT, "--json", "-q"]) == 0
+    out, err = capsys.readouterr()
+    data = json.loads(out)
+    assert err == "" and data["command"].startswith("cynosure inspect")
+    assert data["params"]["text"] == TEXT and len(data["params"]["weights_sha256"]) == 64
+    assert [c["title"] for c in data["chapters"]][-1] == "Heads"
+
+
+def test_iteration_prints_the_control(folder, capsys) -> None:
+    args = ["inspect", str(folder), "--layer", "1", "--head", "2", "--iterate", "4"]
+    assert main(args) == 0
+    out, err = capsys.readouterr()
+    assert "head 2" in out and "no head" in out and "head 1" not in out
+    assert "random tokens" in err and "silent" in err
+    assert main([*args[:4], "--iterate", "2", "--text", TEXT]) == 0
+    out, err = capsys.readouterr()
+    assert "head 3" in out and "the tokens of the text" in err
+
+
+def test_a_page_with_everything_is_left_and_not_overwritten(folder, tmp_path, capsys) -> None:
+    out = tmp_path / "page"
+    args = ["inspect", str(folder), "--layer", "0", "--head", "1", "--iterate", "3", "--out"]
+    out.mkdir()
+    (out / "report.html").write_text("an earlier one")
+    assert main([*args, str(out)]) == 2
+    assert "--force" in capsys.readouterr().err
+    assert [p.name for p in out.iterdir()] == ["report.html"]
+    assert main([*args, str(out), "--force"]) == 0
+    assert capsys.readouterr().out.strip() == str(out / "report.html")
+    assert "an earlier one" not in (out / "report.html").read_text("utf-8")
+    assert {p.name for p in out.iterdir()} == {"report.html", "report.json", "data"}
+    assert len(json.loads((out / "report.json").read_text("utf-8"))["chapters"]) == 1
+    written = {p.suffix for p in out.glob("data/1-layer-0-iterated/*")}
+    assert written == {".csv", ".png", ".svg"}
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--layer", "2"], "layers 0 to 1"),
+        (["--layer", "-1"], "layers 0 to 1"),
+        (["--layer", "1", "--head", "4"], "heads 0 to 3"),
+        (["--head", "1"], "say which layer"),
+        (["--iterate", "3"], "say which layer"),
+        (["--iterate", "0", "--layer", "0"], "--iterate"),
+        (["--text", "  "], "empty"),
+        (["--text"], "--text"),
+        (["--layer", "x"], "--layer"),
+    ],
+)
+def test_bad_options_are_one_line_and_exit_2(folder, args, words, capsys) -> None:
+    assert main(["inspect", str(folder), *args]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1 and words in err and "Traceback" not in err
+
+
+def test_bad_models_are_one_line_and_exit_2(folder, tmp_path, capsys) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    from safetensors.torch import load_file
+
+    torch.save(load_file(broken / "model.safetensors"), broken / "pytorch_model.bin")
+    (broken / "model.safetensors").unlink()
+    cases = [(["./nowhere"], "no such folder"), ([str(tmp_path)], "no config.json"),
+             ([str(broken)], "pickled")]  # fmt: skip
+    for args, words in cases:
+        assert main(["inspect", *args]) == 2
+        out, err = capsys.readouterr()
+        assert out == "" and err.count("\n") == 1 and words in err
+    assert main(["inspect", str(broken), "--allow-pickle"]) == 0
+    (broken / "tokenizer.json").unlink()
+    (broken / "tokenizer_config.json").unlink()
+    capsys.readouterr()
+    assert main(["inspect", str(broken), "--allow-pickle", "--text", TEXT]) == 2
+    assert "without a tokenizer" in capsys.readouterr().err
+
+
+def test_a_folder_needs_no_network(folder, monkeypatch, capsys) -> None:
+    def refuse(*args, **kwargs):
+        raise AssertionError("a connection was asked for")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    assert main(["inspect", str(folder), "--text", TEXT, "--json"]) == 0
+    json.loads(capsys.readouterr().out)
+
+
+def test_help_is_light() -> None:
+    program = "from cynosure.cli import main\nassert main(['inspect', '--help']) == 0"
+    assert _loaded_by(program, "torch transformers matplotlib sklearn scipy") == []

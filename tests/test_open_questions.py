@@ -1,0 +1,370 @@
+"""Numerical truths behind the experiments on open questions, and judges that can say no."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cynosure import configurations
+from cynosure.attention import Hardmax, Heads
+from cynosure.clustering import clusters
+from cynosure.dynamics import PureAttention, Scheduled
+from cynosure.experiments import (
+    _lattice_boltzmann,
+    basins,
+    control_leaders,
+    cylinder_flow,
+    emergent_leaders,
+    feed_forward,
+    finite_depth,
+    leader_count,
+    multi_head,
+    robustness_A,
+)
+from cynosure.limits import limit
+from cynosure.report import Report
+from cynosure.simulation import simulate
+from cynosure.theorems import expected_leaders
+
+
+def rows(report: Report, title: str) -> list[dict]:
+    (table,) = [t for t in report.tables if title in t.title]
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+# --- leader_count --------------------------------------------------------------------------------
+
+
+def test_counted_leaders_agree_with_the_formula() -> None:
+    p = leader_count.Params(starts=150, followed_through=2)
+    for d, n in ((1, 20), (2, 50), (5, 30)):
+        cell = leader_count._cell(p, d, n)
+        assert cell.expected == expected_leaders(n, d)
+        assert abs(cell.deviation) < 4
+
+
+def test_a_wrong_formula_is_noticed(monkeypatch) -> None:
+    p = leader_count.Params(d=(2,), n=(50,), starts=150, followed_through=2)
+    monkeypatch.setattr(leader_count, "expected_leaders", lambda n, d: 1.2 * expected_leaders(n, d))
+    cells = [leader_count._cell(p, 2, 50)]
+    assert leader_count._check(cells, cells[0]).holds is False
+
+
+def test_embeddings_can_be_read_from_a_file(tmp_path) -> None:
+    path = tmp_path / "tokens.npy"
+    np.save(path, configurations.gaussian(60, 3, 0))
+    report = leader_count.run(replace(leader_count.QUICK, d=(2,), n=(10,), embeddings=str(path)))
+    found = [r for r in rows(report, "real data") if r["data"] == "embeddings"]
+    assert [r["d"] for r in found] == [3]
+
+
+# --- emergent_leaders ----------------------------------------------------------------------------
+
+
+def test_births_of_the_golden_cases() -> None:
+    table = emergent_leaders._golden_table()
+    found = {(r[0], r[1]): r for r in table.rows}
+    assert found["G1", "1/2"][3] == "1 at layer 1, (-1/18, 5/36)"
+    assert found["G1", "2"][3] == "none"
+    assert found["G4", "1/10"][3].startswith("4 at layer 61")
+
+
+def test_births_name_vertices_and_inner_tokens() -> None:
+    z = configurations.golden("G4")
+    li = limit(PureAttention(alpha=2), z)
+    (birth,) = emergent_leaders._births(z, li, li.leaders[li.born[li.leaders] > 0])
+    assert birth.layer == li.born[4] > 0 and not birth.vertex
+    (other,) = emergent_leaders._births(z, li, np.array([0]))
+    assert other.vertex
+
+
+def test_an_unproved_run_fails_the_census() -> None:
+    cell = emergent_leaders.Cell(2, 10, 1.0, 5, 4, 0, 9, ())
+    assert emergent_leaders._check([cell]).holds is False
+
+
+# --- finite_depth --------------------------------------------------------------------------------
+
+
+def test_the_hull_distance_is_that_of_the_farthest_token() -> None:
+    z = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0], [0.2, 0.0]])
+    li = limit(PureAttention(), z)
+    assert finite_depth._to_hull(z, li.polytope) == 0
+    z[4] = 3.0, 0.5
+    assert finite_depth._to_hull(z, li.polytope) == pytest.approx(2.0)
+
+
+def test_a_follower_that_is_too_slow_is_noticed() -> None:
+    z0 = configurations.gaussian(12, 2, 1)
+    dynamics = PureAttention(alpha=1.0)
+    li, z = limit(dynamics, z0), simulate(dynamics, z0, layers=12).values
+    gaps = np.linalg.norm(z - li.points, axis=-1)
+    assert finite_depth._slowest(gaps, li, 1.0) == pytest.approx(1, abs=1e-6)
+    assert finite_depth._slowest(gaps, li, 1.1) < 0.99
+
+
+def test_finite_depth_wants_known_laws() -> None:
+    with pytest.raises(ValueError, match="laws"):
+        finite_depth.run(replace(finite_depth.QUICK, laws=("cauchy",)))
+
+
+# --- robustness_A --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
+def test_three_tokens_collapse_at_the_known_rate(alpha: float) -> None:
+    p = robustness_A.Params(alpha=alpha)
+    check, table, _ = robustness_A._collapse(p)
+    (row,) = table.rows
+    eta = alpha / (1 + alpha)
+    assert check.theorem == "B16" and row[1] == 0
+    assert row[2] == pytest.approx(abs(1 - eta + eta * np.exp(2j * np.pi / 3)), rel=1e-9)
+
+
+def test_circles_of_followers() -> None:
+    assert robustness_A._circle(np.array([1, 2, 0, 0]))
+    assert robustness_A._circle(np.array([1, 0, 2]))
+    assert not robustness_A._circle(np.array([0, 0, 1, 3]))
+
+
+def test_turned_forms_lose_clusters() -> None:
+    report = robustness_A.run(replace(robustness_A.QUICK, starts=6, angles=(0, 90), layers=40))
+    straight, across = rows(report, "turned by an angle")
+    assert straight["norms fell"] == 0 and straight["circle"] == 0
+    assert across["one cluster"] == 1 and across["circle"] == 1
+    families = {r["A"]: r for r in rows(report, "Families")}
+    assert families["symmetric positive definite"]["norms fell"] == 0
+    assert families["minus the identity"]["one cluster"] == 1
+
+
+# --- multi_head ----------------------------------------------------------------------------------
+
+
+def test_equal_heads_are_one_head() -> None:
+    z0 = configurations.gaussian(12, 2, 0)
+    one = simulate(PureAttention(Hardmax()), z0, layers=8).values
+    four = simulate(PureAttention(Heads([Hardmax()] * 4)), z0, layers=8).values
+    assert four == pytest.approx(one, abs=1e-14)
+
+
+def test_heads_settle_between_tokens() -> None:
+    """Two heads that pull a token to different leaders leave it half-way between them."""
+    z0 = np.array([[1.0, 0.0], [0.0, 1.0], [0.3, 0.3]])
+    heads = Heads([Hardmax(np.diag([1.0, 0.1])), Hardmax(np.diag([0.1, 1.0]))])
+    z = simulate(PureAttention(heads), z0, layers=60).values
+    assert np.array_equal(z[-1][:2], z0[:2])  # both lead in both heads
+    assert z[-1][2] == pytest.approx([0.5, 0.5])
+
+
+def test_a_moving_leader_of_all_heads_is_noticed() -> None:
+    fates = multi_head.run(replace(multi_head.QUICK, heads=(1, 2), starts=2, layers=20))
+    assert fates.failures == []
+    fate = multi_head.Fate(1, 1, 1e-3, 0.0, 1, 1, 3)
+    bad = multi_head._checks({("random heads", 1): [fate], ("softmax heads", 1): [fate]})
+    assert [c.holds for c in bad] == [True, False]
+
+
+# --- feed_forward --------------------------------------------------------------------------------
+
+
+def test_a_sublayer_of_weight_zero_is_no_sublayer() -> None:
+    p = feed_forward.QUICK
+    z = feed_forward._layers(p, 2, 0.0, 0)
+    z0 = configurations.gaussian(p.n, 2, p.seed)
+    plain = simulate(PureAttention(alpha=p.alpha), z0, layers=p.layers).values
+    plain = plain / np.linalg.norm(plain, axis=-1).max(axis=1)[:, None, None]
+    assert z == pytest.approx(plain, abs=1e-12)
+
+
+def test_the_sublayer_is_homogeneous_and_alike_for_all_tokens() -> None:
+    dynamics = feed_forward._dynamics(feed_forward.QUICK, 4, 0.7, 1)
+    assert isinstance(dynamics, Scheduled)
+    sublayer = dynamics.layers[1]
+    z = configurations.gaussian(6, 4, 0)
+    assert sublayer.step(3.0 * z, 0) == pytest.approx(3.0 * sublayer.step(z, 0))
+    assert sublayer.step(z[::-1], 0) == pytest.approx(sublayer.step(z, 0)[::-1])
+
+
+def test_lost_leaders_without_a_sublayer_fail_the_check() -> None:
+    p = replace(feed_forward.QUICK, d=(2,))
+    good, bad = feed_forward.Fate(1.0, 3, 3, 0.0, 1.0), feed_forward.Fate(0.5, 3, 3, 0.0, 1.0)
+    assert feed_forward._check(p, {(2, 0.0): [good]}).holds is True
+    assert feed_forward._check(p, {(2, 0.0): [good, bad]}).holds is False
+
+
+# --- basins --------------------------------------------------------------------------------------
+
+
+def test_pixels_are_limits_of_their_own_probe() -> None:
+    p = replace(basins.QUICK, pixels=12)
+    z = configurations.golden("G1")
+    atlas = basins._atlas(p, "G1", z, (-1.0, 1.0, -1.0, 1.0))
+    centres = -1 + (np.arange(12) + 0.5) / 6
+    for r, c in ((2, 3), (6, 6), (11, 0), (7, 9)):
+        start = np.vstack([z, [centres[c], centres[r]]])
+        li = limit(PureAttention(alpha=p.alpha), start)
+        expected = basins.OWN if li.follows[-1] == len(z) else li.follows[-1]
+        assert atlas.label[r, c] == expected
+
+
+def test_a_tied_probe_has_a_limit_that_is_no_leader() -> None:
+    square = configurations.golden("G2")[:4]
+    label = basins._labels(basins.QUICK, PureAttention(alpha=0.5), square, np.array([[0.5, 0.0]]))
+    assert label.tolist() == [basins.NO_LEADER]
+
+
+def test_wrong_colours_are_noticed() -> None:
+    p = replace(basins.QUICK, pixels=20)
+    z = basins._starts(p)["every vertex leads"]
+    atlas = basins._atlas(p, "pentagon", z, (-1.2, 1.2, -1.2, 1.2))
+    (good,) = basins._checks(atlas)
+    assert good.applies and good.holds
+    r, c = np.argwhere(atlas.inside)[5]
+    label = atlas.label.copy()
+    label[r, c] = (label[r, c] + 1) % 5
+    (bad,) = basins._checks(atlas._replace(label=label))
+    assert bad.holds is False
+
+
+# --- control_leaders -----------------------------------------------------------------------------
+
+
+def test_without_a_solver_single_tokens_are_still_answered(monkeypatch) -> None:
+    monkeypatch.setattr(control_leaders, "find_spec", lambda name: None)
+    report = control_leaders.run(replace(control_leaders.QUICK, d=(2,), single=1))
+    assert "not installed" in report.summary and report.failures == []
+
+
+def test_a_disagreement_with_the_vertices_fails_the_check(monkeypatch) -> None:
+    honest = control_leaders._candidates
+    monkeypatch.setattr(control_leaders, "_candidates", lambda z: honest(z)[1:])
+    p = replace(control_leaders.QUICK, d=(2,), single=1)
+    assert control_leaders._check([control_leaders._singles(p, 2)], []).holds is False
+
+
+# --- cylinder_flow -------------------------------------------------------------------------------
+
+
+def test_the_lattice_keeps_mass_momentum_and_rest() -> None:
+    """The equilibrium has the density and velocity asked for; a uniform stream stays uniform."""
+    lb = _lattice_boltzmann
+    rng = np.random.default_rng(0)
+    rho, u = 1 + 0.1 * rng.standard_normal((6, 7)), 0.05 * rng.standard_normal((2, 6, 7))
+    f = lb._equilibrium(rho, u)
+    nothing = np.zeros((6, 7), dtype=bool)
+    assert f.sum(axis=0) == pytest.approx(rho)
+    assert lb._velocity(f, nothing) == pytest.approx(u)
+    stream = np.stack([np.full((6, 7), 0.1), np.zeros((6, 7))])
+    f = lb._equilibrium(np.ones((6, 7)), stream)
+    rates = np.full(7, 1.5), np.full(7, 1.2)
+    args = (nothing, lb._plain(nothing), *rates, 0.1, 20, 3, 3)
+    after, track = lb._march(f.copy(), f.copy(), *args)
+    assert after == pytest.approx(f, abs=1e-12) and np.abs(track).max() < 1e-12
+
+
+def test_a_shear_wave_decays_with_the_viscosity() -> None:
+    """u = sin(2 pi y/N) decays like exp(-nu (2 pi/N)^2 t): the lattice has the viscosity it says.
+
+    Measured after the first steps, which build up the viscous stress, in the middle of a channel
+    so wide that the inlet is not felt there.
+    """
+    lb = _lattice_boltzmann
+    ny, nx, steps, nu = 32, 240, 60, 0.05
+    y = np.arange(ny)
+    wave = 0.01 * np.sin(2 * np.pi * y / ny)
+    u = np.stack([np.tile(wave[:, None], (1, nx)), np.zeros((ny, nx))])
+    f = lb._equilibrium(np.ones((ny, nx)), u)
+    even = 1 / (3 * nu + 0.5)
+    odd = 1 / (1 / 12 / (1 / even - 0.5) + 0.5)
+    nothing = np.zeros((ny, nx), dtype=bool)
+    rates = np.full(nx, even), np.full(nx, odd)
+    args = (nothing, lb._plain(nothing), *rates, 0.0, steps, 0, 0)
+    amplitude = []
+    for _ in range(2):
+        f, _ = lb._march(f.copy(), f.copy(), *args)
+        amplitude.append(lb._velocity(f, nothing)[0, :, nx // 2] @ np.sin(2 * np.pi * y / ny))
+    rate = -np.log(amplitude[1] / amplitude[0]) / steps
+    assert rate == pytest.approx(nu * (2 * np.pi / ny) ** 2, rel=2e-3)
+
+
+def test_medoids_beat_leaders_and_are_members() -> None:
+    z = configurations.gaussian(40, 2, 0)
+    distance = np.linalg.norm(z[:, None] - z, axis=-1)
+    chosen = cylinder_flow._medoids(distance, 4)
+
+    def cost(rows: np.ndarray) -> float:
+        return float(distance[:, rows].min(axis=1).sum())
+
+    rng = np.random.default_rng(0)
+    best = min(cost(rng.choice(40, 4, replace=False)) for _ in range(3000))
+    assert len(chosen) == 4 and cost(chosen) <= best * 1.02
+
+
+def test_the_modes_of_a_travelling_wave() -> None:
+    """cos(x - w t) has two modes of equal energy and the frequency w."""
+    x, t = np.linspace(0, 2 * np.pi, 64, endpoint=False), np.arange(60)
+    wave = np.cos(x[None] - 0.37 * t[:, None])
+    velocity = np.broadcast_to(wave[:, None, None], (60, 2, 1, 64)).astype(np.float32)
+    flow = _lattice_boltzmann.Wake(velocity, np.zeros((1, 64), bool), np.zeros(1), 5, 10.0, 0.1)
+    pod = cylinder_flow._pod(flow, 4)
+    assert pod.energy[:2].sum() == pytest.approx(1, abs=1e-6) and pod.energy[0] < 0.6
+    # 0.37 radians in 5 steps; D/U is 100 steps.
+    assert pod.frequency == pytest.approx(0.37 / 5 / (2 * np.pi) * 100, rel=1e-2)
+
+
+def test_an_unstable_flow_is_refused(monkeypatch) -> None:
+    honest = cylinder_flow.wake
+
+    def broken(*args, **options):
+        flow = honest(6, 8.0, 4.0, 20.0, 0.5, 0.5, 12)
+        return flow._replace(velocity=np.full_like(flow.velocity, np.nan))
+
+    monkeypatch.setattr(cylinder_flow, "wake", broken)
+    with pytest.raises(ArithmeticError, match="unstable"):
+        cylinder_flow.run(cylinder_flow.QUICK)
+
+
+@pytest.mark.slow
+def test_the_full_flow_sheds_vortices_at_the_known_frequency() -> None:
+    report = cylinder_flow.run(cylinder_flow.Params())
+    assert report.failures == []
+    table = dict(rows_of_flow(report))
+    assert 0.155 < table["Strouhal number, leading POD pair"] < 0.175
+    other = table["Strouhal number, velocity behind the cylinder"]
+    assert table["Strouhal number, leading POD pair"] == pytest.approx(other, rel=0.01)
+
+
+def rows_of_flow(report: Report) -> tuple:
+    return next(t for t in report.tables if t.title == "The flow").rows
+
+
+# --- all of them ---------------------------------------------------------------------------------
+
+
+def test_clusters_of_collapsed_tokens_are_seen() -> None:
+    """The tolerance used by the experiments joins what has collapsed and nothing else."""
+    tr = simulate(PureAttention(), configurations.gaussian(30, 2, 0), layers=40)
+    li = limit(PureAttention(), configurations.gaussian(30, 2, 0))
+    longest = np.linalg.norm(tr.values[0], axis=1).max()
+    found = clusters(tr.values[-1], tol=1e-4 * float(longest))
+    assert found.count == len(np.unique(li.points, axis=0))
+
+
+@pytest.mark.parametrize(
+    ("module", "change"),
+    [
+        (basins, {"pixels": 1}),
+        (control_leaders, {"d": (1,)}),
+        (cylinder_flow, {"dims": (1,)}),
+        (emergent_leaders, {"starts": 0}),
+        (feed_forward, {"weights": (0.1,)}),
+        (leader_count, {"starts": 1}),
+        (multi_head, {"layers": 1}),
+        (robustness_A, {"d": 1}),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(module, change: dict) -> None:
+    with pytest.raises(ValueError, match="got"):
+        module.run(replace(module.QUICK, **change))

@@ -1,0 +1,360 @@
+"""The parts of the sentiment experiments against slow references, and judges that can say no."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cynosure.attention import Hardmax
+from cynosure.classifier import HardmaxClassifier
+from cynosure.datasets import Dataset, blocks, synthetic
+from cynosure.experiments import sentiment_ablation as ablation
+from cynosure.experiments import sentiment_faithfulness as faithful
+from cynosure.experiments import sentiment_paper as paper
+from cynosure.experiments._sentiment import (
+    STOP_WORDS,
+    Ids,
+    Reviews,
+    Training,
+    Variant,
+    evaluate,
+    evenly,
+    final_tokens,
+    initial,
+    led,
+    numbered,
+    task,
+    train,
+    with_padding,
+)
+from cynosure.experiments._sentiment_gpu import fit
+from cynosure.text import Tokenizer
+
+torch.set_num_threads(1)  # small tensors
+ROOT = Path(__file__).resolve().parent.parent
+TRAIN, TEST = synthetic(120, seed=0), synthetic(60, seed=1)
+
+
+@pytest.fixture(scope="module")
+def ids() -> Ids:
+    return Ids.of(TRAIN, TEST)
+
+
+# --- reviews ------------------------------------------------------------------------------------
+
+
+def sequence(text: str) -> list[str]:
+    return [word for word, _, _ in Tokenizer((1, 1)).words(text)]
+
+
+def test_words_are_numbered_in_order(ids: Ids) -> None:
+    known = {w for w in ids.words}
+    for part, data in ((ids.train, TRAIN), (ids.test, TEST)):
+        for i in (0, 7, len(data) - 1):
+            found = [ids.words[j] for j in part[1][part[0][i] : part[0][i + 1]]]
+            assert found == [w for w in sequence(data.texts[i]) if w in known]
+    assert ids.held.tolist() == blocks(TRAIN.labels, 0.1).tolist()
+    assert (ids.y_test == (TEST.labels == "positive")).all()
+
+
+def test_long_reviews_are_cut_and_three_labels_refused() -> None:
+    short = Ids.of(TRAIN, TEST, longest=5)
+    assert np.diff(short.train[0]).max() == 5
+    three = synthetic(30, classes=("a", "b", "c"))
+    with pytest.raises(ValueError, match="two labels"):
+        Ids.of(three, three)
+
+
+def test_ids_survive_the_file(ids: Ids, tmp_path: Path) -> None:
+    again = Ids.load(ids.save(tmp_path / "ids.npz"))
+    assert again.words == ids.words
+    for a, b in ((ids.train, again.train), (ids.test, again.test)):
+        assert all((x == y).all() for x, y in zip(a, b))
+    assert (again.held == ids.held).all() and (again.y_train == ids.y_train).all()
+    thin = numbered(str(tmp_path / "ids.npz"), 10, 0)
+    rows = evenly(len(TRAIN), 10)
+    assert len(thin.y_train) == 10 and (thin.y_train == ids.y_train[rows]).all()
+    start, stop = ids.train[0][rows[3]], ids.train[0][rows[3] + 1]
+    assert (thin.train[1][thin.train[0][3] : thin.train[0][4]] == ids.train[1][start:stop]).all()
+
+
+@pytest.mark.parametrize("stop_words", [True, False])
+def test_a_task_counts_the_first_words(ids: Ids, stop_words: bool) -> None:
+    data = task(ids, tokens=6, stop_words=stop_words)
+    assert len(data.kept) + len(data.held) == len(TRAIN)
+    for r, row in enumerate(data.test.row[:20]):
+        words = [w for w in sequence(TEST.texts[row]) if w in set(ids.words)]
+        words = [w for w in words if stop_words or w not in STOP_WORDS][:6]
+        found = {data.words[j]: c for j, c in zip(data.test.terms[r], data.test.count[r]) if c > 0}
+        assert found == {w: words.count(w) for w in words if w in set(data.words)}
+
+
+def test_a_word_of_the_held_out_reviews_alone_is_unknown() -> None:
+    texts = list(TRAIN.texts)
+    held = np.flatnonzero(blocks(TRAIN.labels, 0.1))
+    for i in held:
+        texts[i] = "zebra " + texts[i]
+    ids = Ids.of(Dataset(tuple(texts), TRAIN.labels), TEST)
+    assert "zebra" in ids.words and "zebra" not in task(ids).words
+
+
+# --- the model ----------------------------------------------------------------------------------
+
+
+def slow(z: np.ndarray, v: np.ndarray, b: float, alpha: float, variant: Variant) -> float:
+    """The published layers on the whole sequence, token by token, in float64."""
+    for _ in range(variant.layers):
+        new = np.empty_like(z)
+        for i in range(len(z)):
+            score = z @ z[i]
+            if variant.attention == "softmax":
+                e = np.exp((score - score.max()) / variant.temperature)
+            else:
+                e = (score >= score.max() - 1e-12).astype(float)
+            new[i] = (z[i] + alpha * (e @ z) / e.sum()) / (1 + alpha)
+        z = new
+    return float(z.mean(axis=0) @ v + b)
+
+
+def start(words: int, dim: int, variant: Variant, seed: int = 0) -> dict:
+    return {k: w.double() for k, w in initial(words, dim, variant, seed, 1.0).items()}
+
+
+@pytest.mark.parametrize("variant", [Variant("softmax", 0.5, 3), Variant("hardmax", layers=3)])
+@pytest.mark.parametrize("dim", [2, 5])
+def test_multiplicities_are_the_sequence(variant: Variant, dim: int) -> None:
+    draw = np.random.default_rng(dim)
+    rows = [draw.integers(0, 9, size=n) for n in (1, 4, 12, 20)]
+    row = np.repeat(np.arange(4), [len(r) for r in rows])
+    reviews = Reviews.of(row, np.concatenate(rows), np.ones(4, bool), 9)
+    assert (reviews.sizes == [len(set(r.tolist())) for r in rows]).all()
+    w = start(9, dim, variant)
+    alpha = float(torch.nn.functional.softplus(w["step"]))
+    E, v = w["embedding"].numpy(), w["v"].numpy()
+    wanted = [slow(E[r], v, 0.0, alpha, variant) for r in rows]
+    w = {k: x.float() for k, x in w.items()}
+    np.testing.assert_allclose(evaluate(w, reviews, variant), wanted, atol=2e-5)
+    if variant.attention == "hardmax":
+        found = led(E, v, 0.0, alpha, reviews, variant.layers)
+        np.testing.assert_allclose(found.decision, wanted, atol=1e-12)
+        for i, r in enumerate(rows):
+            z = E[np.unique(r)]
+            assert found.initial[i] == Hardmax().followed(z).leads.sum()
+        assert ((found.on_leaders > 0) & (found.on_leaders <= 1)).all()
+
+
+def test_padding_is_inert_and_unmasked_padding_is_not() -> None:
+    draw = np.random.default_rng(0)
+    reviews = Reviews.of(np.repeat([0, 1], [5, 9]), draw.integers(0, 8, 14), np.ones(2, bool), 8)
+    variant = Variant("hardmax", layers=2)
+    w = initial(9, 2, variant, 0, 1.0)
+    alpha = float(torch.nn.functional.softplus(w["step"]))
+    wide = Reviews(
+        np.pad(reviews.terms, ((0, 0), (0, 3))), np.pad(reviews.count, ((0, 0), (0, 3))),
+        reviews.y, reviews.row,
+    )  # fmt: skip
+    plain = evaluate(w, reviews, variant)
+    np.testing.assert_allclose(evaluate(w, wide, variant), plain, atol=1e-6)
+    padded = with_padding(reviews, 12, 8)
+    E, v = w["embedding"].double().numpy(), w["v"].double().numpy()
+    wanted = []
+    for terms, count in zip(reviews.terms, reviews.count.astype(int)):
+        words = np.repeat(terms, count)
+        words = np.concatenate((words, np.full(12 - len(words), 8)))
+        wanted.append(slow(E[words], v, 0.0, alpha, variant))
+    found = evaluate(w, padded, variant)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+    assert np.abs(found - plain).max() > 1e-3
+
+
+def test_variants_do_what_they_say() -> None:
+    reviews = Reviews.of(np.zeros(6, int), np.arange(6), np.ones(1, bool), 6)
+
+    def ends(variant: Variant) -> np.ndarray:
+        return final_tokens(initial(6, 3, variant, 1, 1.0), reviews, variant)[0][0]
+
+    uniform = ends(Variant("uniform", layers=200))
+    np.testing.assert_allclose(uniform, np.broadcast_to(uniform.mean(axis=0), (6, 3)), atol=1e-5)
+    sphere = ends(Variant("hardmax", layers=5, norm="sphere"))
+    first = ends(Variant("hardmax", layers=0, norm="sphere"))
+    np.testing.assert_allclose(sphere, first, atol=1e-5)  # every token of a sphere leads
+    layer = ends(Variant("hardmax", layers=3, norm="layer"))
+    np.testing.assert_allclose(layer.mean(axis=1), 0, atol=1e-5)
+    moved = ends(Variant("hardmax", layers=1, hidden=4)) - ends(Variant("hardmax", layers=1))
+    assert np.abs(moved).max() > 1e-3
+    # frozen random scores: the values move, the targets do not depend on them
+    variant = Variant("random", layers=1)
+    w = initial(6, 3, variant, 1, 1.0)
+    target = (w["frozen"] @ w["frozen"].T).argmax(dim=1)
+    alpha = torch.nn.functional.softplus(w["step"])
+    wanted = (w["embedding"] + alpha * w["embedding"][target]) / (1 + alpha)
+    np.testing.assert_allclose(ends(variant), wanted.numpy(), atol=1e-6)
+
+
+# --- training -----------------------------------------------------------------------------------
+
+
+def test_training_learns_stops_and_repeats(ids: Ids) -> None:
+    data = task(ids)
+    soft = Variant(layers=2)
+    settings = Training(12, 0.1, 16, patience=2)
+    watch = {"test hard": (data.test, soft.hard)}
+    one, two = ([*train(data, 2, soft, settings, watch)] for _ in range(2))
+    assert [s.measured for s in one] == [s.measured for s in two]
+    held = [s.measured["held loss"] for s in one]
+    assert one[-1].best_epoch == int(np.argmin(held)) + 1
+    assert one[-1].last and (len(one) == 12 or len(one) == one[-1].best_epoch + 2)
+    assert one[-1].measured["test hard accuracy"] > 0.8 > one[0].measured["test hard accuracy"]
+    again = evaluate(one[-1].best, data.test, soft.hard)
+    best = one[one[-1].best_epoch - 1].measured["test hard accuracy"]
+    assert ((again > 0) == data.test.y).mean() == pytest.approx(best)
+
+
+def test_the_report_is_built_from_stored_runs(ids: Ids, tmp_path: Path, capsys) -> None:
+    file = ids.save(tmp_path / "ids.npz")
+    settings = Training(3, 0.1, 32)
+    history = fit(task(ids, tokens=64), 2, 64, False, settings, tmp_path)
+    assert "d2_n64 epoch   3" in capsys.readouterr().out
+    assert history["finished"] and len(history["epochs"]) == 3
+    assert json.loads((tmp_path / "d2_n64.json").read_bytes()) == history
+    p = dataclasses.replace(paper.QUICK, data=str(file), results=str(tmp_path))
+    report = paper.run(p)
+    (row,) = report.tables[0].rows
+    chosen = history["epochs"][history["best_epoch"] - 1]
+    assert row[:2] == (2, 64) and chosen["test hard accuracy"] in row
+    assert report.failures == []
+    other = Ids.of(synthetic(40, seed=5), TEST).save(tmp_path / "other.npz")
+    with pytest.raises(ValueError, match="other words"):
+        paper.run(dataclasses.replace(p, data=str(other)))
+    with pytest.raises(ValueError, match="results"):
+        paper.run(dataclasses.replace(p, results=str(tmp_path / "none")))
+
+
+def test_a_model_whose_hardmax_differs_is_reported(ids: Ids, tmp_path: Path, capsys) -> None:
+    file = ids.save(tmp_path / "ids.npz")
+    history = fit(task(ids, tokens=64), 2, 64, False, Training(1, 0.1, 32), tmp_path)
+    history["epochs"][0]["test soft accuracy"] = history["epochs"][0]["test hard accuracy"] + 0.02
+    (tmp_path / "d2_n64.json").write_text(json.dumps(history))
+    report = paper.run(dataclasses.replace(paper.QUICK, data=str(file), results=str(tmp_path)))
+    assert [check.theorem for _, check in report.failures] == ["soft = hard"]
+
+
+ALONE = """
+import importlib.machinery, sys
+absent = "numba sklearn scipy typer matplotlib pandas tqdm PIL array_api_compat".split()
+found = importlib.machinery.PathFinder.find_spec
+importlib.machinery.PathFinder.find_spec = classmethod(
+    lambda cls, name, *rest: None if name.split(".")[0] in absent else found(name, *rest)
+)
+from cynosure.experiments._sentiment_gpu import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_training_needs_numpy_and_torch_only(ids: Ids, tmp_path: Path) -> None:
+    file = ids.save(tmp_path / "ids.npz")
+    options = ["--dims", "2", "--tokens", "32", "--epochs", "1", "--device", "cpu"]
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, str(file), "--out", str(tmp_path / "r"), *options],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name for path in (tmp_path / "r").iterdir())
+    assert names == ["d2_n32.json", "d2_n32.safetensors"]
+
+
+# --- ablation -----------------------------------------------------------------------------------
+
+
+def test_leaders_and_places_of_a_variant(ids: Ids) -> None:
+    data = task(ids)
+    variant = Variant("hardmax", layers=30)
+    w = initial(len(data.words), 2, variant, 3, 1.0) | {"step": torch.tensor(1.0)}
+    some = data.test.take(np.arange(12))
+    alpha = float(torch.nn.functional.softplus(w["step"]))
+    case = ablation.Case("attention", "hardmax", variant)
+    first, leaders, share = ablation._leaders(case, w, alpha, some)
+    E = w["embedding"].numpy().astype(np.float64)
+    counts = [Hardmax().followed(E[t[c > 0]]).leads.sum() for t, c in zip(some.terms, some.count)]
+    assert first == pytest.approx(np.mean(counts))
+    assert leaders >= first and share > 0.99
+    assert ablation._places(w, some, variant) <= leaders + 0.5  # two leaders may share a cell
+    assert ablation._places(w, some, Variant("hardmax", layers=0)) > 0.8 * some.sizes.mean()
+
+
+def test_an_interval_needs_two_seeds() -> None:
+    with pytest.raises(ValueError, match="seeds"):
+        ablation.run(dataclasses.replace(ablation.QUICK, seeds=1))
+    assert ablation._interval(np.array([1.0, 3.0])) == pytest.approx(12.7062047)
+
+
+# --- faithfulness -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def clf() -> HardmaxClassifier:
+    return HardmaxClassifier(2, (1, 1), 6).fit(TRAIN.texts, TRAIN.labels)
+
+
+def test_shapley_values_of_a_product() -> None:
+    """f = x_0 x_1 + 2 x_2: the pair shares its worth; a linear part is exact for any order."""
+    value = faithful.own_shap(lambda x: x[:, 0] * x[:, 1] + 2.0 * x[:, 2], 4, 400, 0)
+    np.testing.assert_allclose(value, [0.5, 0.5, 2.0, 0.0], atol=1e-12)
+    skewed = faithful.own_shap(lambda x: x.prod(axis=1) + x[:, 3], 4, 4000, 1)
+    assert skewed.sum() == pytest.approx(2.0)
+    np.testing.assert_allclose(skewed, [0.25, 0.25, 0.25, 1.25], atol=0.1)
+
+
+def test_lime_finds_the_coefficients_of_a_linear_model() -> None:
+    truth = np.array([0.3, -0.2, 0.0, 0.5, 0.0, 0.1])
+    found = faithful.own_lime(lambda x: x @ truth, 6, 4000, 0)
+    np.testing.assert_allclose(found, truth, atol=0.02)
+
+
+@pytest.mark.parametrize(("package", "own"), [("lime", "own_lime"), ("shap", "own_shap")])
+def test_the_packages_agree_with_the_own_samplers(package: str, own: str) -> None:
+    pytest.importorskip(package)
+    truth = np.array([0.3, -0.2, 0.0, 0.4, 0.05])
+
+    def probe(x: np.ndarray) -> np.ndarray:
+        return 0.4 + x @ truth
+
+    one = getattr(faithful, f"_{package}")(probe, 5, 2000, 0)
+    np.testing.assert_allclose(one, getattr(faithful, own)(probe, 5, 2000, 0), atol=0.03)
+
+
+def test_deleting_terms_is_deleting_words(clf: HardmaxClassifier) -> None:
+    p = dataclasses.replace(faithful.QUICK, words=(3,), samples=20)
+    texts = TEST.texts[:12]
+    cases = [
+        faithful._case(p, clf, clf.explain(t), np.random.default_rng(i))
+        for i, t in enumerate(texts)
+    ]
+    whole = clf.predict_proba(texts)
+    for method in (faithful.CLUSTERS, faithful.OWN, faithful.RANDOM):
+        curve = faithful._curve(p, clf, cases, method)
+        flips, falls = [], []
+        for text, case, before in zip(texts, cases, whole):
+            gone = {clf.vocabulary_.terms[j] for j in case.terms[case.ranking[method][:3]]}
+            left = " ".join(w for w in sequence(text) if w not in gone)
+            after = clf.predict_proba([left])[0]
+            flips.append(after.argmax() != case.label)
+            falls.append(before[case.label] - after[case.label])
+        assert curve.delete_flips[0] == pytest.approx(np.mean(flips))
+        assert curve.delete_drop[0] == pytest.approx(np.mean(falls))
+
+
+def test_the_gradient_adds_up_and_a_wrong_one_is_seen(clf: HardmaxClassifier, monkeypatch) -> None:
+    texts = TEST.texts[:10]
+    assert faithful._identity(clf, texts).holds
+    honest = faithful._gradient
+    monkeypatch.setattr(faithful, "_gradient", lambda ex: honest(ex) * 1.001)
+    assert faithful._identity(clf, texts).holds is False
