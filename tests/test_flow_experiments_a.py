@@ -35,7 +35,7 @@ def test_the_doubly_exponential_fit_finds_its_slope() -> None:
         assert found.slope[0] == pytest.approx(slope, rel=1e-6)
         assert found.excepted == (1,) and np.isnan(found.slope[1])
         # far below the rounding of 1, where 1 - P_ii is 0
-        assert found.outside[20, 0] == small[20] < 1e-5
+        assert found.outside[40, 0] == small[40] < 1e-13
 
 
 def moved_inside(tr, share: float):
@@ -90,16 +90,16 @@ def test_the_eigenbasis_shows_the_same_tokens() -> None:
     assert (np.sort(np.linalg.eigvals(V).real)[1:] > 0).all()
 
 
-def test_repulsion_ends_with_the_covariance_of_the_heat_of_its_own() -> None:
+def test_repulsion_ends_as_its_covariance_says() -> None:
     """C' = -2 C^2 gives C = 1/(2t); the mean is driven by five factors of x, t^(-5/2)."""
-    times = np.concatenate([[0.0], np.geomspace(0.1, 1000, 41)])
+    times = np.concatenate([[0.0], np.geomspace(0.1, 1e4, 41)])
     z0 = configurations.box(20, 2, 4)
     stepper = Adaptive(1e-10, 1e-14, "LSODA")
     tr = simulate(EuclideanFlow(V=-np.eye(2)), z0, times=times, stepper=stepper)
-    assert np.abs(2 * tr.t[-1] * repulsion._spread(tr.values[-1:]) - 1).max() < 0.02
+    assert np.abs(2 * tr.t[-1] * repulsion._spread(tr.values[-1:]) - 1).max() < 0.002
     assert repulsion._exponent(tr) == pytest.approx(-0.5, abs=0.01)
     mean = np.linalg.norm(tr.values.mean(axis=1), axis=1)
-    late = tr.t >= 50
+    late = (tr.t >= 50) & (tr.t <= 2000)  # later the mean is rounding
     slope = np.polyfit(np.log(tr.t[late]), np.log(mean[late]), 1)[0]
     assert slope == pytest.approx(-2.5, abs=0.1)
 
@@ -128,8 +128,8 @@ def test_a_layer_of_equal_angles_against_plain_softmax() -> None:
 
 def test_two_causal_tokens_have_a_closed_form() -> None:
     """beta = 0: the angle obeys a' = -sin(a)/2, so tan(a/2) = tan(a(0)/2) e^(-t/2)."""
-    p = dataclasses.replace(causal_collapse.QUICK, n=2, d=3, starts=4, time=30.0)
-    times = np.linspace(0, p.time, 3001)
+    p = dataclasses.replace(causal_collapse.QUICK, n=2, d=3, starts=4, time=12.0)
+    times = np.linspace(0, p.time, 401)
     there = causal_collapse._arrivals(p, 0.0, times)
     assert (there[:, 0] == 0).all()
     near = np.arccos(1 - p.met)
@@ -137,7 +137,7 @@ def test_two_causal_tokens_have_a_closed_form() -> None:
         x = configurations.sphere(2, 3, p.seed + s)
         angle = np.arccos(x[0] @ x[1])
         expected = 2 * np.log(np.tan(angle / 2) / np.tan(near / 2))
-        assert there[s, 1] == pytest.approx(expected, abs=0.02)
+        assert there[s, 1] == pytest.approx(expected, abs=0.04)
 
 
 def test_mergers_come_later_for_larger_beta() -> None:

@@ -68,8 +68,11 @@ def test_an_end_is_counted() -> None:
     assert (end.limits, end.vertices, end.at_zero) == (2, 2, 0)
     assert (end.leaders, end.hardmax_limits) == (2, 2)
     assert end.fitted is not None and end.fitted.exponent == pytest.approx(1, abs=1e-3)
-    zero = ended(to_rest(np.array([[2.0, 0.0], [0.0, 0.0], [-2.0, 0.0]]), 16.0, 1e-8), 1.0)
-    assert (zero.limits, zero.vertices, zero.at_zero) == (3, 2, 1)
+    tr = to_rest(z0, 16.0, 1e-8)
+    z = tr.values.copy()
+    z[-1, 1] = 0.0
+    zero = ended(dataclasses.replace(tr, z=z), 1.0)
+    assert (zero.limits, zero.at_zero) == (3, 1)
     assert ended(to_rest(np.array([[1.0, 0.0]] * 2), 16.0, 1e-8), 1.0).fitted is None
 
 

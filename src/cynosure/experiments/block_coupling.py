@@ -78,14 +78,18 @@ def _measure(p: Params, m: Transformer, say: Progress) -> Report:
     say(0.8, "hardmax")
     exact, check = _hardmax(p)
     say(0.9, "figures")
-    mean = np.mean([row[3] for row in depth.rows]) if depth.rows else float("nan")
+    mean, bare = np.mean([row[3:5] for row in depth.rows] or [(np.nan, np.nan)], axis=0)
     first, last = repeated.rows[0], repeated.rows[-1]
     summary = (
         f"{weights_note(m)}{m.name}: m_{p.K} of consecutive layers is {mean:.2f} on average "
-        f"(0: same singular vectors, about 1: none in common). Layer {p.layer} repeated: from "
+        f"(0: same singular vectors, about 1: none in common), and {bare:.2f} once the multiple of "
+        f"the identity in each Jacobian is taken away. Layer {p.layer} repeated: from "
         f"{first[2]:.2f} with {first[4]} clusters to {last[2]:.2g} with {last[4]} after {last[0]} "
-        f"times. Hardmax: 0 from layer {check.witness['frozen from layer']} on, where the sets C_i "
-        "no longer change."
+        "times. Hardmax: "
+    ) + (
+        f"0 from layer {check.witness['frozen from layer']} on, where the sets C_i stay the same."
+        if check.applies
+        else "the sets C_i still change at the last layer."
     )
     report = Report(
         TITLE,
@@ -129,20 +133,26 @@ def _in_turn(m: Transformer, p: Params) -> Table:
                     t,
                     words[t],
                     coupling(J[k][i], J[k + 1][i], p.K),
+                    coupling(_traceless(J[k][i]), _traceless(J[k + 1][i]), p.K),
                     coupling(J[k][i], turned @ J[k + 1][i], p.K),
                     _count(state),
                     float(cosines(state).mean()),
                 )
             )
     columns = (
-        "layers", "token", "word", f"m_{p.K}", "of a turned copy", "clusters between",
-        "mean cosine between",
+        "layers", "token", "word", f"m_{p.K}", "without trace", "of a turned copy",
+        "clusters between", "mean cosine between",
     )  # fmt: skip
     note = (
-        "Turned copy: the second Jacobian times a random rotation, which has lost its left "
-        "singular vectors; a value as large means no coupling."
+        "Without trace: both Jacobians less their multiple of I, which couples by itself (a norm "
+        "that comes last, as in BERT, gives one). Turned copy: the second Jacobian times a random "
+        "rotation; a value as large means no coupling."
     )
     return Table("Layers in turn", columns, tuple(rows), note)
+
+
+def _traceless(J: np.ndarray) -> np.ndarray:
+    return J - np.trace(J) / len(J) * np.eye(len(J))
 
 
 def _repeated(m: Transformer, p: Params) -> Table:
@@ -202,8 +212,12 @@ def _figures(depth: Table, repeated: Table, exact: Table) -> tuple[Picture, ...]
     pairs = list(dict.fromkeys(row[0] for row in depth.rows))
     place = [pairs.index(row[0]) for row in depth.rows]
     axes[0].plot(place, [r[3] for r in depth.rows], "o", color=PALETTE[0], label="m_K")
-    turned = [r[4] for r in depth.rows]
-    axes[0].plot(place, turned, "x", color="#8C8C8C", label="turned copy: no coupling")
+    others = (
+        (4, "s", PALETTE[2], "without trace"),
+        (5, "x", "#8C8C8C", "turned copy: no coupling"),
+    )
+    for column, marker, colour, label in others:
+        axes[0].plot(place, [r[column] for r in depth.rows], marker, color=colour, label=label)
     axes[0].set_xticks(range(len(pairs)), pairs)
     axes[0].set(xlabel="layers", ylabel="m_K", title="layers in turn")
     axes[0].set_ylim(bottom=0)

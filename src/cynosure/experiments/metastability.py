@@ -166,8 +166,9 @@ def _summary(p: Params, found: list[Caps], stairs: Caps) -> str:
         f"Caps at {', '.join(f'{a:g}°' for a in p.degrees)}. At beta = {last.beta:g} three become "
         f"two clusters at t = {_merger(last, 2):.3g} and one at t = {_merger(last, 1):.3g}. Over "
         f"beta the logarithms of these times have slope {_slope(found, 2):.3f} and "
-        f"{_slope(found, 1):.3f}; 1 - cos is {first:.3f} and {second:.3f}. (Powers of beta and the "
-        "drift of the clusters towards each other make the difference.)\n\n"
+        f"{_slope(found, 1):.3f}; 1 - cos, the slope for large beta, is {first:.3f} and "
+        f"{second:.3f}. Between the last two beta the slopes are {_slope(found[-2:], 2):.3f} and "
+        f"{_slope(found[-2:], 1):.3f}.\n\n"
         f"The staircase at beta = {stairs.beta:g} has the plateaus "
         + ", ".join(f"{q.clusters} (to t = {q.stop:.2g})" for q in stairs.plateaus)
         + " clusters; the last ends with the run."

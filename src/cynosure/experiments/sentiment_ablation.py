@@ -144,11 +144,12 @@ _DOTS = (
 )
 _DEPTH = (
     "Accuracy (left) and what is left of a review (right) against the number of layers: the tokens "
-    "of a review end in ever fewer distinct places, while accuracy hardly depends on the depth."
+    "of a review end in ever fewer distinct places, down to its leaders; this is paid in accuracy."
 )
 _BUYS = (
     "Each variant by the number of distinct places its tokens end in (what a reader of the model "
-    "has to look at) and its accuracy. Left and high is good."
+    "has to look at) and its accuracy. Left and high is good, but for uniform attention: its one "
+    "place is the mean of all words, unchanged by every layer, and names none of them."
 )
 
 
@@ -330,6 +331,13 @@ def _summary(p: Params, by_name: dict[str, Outcome], data: Task, bag: float) -> 
             f"({base.on_leaders.mean():.1%} of the mean token lies on leaders); without attention "
             f"there are {none.places.mean():.1f} places to look at."
         )
+    random = by_name["random, frozen"]
+    out.append(
+        "Uniform attention keeps the mean token, so it *is* depth 0 "
+        f"({by_name['uniform'].accuracy.mean():.4f}) whatever the depth. With frozen random scores "
+        f"training turns the attention off: alpha goes to {random.alpha.mean():.3f}, accuracy to "
+        f"{random.accuracy.mean():.4f}."
+    )
     best = max(by_name.values(), key=lambda o: o.accuracy.mean())
     worst = min(by_name.values(), key=lambda o: o.accuracy.mean())
     out.append(
@@ -383,20 +391,33 @@ def _depth_figure(p: Params, outcomes: list[Outcome]) -> Any:
 
 
 def _trade(outcomes: list[Outcome], data: Task) -> Any:
+    from matplotlib.lines import Line2D
+
     from ..plot import GREY, PALETTE
 
-    figure, axes = sheet(1, 1, 6.8, 4.2)
+    figure, axes = sheet(1, 1, 8.4, 4.2)
     ax = axes[0, 0]
     groups = list(dict.fromkeys(o.case.group for o in outcomes))
-    for colour, group in zip(PALETTE, groups):
-        mine = [o for o in outcomes if o.case.group == group]
-        ax.plot([o.places.mean() for o in mine], [o.accuracy.mean() for o in mine], "o",
-                color=colour, ms=6, label=group)  # fmt: skip
-        for o in mine:
-            ax.annotate(o.case.name, (o.places.mean(), o.accuracy.mean()), xytext=(5, 3),
-                        textcoords="offset points", fontsize=7, color=colour)  # fmt: skip
+    together: dict[tuple[float, float], list[int]] = {}  # points too close for two numbers
+    key = []
+    for number, o in enumerate(outcomes, 1):
+        x, y = float(o.places.mean()), float(o.accuracy.mean())
+        colour = PALETTE[groups.index(o.case.group)]
+        ax.plot(x, y, "o", color=colour, ms=6)
+        near = (k for k in together if abs(k[0] / x - 1) < 0.1 and abs(k[1] - y) < 0.006)
+        together.setdefault(next(near, (x, y)), []).append(number)
+        name = f"{number}  {o.case.name}"
+        key.append(Line2D([], [], marker="o", ls="", color=colour, label=name))
+    for place, numbers in together.items():
+        text = ", ".join(map(str, numbers))
+        ax.annotate(text, place, xytext=(5, 4), textcoords="offset points", fontsize=8)
     ax.axvline(data.test.sizes.mean(), color=GREY, lw=0.8, ls=":")
+    ticks = [1, 2, 5, 10, 20, 50, 100]
     ax.set(xscale="log", xlabel="distinct places of a review's tokens at the end",
            ylabel="test accuracy")  # fmt: skip
-    ax.legend(frameon=False, fontsize="small", loc="lower right")
+    ax.set_xticks(ticks, map(str, ticks))
+    ax.set_xticks([], minor=True)
+    fewest = min(float(o.places.mean()) for o in outcomes)
+    ax.set_xlim(0.75 * fewest, 1.3 * data.test.sizes.mean())
+    figure.legend(handles=key, loc="outside right upper", frameon=False, fontsize="small")
     return figure

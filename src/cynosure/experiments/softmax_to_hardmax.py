@@ -43,7 +43,7 @@ class Params:
     each; leaders are looked at for `most` layers, until one is `far` (relative to the longest
     token) from its place; follow patterns are compared for 64."""
 
-    beta: tuple[float, ...] = (4.0, 6.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 30.0, 40.0, 60.0)
+    beta: tuple[float, ...] = (4.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 25.0, 30.0, 40.0, 60.0)
     n: int = 12
     alpha: float = 1.0
     starts: int = 4
