@@ -15,9 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from cynosure.kernels import Candidates, candidates, classes, march, reference_candidates
+from cynosure.kernels import (
+    Candidates,
+    candidates,
+    classes,
+    march,
+    place,
+    reference_candidates,
+)
 from cynosure.kernels.planar import planar_candidates
-from cynosure.kernels.pruned import pruned_candidates
+from cynosure.kernels.pruned import WIDTH, _reach, by_norm, pruned_candidates
 from cynosure.kernels.spatial import _facets, inside_hull, pays, spatial_candidates
 
 U = 2.0**-53
@@ -379,6 +386,31 @@ def test_march_admits_what_it_cannot_decide() -> None:
     found = march(z, np.ones((5, 5), bool), None, 0.5, 0.5, np.array([4]))
     assert found.unsure.tolist() == [True, True, True, False, True]
     assert found.leader[3].tolist() == [0, 1, 2, 3, 0]
+
+
+@pytest.mark.parametrize("n", [1, 64, 65, 5000])
+@pytest.mark.parametrize("law", ["uniform", "heavy", "equal", "zero"])
+def test_keys_come_by_decreasing_norm(n: int, law: str) -> None:
+    norm = {
+        "uniform": RNG.uniform(size=n),
+        "heavy": np.exp(20 * RNG.normal(size=n)),
+        "equal": np.ones(n),
+        "zero": np.zeros(n),
+    }[law]
+    order = by_norm(norm)
+    assert np.sort(order).tolist() == list(range(n))
+    later = np.maximum.accumulate(norm[order][::-1])[::-1]  # the largest from here on
+    assert (later <= norm[order] * (1 + 2.0**-10)).all()
+    assert _reach(norm, order).tolist() == later[::WIDTH].tolist()
+
+
+def test_place_is_an_assignment_of_rows() -> None:
+    z, ids = RNG.normal(size=(50, 3)), RNG.permutation(50)[:20]
+    limits, offsets = RNG.normal(size=(2, 20, 3))
+    expected = z.copy()
+    expected[ids] = limits + 0.3 * offsets
+    place(z, ids, limits, offsets, 0.3)
+    np.testing.assert_array_equal(z, expected)
 
 
 def test_importing_the_package_compiles_nothing() -> None:

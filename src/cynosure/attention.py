@@ -36,6 +36,7 @@ __all__ = [
 ]
 
 _BLOCK = 2**21  # scores held at a time: 16 MiB of float64, a few of them alive together
+_DEVICE_BLOCK = 2**26  # on a GPU: small blocks would wait for their launch
 _LARGE = 4096  # tokens from which torch's fused attention is asked for
 
 
@@ -100,7 +101,7 @@ class Hardmax(Attention):
 def _followed(z: np.ndarray, A: np.ndarray | None, mask: np.ndarray | None) -> Followed:
     """The sets of one configuration, padding left out."""
     walk = Walk(z if mask is None else z[mask], A, Fraction(1))
-    record = walk.decide()
+    record = walk.find()
     label = walk.label
     if mask is not None:
         label = np.full(len(z), -1, dtype=np.intp)
@@ -400,7 +401,8 @@ def _score_blocks(
     xp = _namespace(queries)
     n = queries.shape[-2]
     batch = int(np.prod(queries.shape[:-2], dtype=np.intp))
-    height = max(1, min(n, _BLOCK // max(1, n * batch)))
+    most = _BLOCK if str(_device(queries)) == "cpu" else _DEVICE_BLOCK
+    height = max(1, min(n, most // max(1, n * batch)))
     index = xp.arange(n, device=_device(queries))
     columns = _transpose(keys)
     for start in range(0, n, height):

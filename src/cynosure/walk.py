@@ -200,7 +200,7 @@ class Walk(DecidedLayer):
         self.refresh()
         ids = self.active
         everyone = len(ids) == len(self.z)
-        found = self.search.candidates(self, self.z if everyone else self.z[ids])
+        found = self.search.candidates(self, self.z if everyone else self.rows(ids))
         if len(found.gap):
             self.gap[ids] = np.minimum(self.gap[ids], found.gap)
         return Record(self.k, ids, *self._decide_ties(ids, found))
@@ -220,7 +220,7 @@ class Walk(DecidedLayer):
         self.born[leaders] = self.k
         self._mark(leaders, LEADER, leaders)
         sure = ~own & (self.born[target] >= 0)
-        self._follow(ids[single[sure]], S, self.z[target[sure]], target[sure])
+        self._follow(ids[single[sure]], S, self.rows(target[sure]), target[sure])
         if (width > 1).any():
             for c, rule, limit in fixed_ties(self, ids[width > 1].tolist()):
                 self._follow(np.array([c]), rule, np.array([limit]), -1)
@@ -264,7 +264,7 @@ class Walk(DecidedLayer):
         """From this layer on the classes `ids` approach `limits` (float rows) geometrically."""
         if len(ids):
             self._mark(ids, rule, leader)
-            self.closed.append((self.k, ids, limits, self.z[ids] - limits))
+            self.closed.append((self.k, ids, limits, self.rows(ids) - limits))
 
     def settle(self, ids: Sequence[int], rule: int, end: Callable[[int], list[Fraction]]) -> None:
         """The sets of the classes `ids` are proved constant; they move on but are not searched."""
@@ -281,7 +281,7 @@ class Walk(DecidedLayer):
         if self._fresh != self.k:
             self._fresh = self.k
             for layer, ids, limits, offsets in self.closed:
-                self.z[ids] = limits + self.rho ** (self.k - layer) * offsets
+                kernels.place(self.z, ids, limits, offsets, self.rho ** (self.k - layer))
 
     @property
     def settled(self) -> bool:
@@ -321,11 +321,12 @@ class Walk(DecidedLayer):
         stepped = [c for c in several if self.settled_at[c] < 0 or self.rule[c] in (H, T)]
         ids = np.concatenate((record.ids[single], np.array(stepped, dtype=np.intp)))
         means = np.empty((len(ids), self.z.shape[1]))
-        means[: len(single)] = self.z[record.indices[record.indptr[single]]]
+        means[: len(single)] = self.rows(record.indices[record.indptr[single]])
         for row, c in enumerate(stepped, start=len(single)):
             weight = self.count[several[c]]
             means[row] = weight @ self.z[several[c]] / weight.sum()
-        self.z[ids] += self.eta * (means - self.z[ids])
+        now = self.rows(ids)
+        kernels.place(self.z, ids, now, means - now, self.eta)
         return max((len(s) for s in several.values()), default=1)
 
     def jump(self, k: int, factor: int, values: dict[int, Vector]) -> None:
@@ -339,11 +340,15 @@ class Walk(DecidedLayer):
 
     # -- reading ------------------------------------------------------------------------------
 
+    def rows(self, ids: np.ndarray) -> np.ndarray:
+        """z[ids]; `take` is an order of magnitude faster on short rows."""
+        return np.take(self.z, ids, axis=0)
+
     def state(self) -> np.ndarray:
         """Tokens at the current layer, shape (n, d), in the units of z0."""
         self.refresh()
         distinct = len(self.z) == len(self.label)
-        return np.ldexp(self.z if distinct else self.z[self.label], self.shift)
+        return np.ldexp(self.z if distinct else self.rows(self.label), self.shift)
 
     def history(self) -> History:
         """Everything decided so far, at the level of tokens."""

@@ -14,7 +14,8 @@ from .contract import Candidates, Classes, Floats, Indices, March
 from .reference import reference_candidates
 
 __all__ = [
-    "Candidates", "Classes", "March", "candidates", "classes", "march", "reference_candidates",
+    "Candidates", "Classes", "March", "candidates", "classes", "march", "place",
+    "reference_candidates",
 ]  # fmt: skip
 
 SPATIAL = 2048  # fewer queries or keys than this do not repay the preparation of the space search
@@ -58,6 +59,13 @@ def candidates(q: Floats, z: Floats, slack: Floats, *, runner_up: bool = False) 
     from .pruned import pruned_candidates
 
     return pruned_candidates(q, z, slack, runner_up=runner_up)
+
+
+def place(z: Floats, ids: Indices, limits: Floats, offsets: Floats, factor: float) -> None:
+    """z[ids] = limits + factor offsets, in place; z (m, d) contiguous, ids distinct."""
+    from .closed import place as written
+
+    written(z, ids, np.ascontiguousarray(limits), np.ascontiguousarray(offsets), factor)
 
 
 def march(

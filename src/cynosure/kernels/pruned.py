@@ -31,9 +31,9 @@ def pruned_candidates(
     norm_q, norm_z = upper_norms(q), upper_norms(z)
     slack = widened(slack, norm_q, norm_z.max(), d)
     if nq > FEW:
-        order = np.argsort(-norm_z)
+        order = by_norm(norm_z)
         zt = _blocks(z, order)
-        reach = norm_z[order[::WIDTH]]
+        reach = _reach(norm_z, order)
     else:
         order = np.arange(len(z))
         zt = _blocks(z, order)
@@ -75,6 +75,40 @@ def upper_norms(z):
             largest = max(largest, x)
         safe = 1e-140 < largest < 1e140
         out[i] = up * (np.sqrt(total) if safe else np.sqrt(d) * largest)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def by_norm(norm):
+    """Keys by decreasing norm, up to 2^-11 of it: two passes of a radix sort over the leading bits.
+
+    A tenth of the time of `argsort`; what the rounding leaves unordered `_reach` makes up for.
+    """
+    n = len(norm)
+    bits = norm.view(np.uint64)  # of positive floats: ordered as they are
+    order, turned = np.arange(n), np.empty(n, np.intp)
+    for shift in (41, 52):
+        start = np.zeros(2049, np.intp)
+        for i in range(n):
+            start[2048 - (np.intp(bits[i] >> np.uint64(shift)) & 2047)] += 1
+        for k in range(1, 2049):
+            start[k] += start[k - 1]
+        for i in range(n):
+            digit = 2047 - (np.intp(bits[order[i]] >> np.uint64(shift)) & 2047)
+            turned[start[digit]] = order[i]
+            start[digit] += 1
+        order, turned = turned, order
+    return order
+
+
+@njit(cache=True, nogil=True)
+def _reach(norm, order):
+    """For each block of keys in this order, the largest norm in it or in a later one."""
+    out = np.zeros((len(order) + WIDTH - 1) // WIDTH)
+    largest = 0.0
+    for k in range(len(order) - 1, -1, -1):
+        largest = max(largest, norm[order[k]])
+        out[k // WIDTH] = largest
     return out
 
 
