@@ -1,0 +1,89 @@
+"""The same tokens on a GPU: every dynamics agrees with the CPU, results stay on the device.
+
+Skipped without CUDA. Nothing here is timed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cynosure as cy
+from conformance import tokens
+from cynosure.dynamics import Flow
+from cynosure.steppers import RK4, Adaptive
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+SOFT = {
+    "softmax": lambda: cy.Softmax(2.0),
+    "localmax": lambda: cy.Localmax(),
+    "sinkhorn": lambda: cy.Sinkhorn(),
+    "causal": lambda: cy.Causal(cy.Softmax(2.0)),
+    "heads": lambda: cy.Heads((cy.Softmax(1.0), cy.Softmax(3.0))),
+}
+
+
+def there(z):
+    return torch.tensor(z, device="cuda")
+
+
+def end(dynamics, z, **options):
+    if isinstance(dynamics, Flow):
+        return cy.simulate(dynamics, z, time=0.5, **options)
+    return cy.simulate(dynamics, z, layers=4)
+
+
+@pytest.mark.parametrize("name", sorted(cy.DYNAMICS))
+def test_every_dynamics_agrees_with_the_cpu(name):
+    dynamics, z = cy.DYNAMICS[name](), tokens()
+    found = end(dynamics, there(z))
+    assert found.z.device.type == "cuda"
+    np.testing.assert_allclose(found.z.cpu().numpy(), end(dynamics, z).z, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", sorted(SOFT))
+def test_every_attention_agrees_with_the_cpu(name):
+    dynamics, z = cy.PureAttention(SOFT[name](), alpha=0.5), tokens(batch=(3,))
+    found = end(dynamics, there(z))
+    assert found.z.device.type == "cuda"
+    np.testing.assert_allclose(found.z.cpu().numpy(), end(dynamics, z).z, atol=1e-12)
+
+
+@pytest.mark.parametrize("stepper", [RK4(0.05), Adaptive(1e-10, 1e-12)], ids=["rk4", "adaptive"])
+def test_flows_follow_the_cpu(stepper):
+    V = np.array([[0.6, 0.8, 0.1], [0.6, 0.6, 0.0], [0.0, 0.2, 0.3]])
+    for flow in (cy.RescaledFlow(V=V), cy.SphereFlow(cy.Softmax(4.0)), cy.AttentionFlow()):
+        z = 0.7 * tokens()
+        here, far = end(flow, z, stepper=stepper), end(flow, there(z), stepper=stepper)
+        np.testing.assert_allclose(far.z.cpu().numpy(), here.z, atol=1e-8)
+
+
+def test_gradients_flow_on_the_device():
+    z = there(tokens()).requires_grad_()
+    run = end(cy.SphereFlow(cy.Softmax(2.0)), z, stepper=RK4(0.1))
+    (run.z[-1] ** 3).sum().backward()
+    assert z.grad.device.type == "cuda" and bool(torch.isfinite(z.grad).all())
+
+
+def test_a_large_layer_is_never_n_by_n():
+    n, d = 65_536, 64
+    z = torch.randn(n, d, device="cuda", generator=torch.Generator("cuda").manual_seed(0))
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    out = cy.PureAttention(cy.Softmax(0.1)).step(z, 0)
+    assert torch.cuda.max_memory_allocated() - before < 4 * n * n / 4  # a quarter of P in float32
+    rows = torch.arange(0, n, n // 64, device="cuda")
+    P = torch.softmax(0.1 * z[rows].double() @ z.double().T, dim=-1)
+    expected = z[rows].double() + 0.5 * (P @ z.double() - z[rows].double())
+    np.testing.assert_allclose(out[rows].cpu().numpy(), expected.cpu().numpy(), atol=2e-4)
+
+
+def test_the_learned_classifier_fits_on_the_device():
+    data = cy.datasets.synthetic(300)
+    clf = cy.HardmaxClassifier(method=cy.Learned(epochs=20, device="cuda"), leaders=6)
+    clf.fit(data.texts, data.labels)
+    assert clf.score(data.texts, data.labels) > 0.6
+    ex = clf.explain(data.texts[0])
+    assert abs(sum(x.contribution for x in ex.leaders) + ex.intercept - ex.decision) < 1e-9
