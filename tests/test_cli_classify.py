@@ -63,6 +63,31 @@ def said(capsys) -> tuple[str, str]:
 # --- fit --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("given", "words"), [("7", 7), ("0", None)])
+def test_fit_takes_a_budget_of_words(here: Path, capsys, given: str, words: int | None) -> None:
+    line = ["fit", "reviews.csv", "--ngrams", "1,1", "--words", given, "--out", "model"]
+    assert main(line) == 0
+    clf = HardmaxClassifier(ngrams=(1, 1), words=words).fit(DATA.texts, DATA.labels)
+    same = HardmaxClassifier.load("model")
+    assert same.words == words
+    assert np.array_equal(same.decision_function(DATA.texts), clf.decision_function(DATA.texts))
+
+
+def test_an_interrupted_learned_fit_goes_on_from_its_checkpoint(here: Path, capsys) -> None:
+    pytest.importorskip("torch")
+    line = ["fit", "reviews.csv", "--ngrams", "1,1", "--method", "learned", "--device", "cpu"]
+    assert main([*line, "--epochs", "2", "--out", "whole"]) == 0
+    part = [*line, "--checkpoint", "half.safetensors"]
+    assert main([*part, "--epochs", "1", "--out", "first"]) == 0
+    assert main([*part, "--epochs", "2", "--out", "second"]) == 0
+    whole, second = (HardmaxClassifier.load(name) for name in ("whole", "second"))
+    np.testing.assert_allclose(
+        whole.decision_function(DATA.texts), second.decision_function(DATA.texts), atol=1e-5
+    )
+    assert main(["fit", "reviews.csv", "--out", "m", "--checkpoint", "half.safetensors"]) != 0
+    assert "--checkpoint: only --method learned" in said(capsys)[1]
+
+
 def test_fit_writes_the_model_that_python_makes(here: Path, capsys) -> None:
     test = datasets.synthetic(40, seed=4)
     write_csv(here / "test.csv", test)

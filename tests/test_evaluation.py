@@ -13,7 +13,6 @@ from cynosure.evaluation import (
     Rivals,
     calibration_error,
     evaluate,
-    faithfulness,
 )
 from cynosure.shipped import available, load_pretrained
 
@@ -65,76 +64,6 @@ def test_unknown_texts_are_counted_and_get_the_prior(clf) -> None:
     assert found.unknown == 2
 
 
-def slow_deletions(clf, texts) -> dict[str, float]:
-    """Shares flipped, one text at a time, by writing the remaining words out as a new model run."""
-    flips: dict[str, list[bool]] = {"winning": [], "alone": [], "neutral": []}
-    for text in texts:
-        ex = clf.explain(text)
-        index = clf.vocabulary_.index
-        side = ex.decision > 0
-        gone: dict[str, set[str]] = {"winning": set(), "alone": set(), "neutral": set()}
-        for leader in ex.leaders:
-            words = {w.text for w in leader.followers if w.token} | {leader.text}
-            tokens = {leader.token, *(w.token for w in leader.followers)}
-            if 0 in tokens:
-                gone["neutral"] |= words
-            elif (leader.contribution > 0) == side:
-                gone["winning"] |= words
-                gone["alone"] |= {leader.text}
-        for name, names in gone.items():
-            kept = [index[w.text] for w in ex.words if w.text not in names]
-            z = clf.model_.carry(0, np.array(kept, dtype=np.intp), ("",) * len(kept)).values[-1]
-            plane = clf.model_.planes[0]
-            after = plane.b[0] + plane.v[0] @ z.mean(axis=0) if kept else plane.prior[0]
-            flips[name].append(bool((after > 0) != side))
-    return {name: float(np.mean(x)) for name, x in flips.items()}
-
-
-def test_deletions_equal_a_slow_recomputation(clf) -> None:
-    texts = TEST.texts[:25]
-    found = faithfulness(clf, texts)
-    by_name = {d.name: d for d in found.deletions}
-    slow = slow_deletions(clf, texts)
-    assert found.texts == 25
-    assert by_name["winning leaders with their followers"].flipped == slow["winning"]
-    assert by_name["winning leaders alone"].flipped == slow["alone"]
-    assert by_name["the neutral cluster, all others kept"].flipped == slow["neutral"]
-    assert slow["winning"] > slow["alone"]  # followers elect a new leader
-    same = {d.words for d in found.deletions if "as many" in d.name or "with their" in d.name}
-    assert len(same) == 1
-
-
-def test_words_to_flip_agree_with_the_clusters_one_by_one(clf) -> None:
-    texts = TEST.texts[:25]
-    needed = []
-    for text in texts:
-        ex = clf.explain(text)
-        side = 1 if ex.decision > 0 else -1
-        order = sorted(
-            (i for i, x in enumerate(ex.leaders) if x.token and side * x.contribution > 0),
-            key=lambda i: -side * ex.leaders[i].score,
-        )
-        sizes = np.cumsum([1 + len(ex.leaders[i].followers) for i in order])
-        turned = [
-            size for k, size in enumerate(sizes, 1) if side * ex.without(*order[:k]) <= 0
-        ]  # without(): exact for clusters nobody left
-        needed.append(turned[0] if turned else np.inf)
-    found = faithfulness(clf, texts, most_words=4)
-    finite = [n for n in needed if np.isfinite(n)]
-    assert found.words_to_flip[:2] == (np.median(finite), pytest.approx(np.mean(finite)))
-    assert found.flipped_within == np.mean([n <= 4 for n in needed])
-    assert found.flipped_at_all == len(finite) / len(needed)
-    assert (
-        found.flipped_within <= found.best_within
-    )  # single words chosen freely do at least as well
-
-
-def test_faithfulness_needs_words_and_leaves_empty_texts_out(clf) -> None:
-    with pytest.raises(ValueError, match="nothing to delete"):
-        faithfulness(clf, ["zzzz", ""])
-    assert faithfulness(clf, ["zzzz", *TEST.texts[:3]]).texts == 3
-
-
 def test_more_than_two_classes(three) -> None:
     data = datasets.synthetic(45, seed=5, classes=("good", "bad", "odd"))
     found = evaluate(three, data.texts, data.labels, explained=20)
@@ -179,6 +108,12 @@ def test_rivals_learn_what_there_is_to_learn_and_choose_C() -> None:
     for name, labels in rivals.predict(TEST.texts).items():
         assert (labels == TEST.labels).mean() > 0.75, name
         assert rivals.C[name] > 0
+
+
+def test_rivals_are_the_same_every_time() -> None:
+    first, second = (Rivals.fit(DATA.texts, DATA.labels) for _ in range(2))
+    tfidf = (r.heads["TF-IDF + logistic regression"][-1].estimators_[0] for r in (first, second))
+    assert np.array_equal(*(linear.coef_ for linear in tfidf)) and first.C == second.C
 
 
 def test_rivals_take_several_classes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_both_ways_along_rays_are_taken() -> None:
     for shortest, all_sure in ((0.99, True), (0.3, False)):
         plane = on_rays(draw, 12, 5, shortest)
         assert plane.rays is not None
-        _, led = Model((plane,), 1.0, 6)._along_rays(plane.rays, documents)
+        _, led = Model((plane,), 1.0, 6)._along_rays(plane, plane.rays, documents)
         assert (led >= 0).all() == all_sure and (led >= 0).any()
 
 
@@ -98,6 +99,32 @@ def test_reading_any_embedding_is_the_plain_layers(d: int) -> None:
     assert [model.locate(r) for r in range(3)] == [(0, 0), (1, 0), (1, 1)]
     with pytest.raises(IndexError):
         model.locate(3)
+
+
+@given(st.integers(0, 10_000), st.integers(1, 5), st.sampled_from([0.3, 0.99, None]))
+def test_the_anchor_counts_as_equal_anchors_would(
+    seed: int, count: int, shortest: float | None
+) -> None:
+    """Along rays and in general; the oracle really puts `count` anchors into the layers."""
+    draw = np.random.default_rng(seed)
+    plane = on_rays(draw, 12, 5, shortest or 0.5)
+    if shortest is None:
+        plane = plane_of(draw.normal(size=(12, 3)), draw.normal(size=3))
+    model = Model((replace(plane, count=float(count)),), 0.8, 4)
+    documents = documents_of(draw, 3, 12)
+    for decision, terms in zip(
+        model.read(documents).decision, map(documents.__getitem__, range(3))
+    ):
+        z = np.concatenate([plane.anchor[None]] * count + [plane.embedding[terms]])
+        last = cy.simulate(model.dynamics, z, layers=4).z[-1]
+        truth = plane.b + plane.v @ last.mean(axis=0) if len(terms) else plane.prior
+        np.testing.assert_allclose(decision, truth, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("count", [0.0, -1.0, float("inf"), float("nan")])
+def test_the_anchor_counts_a_positive_number_of_times(count: float) -> None:
+    with pytest.raises(ValueError, match="count"):
+        Plane(np.ones((2, 2)), np.ones(2), np.ones((1, 2)), np.zeros(1), np.zeros(1), count)
 
 
 def test_exact_ties_are_decided_as_simulate_does() -> None:
@@ -139,13 +166,14 @@ def test_a_model_needs_a_positive_step() -> None:
 def saved(tmp_path: Path) -> Path:
     vocabulary, _ = Vocabulary.build(["good film", "good café !"], min_df=1)
     plane = plane_of(np.random.default_rng(0).normal(size=(len(vocabulary), 2)), np.ones(2))
-    return save_files(tmp_path / "model", Model((plane,), 0.5, 3), vocabulary, {"x": ["é"]})
+    model = Model((replace(plane, count=2.5),), 0.5, 3)
+    return save_files(tmp_path / "model", model, vocabulary, {"x": ["é"]})
 
 
 def test_files_bring_everything_back(saved: Path) -> None:
     model, vocabulary, settings = load_files(saved)
     assert settings == {"x": ["é"]} and (model.alpha, model.layers) == (0.5, 3)
-    assert "café" in vocabulary.terms
+    assert "café" in vocabulary.terms and model.planes[0].count == 2.5
     again = save_files(saved.parent / "again", model, vocabulary, settings)
     for name in ("model.json", "model.safetensors", "vocabulary.json"):
         assert (saved / name).read_bytes() == (again / name).read_bytes()
@@ -196,6 +224,23 @@ def test_damaged_files_are_refused(saved: Path, name: str, damage: str) -> None:
         file.write_bytes({"cut": data[:-9], "edit": edited, "empty": b""}[damage])
     with pytest.raises((ValueError, FileNotFoundError), match="model"):
         load_files(saved)
+
+
+def test_files_of_the_first_version_are_read_with_an_anchor_that_counts_once(saved: Path) -> None:
+    from safetensors.numpy import load, save
+
+    from cynosure.model import _canonical, _sha256
+
+    arrays = load((saved / "model.safetensors").read_bytes())
+    del arrays["count"]
+    (saved / "model.safetensors").write_bytes(save(arrays))
+    header = json.loads((saved / "model.json").read_text())
+    header["version"] = 1
+    header["sha256"]["model.safetensors"] = _sha256((saved / "model.safetensors").read_bytes())
+    del header["checksum"]
+    header["checksum"] = _sha256(_canonical(header))
+    (saved / "model.json").write_text(json.dumps(header))
+    assert load_files(saved)[0].planes[0].count == 1.0
 
 
 def test_foreign_and_future_models_are_refused(saved: Path, tmp_path: Path) -> None:

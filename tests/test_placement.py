@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cynosure.classifier import HardmaxClassifier
-from cynosure.datasets import Dataset, synthetic
-from cynosure.placement import Placed, _lloyd, _placed
+from cynosure.datasets import _TONES, Dataset, synthetic
+from cynosure.placement import Placed, _decoder, _lloyd, _placed
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,93 @@ def test_the_budget_is_kept_and_used(data: Dataset, leaders: int) -> None:
     clf = HardmaxClassifier(leaders=leaders).fit(data.texts, data.labels)
     mean = clf.read(data.texts).leaders.mean()
     assert leaders - 2 < mean <= leaders
+
+
+def named(clf: HardmaxClassifier, text: str) -> set[str]:
+    """The words of the telling terms of a text: those that do not follow the anchor."""
+    plane, terms = clf.model_.planes[0], clf.vocabulary_.encode([text])[0]
+    telling = terms[np.abs(plane.embedding[terms] @ plane.v[0]) > 1e-9]
+    return {word for j in telling for word in clf.vocabulary_.terms[j].split(" ")}
+
+
+@pytest.mark.parametrize("ngrams", [(1, 1), (1, 2), (2, 3)])
+@pytest.mark.parametrize("words", [1.5, 4, 8])
+def test_telling_words_keep_to_their_budget(
+    data: Dataset, ngrams: tuple[int, int], words: float
+) -> None:
+    clf = HardmaxClassifier(ngrams=ngrams, words=words).fit(data.texts, data.labels)
+    mean = np.mean([len(named(clf, text)) for text in data.texts])
+    assert 0.4 * words < mean <= words
+
+
+def test_without_a_bound_more_words_tell(data: Dataset) -> None:
+    some, every = (
+        HardmaxClassifier(words=words).fit(data.texts, data.labels) for words in (5, None)
+    )
+    assert len(named(some, data.texts[0])) < len(named(every, data.texts[0]))
+    (quiet,) = (x for x in some.explain(data.texts[0]).leaders if not x.offsets)
+    said = {w.text for w in quiet.followers}
+    assert all(set(word.split(" ")) <= named(some, data.texts[0]) or word in said
+               for word in (w.text for w in some.explain(data.texts[0]).words))  # fmt: skip
+    with pytest.raises(ValueError, match="words: expected a budget"):
+        HardmaxClassifier(words=0).fit(data.texts, data.labels)
+
+
+def test_the_words_kept_are_the_telling_ones() -> None:
+    """A tone word is worth more than a filler: the first eight budgeted words are tones."""
+    noisy = synthetic(600, noise=0.3)
+    clf = HardmaxClassifier(ngrams=(1, 1), words=3).fit(noisy.texts, noisy.labels)
+    score = clf.model_.planes[0].embedding @ clf.model_.planes[0].v[0]
+    kept = {t for t, s in zip(clf.vocabulary_.terms, score) if abs(s) > 1e-9}
+    assert kept and kept <= set(_TONES[0]) | set(_TONES[1])
+
+
+def test_a_short_text_is_little_evidence() -> None:
+    """Log-odds shrink when the text does: the anchor's weight was found by likelihood."""
+    draw = np.random.default_rng(0)
+    letters = "abcdefghij"
+    tones = np.array([[side + x + y for x in letters for y in letters] for side in ("good", "bad")])
+    texts, labels = [], []
+    for i in range(1200):
+        positive, size = i % 4 < 2, 2 if i % 2 else 30
+        side = (draw.random(size) < 0.35).astype(int) ^ (not positive)
+        texts.append(" ".join(tones[side, draw.permutation(100)[:size]]))
+        labels.append(positive)
+    clf = HardmaxClassifier(ngrams=(1, 1), leaders=4).fit(texts, labels)
+    assert clf.model_.planes[0].count > 4
+    score = clf.model_.planes[0].embedding @ clf.model_.planes[0].v[0]
+    best = " ".join(clf.vocabulary_.terms[j] for j in np.argsort(score)[-2:])
+    odds = float(clf.decision_function([best])[0])
+    assert 0.5 < odds < 2.5  # the truth is 2 log(65 / 35) = 1.24
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_decoder_is_the_likeliest_of_all_counts(seed: int) -> None:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.metrics import log_loss
+
+    draw, n = np.random.default_rng(seed), 3000
+    sizes = draw.integers(1, 60, size=n)
+    sums = draw.normal(size=n) * np.sqrt(sizes)
+    inside = draw.random(n) < 1 / (1 + np.exp(-6 * sums / (sizes + 8)))
+    m, slope, b = _decoder(sums, sizes, inside, np.ones(n))
+    assert 2 <= m <= 32
+    z = b + slope * sums / (sizes + m)
+    losses = []
+    for count in 2.0 ** np.arange(11):
+        x = (sums / (sizes + count))[:, None]
+        fit = LogisticRegression(C=1e4, tol=1e-8, max_iter=1000).fit(x / x.std(), inside)
+        losses.append(log_loss(inside, fit.predict_proba(x / x.std())))
+    assert log_loss(inside, 1 / (1 + np.exp(-z))) < min(losses) + 2e-3  # C = 100: nearly none
+
+
+def test_without_evidence_the_mean_stays_plain() -> None:
+    """Texts of one length say nothing about m; thirty texts hardly more."""
+    draw = np.random.default_rng(0)
+    for n, sizes in ((3000, np.full(3000, 40)), (30, draw.integers(1, 60, size=30))):
+        sums = draw.normal(size=n) * np.sqrt(sizes)
+        inside = draw.random(n) < 1 / (1 + np.exp(-20 * sums / sizes))
+        assert _decoder(sums, sizes, inside, np.ones(n))[0] == 1.0
 
 
 @pytest.mark.parametrize("dim", [2, 3, 4, 8])
@@ -143,3 +230,9 @@ def test_the_share_of_a_class_moves_the_bias() -> None:
 
 def test_placed_describes_itself() -> None:
     assert Placed(C=2.0).describe() == {"name": "placed", "C": 2.0, "folds": 3}
+
+
+@pytest.mark.parametrize("n", [4, 40])
+def test_texts_that_are_all_alike_leave_the_prior(n: int) -> None:
+    clf = HardmaxClassifier(min_df=1).fit(["a b"] * (2 * n), [0, 1] * n)
+    assert clf.predict_proba(["a b", "a", ""])[:, 1] == pytest.approx(0.5, abs=0.01)

@@ -203,3 +203,13 @@ def test_texts_come_from_many_containers() -> None:
 def test_bad_texts_are_named(texts: object, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         as_texts(texts)
+
+
+def test_a_term_is_spelled_with_its_words() -> None:
+    vocabulary, _ = Vocabulary.build(["good film", "good film no good no good"], min_df=1)
+    spelled = vocabulary.spelled.toarray()
+    number = {w: int(row.argmax()) for w, row in zip(vocabulary.terms, spelled) if " " not in w}
+    assert len(set(number.values())) == spelled.shape[1] == 3
+    for term, row in zip(vocabulary.terms, spelled):
+        assert set(np.flatnonzero(row)) == {number[w] for w in term.split(" ")}
+        assert set(row) <= {0.0, 1.0}

@@ -40,11 +40,18 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         z^0 = embeddings of the distinct known terms and one anchor,
         z^{k+1} = PureAttention(z^k),   decision = b + < v, mean_i z_i^layers >
 
+    (the anchor counts m times in the mean, see `cynosure.model`).
+
     Parameters
     ----------
     dim : dimension of the tokens.
     ngrams : (low, high), the n-grams taken as terms.
     leaders : budget of leaders per text, on average over the training texts (of each plane).
+    words : budget of telling words per text, on average: words of the terms that do not follow the
+        neutral anchor. With 40 film reviews are read as well as by TF-IDF with logistic regression,
+        and some 26 words speak for the prediction; with 20 it is 13, at the price of one point of
+        accuracy. Deleting them overturns the prediction either way. None has no bound, is as
+        accurate as NB-SVM, and gives nearly every word a small say.
     method : how to fit: `Placed()` (the default: convex, seconds) or `Learned()` (gradient, torch).
     alpha, layers : step (> 0) and number of the attention layers.
     lowercase, min_df, max_features : vocabulary, as in scikit-learn's CountVectorizer.
@@ -71,6 +78,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         ngrams: Sequence[int] = (1, 2),
         leaders: float | int = 10,
         *,
+        words: float | int | None = 40,
         method: Fit | None = None,
         alpha: float | int = 1.0,
         layers: int = 8,
@@ -83,6 +91,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         self.dim = dim
         self.ngrams = ngrams
         self.leaders = leaders
+        self.words = words
         self.method = method
         self.alpha = alpha
         self.layers = layers
@@ -122,8 +131,8 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
                 f"texts: no term occurs in {self.min_df} texts; give more texts or min_df=1"
             )
         task = Task(
-            documents, number, weight, vocabulary.df, len(classes), self.dim, self.leaders,
-            self.alpha, self.layers, self.random_state,
+            documents, number, weight, vocabulary.df, vocabulary.spelled, len(classes), self.dim,
+            self.leaders, self.words, self.alpha, self.layers, self.random_state,
         )  # fmt: skip
         self.model_ = (self.method or Placed()).model(task)
         self.vocabulary_ = vocabulary
@@ -139,6 +148,8 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
             raise TypeError(f"method: expected Placed() or Learned(), got {self.method!r}")
         if not self.leaders >= 1:
             raise ValueError(f"leaders: expected a budget of at least 1, got {self.leaders!r}")
+        if self.words is not None and not self.words >= 1:
+            raise ValueError(f"words: expected a budget of at least 1, or None, got {self.words!r}")
         if len(self.ngrams) != 2:
             raise ValueError(f"ngrams: expected (low, high), got {self.ngrams!r}")
 
@@ -229,7 +240,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     def load(cls, path: str | os.PathLike[str]) -> HardmaxClassifier:
         """Read a folder written by `save`; nothing is unpickled."""
         model, vocabulary, settings = load_files(path)
-        params = settings["params"]
+        params = {"words": None} | settings["params"]  # files of version 1 have no such budget
         params["ngrams"] = (params["ngrams"][0], params["ngrams"][1])
         if isinstance(params["class_weight"], list):
             params["class_weight"] = {k: v for k, v in params["class_weight"]}

@@ -2,16 +2,11 @@
 
 Accuracy alone is a vacuous target: as alpha -> 0, or when every word leads, the model is a bag of
 words. So an `Evaluation` always carries the leaders per text, the share of the mean that sits on
-leaders, and alpha. Faithfulness is measured by deletion, and every deletion is *recomputed*: the
-words are taken out, the rest goes through the layers again.
-
-Trap: deleting the leaders alone proves nothing, their followers elect new ones; a leader counts
-with its cluster.
+leaders, and alpha; faithfulness is measured by deletion (`cynosure.deletions`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -20,21 +15,10 @@ from sklearn.base import BaseEstimator, TransformerMixin
 
 from .classifier import HardmaxClassifier
 from .datasets import blocks
-from .explanation import Explanation
-from .text import Documents, as_texts
+from .deletions import Faithfulness, Progress, faithfulness
+from .text import as_texts
 
-__all__ = [
-    "Deletion",
-    "Evaluation",
-    "Faithfulness",
-    "LogRatio",
-    "Rivals",
-    "calibration_error",
-    "evaluate",
-    "faithfulness",
-]
-
-Progress = Callable[[float, str], Any]
+__all__ = ["Evaluation", "LogRatio", "Rivals", "calibration_error", "evaluate"]
 
 
 # --- calibration ------------------------------------------------------------------------------
@@ -50,195 +34,6 @@ def calibration_error(confidence: Any, correct: Any, bins: int = 15) -> float:
     where = np.clip((confidence * bins).astype(int), 0, bins - 1)
     gap = np.bincount(where, correct - confidence, minlength=bins)
     return float(np.abs(gap).sum() / max(len(confidence), 1))
-
-
-# --- faithfulness -----------------------------------------------------------------------------
-
-
-@final
-@dataclass(frozen=True)
-class Deletion:
-    """What deleting some terms of every text did.
-
-    `flipped` is the share of predictions that changed, `words` the mean number of terms deleted,
-    `drop` the mean fall of the probability of the label predicted before.
-    """
-
-    name: str
-    flipped: float
-    words: float
-    drop: float
-
-
-@final
-@dataclass(frozen=True)
-class Faithfulness:
-    """Comprehensiveness and sufficiency of the explanations of `texts` texts.
-
-    The winning clusters are those that speak for the prediction (those of its sign, the neutral one
-    excluded). `deletions`: all winning clusters; their leaders alone; as many terms as the winning
-    clusters have, chosen by contribution, then at random; and all but the non-neutral clusters
-    (sufficiency: what an explanation leaves unsaid should not matter). Winning clusters deleted one
-    after the other, strongest leader first, flip a prediction after `words_to_flip` terms (median,
-    mean, 95 % quantile over the predictions that flip); `flipped_within` is the share of all
-    predictions that flip this way within `most_words` terms, and `best_within` what the best
-    choice of that many single terms reaches, the ceiling for any explanation of this model.
-    """
-
-    texts: int
-    deletions: tuple[Deletion, ...]
-    most_words: int
-    flipped_within: float
-    best_within: float
-    flipped_at_all: float
-    words_to_flip: tuple[float, float, float]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Case:
-    """An explained text: its terms by cluster, how strongly each leader speaks for the label."""
-
-    clusters: tuple[np.ndarray, ...]
-    heads: tuple[int, ...]  # the leader's term, -1 for the anchor
-    strength: tuple[float, ...]
-    neutral: tuple[bool, ...]
-    pull: np.ndarray  # of every single term towards the label
-
-    @property
-    def terms(self) -> np.ndarray:
-        return np.concatenate([np.empty(0, np.int32), *self.clusters])
-
-    @property
-    def winning(self) -> list[int]:
-        """Clusters for the prediction, strongest leader first."""
-        found = [
-            c for c, s in enumerate(self.strength)
-            if s > 0 and not self.neutral[c] and len(self.clusters[c])
-        ]  # fmt: skip
-        return sorted(found, key=lambda c: -self.strength[c])
-
-
-def _case(clf: HardmaxClassifier, ex: Explanation) -> _Case:
-    index = clf.vocabulary_.index
-    sign = 1.0 if ex.decision > 0 or len(clf.classes_) > 2 else -1.0
-    clusters, heads, strength, neutral, pull = [], [], [], [], []
-    for leader in ex.leaders:
-        cluster = [(leader.token, leader.text, leader.score)]
-        cluster += [(w.token, w.text, w.score) for w in leader.followers]
-        words = [(index[name], score) for token, name, score in cluster if token > 0]
-        clusters.append(np.array([term for term, _ in words], np.int32))
-        heads.append(index[leader.text] if leader.token > 0 else -1)
-        strength.append(sign * leader.contribution / leader.share)
-        neutral.append(any(token == 0 for token, _, _ in cluster))
-        pull += [sign * score for _, score in words]
-    return _Case(
-        tuple(clusters), tuple(heads), tuple(strength), tuple(neutral), np.array(pull, float)
-    )
-
-
-def _probabilities(clf: HardmaxClassifier, rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Probabilities (texts, classes) of texts given as rows of terms."""
-    indptr = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
-    terms = np.concatenate([np.empty(0, np.int32), *rows]).astype(np.int32)
-    return clf.probabilities(clf.model_.read(Documents(indptr, terms)).decision)
-
-
-def _without(terms: np.ndarray, gone: np.ndarray) -> np.ndarray:
-    return terms[~np.isin(terms, gone)]
-
-
-def faithfulness(
-    clf: HardmaxClassifier,
-    texts: Any,
-    *,
-    most_words: int = 15,
-    seed: int = 0,
-    progress: Progress | None = None,
-) -> Faithfulness:
-    """Explain every text, delete what the explanation names, predict again.
-
-    Texts without a known term have nothing to delete and are left out.
-    """
-    texts = as_texts(texts)
-    cases = []
-    for i, text in enumerate(texts):
-        cases.append(_case(clf, clf.explain(text)))
-        if progress is not None:
-            progress((i + 1) / len(texts), "explained")
-    cases = [case for case in cases if len(case.terms)]
-    if not cases:
-        raise ValueError("texts: none has a known word, so there is nothing to delete")
-    before = _probabilities(clf, [case.terms for case in cases])
-    label = before.argmax(axis=1)
-    draw = np.random.default_rng(seed)
-
-    def after(rows: Sequence[np.ndarray], of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Whether each prediction changed, and what the old label has lost."""
-        p = _probabilities(clf, rows)
-        fall = before[of, label[of]] - p[np.arange(len(of)), label[of]]
-        return p.argmax(axis=1) != label[of], fall
-
-    def deletion(name: str, gone: list[np.ndarray]) -> Deletion:
-        every = np.arange(len(cases))
-        kept = [_without(c.terms, g) for c, g in zip(cases, gone)]
-        flipped, fall = after(kept, every)
-        size = float(np.mean([len(c.terms) - len(k) for c, k in zip(cases, kept)]))
-        return Deletion(name, float(flipped.mean()), size, float(fall.mean()))
-
-    none = np.empty(0, np.int32)
-    winning = [np.concatenate([none, *(c.clusters[k] for k in c.winning)]) for c in cases]
-    alone = [np.array([c.heads[k] for k in c.winning], np.int32) for c in cases]
-    strongest = [c.terms[np.argsort(-c.pull, kind="stable")] for c in cases]
-    deletions = (
-        deletion("winning leaders with their followers", winning),
-        deletion("winning leaders alone", alone),
-        deletion(
-            "as many words, by contribution", [b[: len(w)] for b, w in zip(strongest, winning)]
-        ),
-        deletion(
-            "as many words, at random",
-            [draw.permutation(c.terms)[: len(w)] for c, w in zip(cases, winning)],
-        ),
-        deletion(
-            "the neutral cluster, all others kept",
-            [
-                np.concatenate([none, *(x for x, n in zip(c.clusters, c.neutral) if n)])
-                for c in cases
-            ],
-        ),
-    )
-    by_cluster = [
-        [np.concatenate([c.clusters[j] for j in c.winning[: k + 1]]) for k in range(len(c.winning))]
-        for c in cases
-    ]
-    needed = _words_to_flip(cases, by_cluster, after)
-    best = _words_to_flip(
-        cases, [[b[:k] for k in range(1, most_words + 1)] for b in strongest], after
-    )
-    at_all = needed[np.isfinite(needed)]
-    shown = at_all if len(at_all) else np.array([np.nan])
-    return Faithfulness(
-        len(cases), deletions, most_words, float((needed <= most_words).mean()),
-        float((best <= most_words).mean()), float(np.isfinite(needed).mean()),
-        (float(np.median(shown)), float(shown.mean()), float(np.quantile(shown, 0.95))),
-    )  # fmt: skip
-
-
-def _words_to_flip(
-    cases: list[_Case],
-    stages: list[list[np.ndarray]],
-    after: Callable[[Sequence[np.ndarray], np.ndarray], tuple[np.ndarray, np.ndarray]],
-) -> np.ndarray:
-    """Terms deleted at the first stage whose deletion flips the prediction; inf where none does."""
-    of = np.repeat(np.arange(len(cases)), [len(s) for s in stages])
-    size = np.array([len(gone) for stage in stages for gone in stage], float)
-    rows = [_without(c.terms, gone) for c, stage in zip(cases, stages) for gone in stage]
-    needed = np.full(len(cases), np.inf)
-    if rows:
-        flipped, _ = after(rows, of)
-        np.minimum.at(needed, of[flipped], size[flipped])
-    return needed
 
 
 # --- everything at once -----------------------------------------------------------------------
@@ -385,7 +180,9 @@ def _head(name: str, C: float) -> Any:
     from sklearn.svm import LinearSVC
 
     if name == TFIDF:
-        linear = LogisticRegression(C=C, solver="liblinear", dual=True, tol=1e-2, max_iter=2000)
+        linear = LogisticRegression(
+            C=C, solver="liblinear", dual=True, tol=1e-2, max_iter=2000, random_state=0
+        )
         return make_pipeline(TfidfTransformer(sublinear_tf=True), OneVsRestClassifier(linear))
     svm = make_pipeline(LogRatio(), LinearSVC(C=C, tol=1e-2, max_iter=5000, random_state=0))
     return make_pipeline(Binarizer(), OneVsRestClassifier(svm))

@@ -1,10 +1,11 @@
 """Explanation: the model's own computation on one text, word by word and leader by leader.
 
-With n tokens (the anchor included), z_i their places after the last layer and v, b the decoder,
+With z_i the places of the tokens after the last layer, v and b the decoder, w_i = 1 for the words
+and w_0 = m for the anchor, W their sum,
 
-    decision = b + sum_i < v, z_i > / n,
+    decision = b + sum_i w_i < v, z_i > / W,
 
-so the contribution of a word is < v, z_i > / n, that of a leader is the sum over its cluster, and
+so the contribution of a word is < v, z_i > / W, that of a leader is the sum over its cluster, and
 nothing is left over. It is the prediction itself: no sampling, the same on every run.
 """
 
@@ -38,8 +39,8 @@ _PAGE = Path(__file__).parent / "web" / "static" / "explanation.html"
 class Word:
     """A term of the text: where it stands, what it scores at the end, whom it follows.
 
-    `offsets` index the original string; `score` = <v, z>, `contribution` = score / n. The anchor,
-    the neutral token every text has, appears as "(neutral)" without offsets.
+    `offsets` index the original string; `score` = <v, z>, `contribution` = score / W. The anchor,
+    the neutral token every text has, appears as "(neutral)" without offsets; it counts m times.
     """
 
     text: str
@@ -67,7 +68,8 @@ class Leader:
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Why a text got its decision. `leaders` come by size of contribution; their contributions and
-    `intercept` add up to `decision`, the log-odds of `label` (against the other classes)."""
+    `intercept` add up to `decision`, the log-odds of `label` (against the other classes). `prior`
+    is the decision without any known word, `count` is m: how often the anchor counts."""
 
     text: str
     label: str
@@ -79,6 +81,8 @@ class Explanation:
     note: str
     trajectory: Trajectory
     v: np.ndarray
+    prior: float
+    count: float
 
     @property
     def prediction(self) -> str:
@@ -89,8 +93,15 @@ class Explanation:
     def words(self) -> tuple[Word, ...]:
         """Every term of the text, the leaders' own included, in order of appearance."""
         found = [
-            w for leader in self.leaders for w in (_as_word(leader, self.n), *leader.followers)
-        ]
+            w for leader in self.leaders
+            for w in (
+                Word(
+                    leader.text, leader.offsets, leader.score, leader.score / self.total,
+                    leader.token,
+                ),
+                *leader.followers,
+            )
+        ]  # fmt: skip
         return tuple(sorted((w for w in found if w.offsets), key=lambda w: w.offsets[0]))
 
     @property
@@ -98,17 +109,33 @@ class Explanation:
         """Number of tokens, the anchor included."""
         return int(self.trajectory.z.shape[1])
 
-    def without(self, *positions: int) -> float:
-        """The decision if the clusters at these positions of `leaders` were deleted.
+    @property
+    def total(self) -> float:
+        """W: the words, and the anchor as often as it counts."""
+        return self.n - 1 + self.count
 
-        Exact for clusters that nobody left on the way: the other tokens never looked at them.
+    def without(self, *positions: int) -> float:
+        """The decision if the words of the clusters at these positions of `leaders` were deleted.
+
+        Exact for clusters that nobody left on the way and that a word leads, or the anchor: the
+        other tokens never looked at them. The anchor itself stays.
         """
         gone = set(positions)
-        kept = [leader for i, leader in enumerate(self.leaders) if i not in gone]
-        size = sum(1 + len(leader.followers) for leader in kept)
-        if not size:
-            return self.intercept
-        return self.intercept + sum(leader.contribution for leader in kept) * self.n / size
+        words, moved = self.n - 1, 0.0
+        for i in gone:
+            leader = self.leaders[i]
+            tokens = {leader.token, *(w.token for w in leader.followers)}
+            words -= len(tokens - {0})
+            moved += leader.contribution - (self._anchor if 0 in tokens else 0.0)
+        if not words:
+            return self.prior
+        left = self.decision - self.intercept - moved
+        return self.intercept + left * self.total / (words + self.count)
+
+    @property
+    def _anchor(self) -> float:
+        """The anchor's own contribution; 0 for placed words."""
+        return float(self.trajectory.values[-1][0] @ self.v) * self.count / self.total
 
     def to_dict(self) -> dict[str, Any]:
         def word(w: Word | Leader) -> dict[str, Any]:
@@ -123,6 +150,7 @@ class Explanation:
             "other": self.other,
             "decision": self.decision,
             "intercept": self.intercept,
+            "prior": self.prior,
             "probability": self.probability,
             "note": self.note,
             "leaders": [
@@ -173,10 +201,6 @@ class Explanation:
         return ax
 
 
-def _as_word(leader: Leader, n: int) -> Word:
-    return Word(leader.text, leader.offsets, leader.score, leader.score / n, leader.token)
-
-
 def explain(
     text: str,
     vocabulary: Vocabulary,
@@ -196,23 +220,27 @@ def explain(
     names = tuple(vocabulary.terms[j] for j in where)
     trajectory = model.carry(p, terms, names)
     v, b = plane.v[r], float(plane.b[r])
-    n = len(terms) + 1
+    total = len(terms) + plane.count
     score = trajectory.values[-1] @ v
     note = ""
     leaders: tuple[Leader, ...] = ()
     if len(terms):
         spans = [(), *(tuple(s) for s in where.values())]
+        weight = [plane.count] + [1.0] * len(terms)
         words = [
-            Word(name, span, float(x), float(x) / n, i)
-            for i, (name, span, x) in enumerate(zip((NEUTRAL, *names), spans, score.tolist()))
+            Word(name, span, x, x * w / total, i)
+            for i, (name, span, x, w) in enumerate(
+                zip((NEUTRAL, *names), spans, score.tolist(), weight)
+            )
         ]
-        leaders = _clusters(words, _followed_leader(trajectory), n)
-        decision = b + float(score.sum()) / n
+        leaders = _clusters(words, _followed_leader(trajectory))
+        decision = b + float(np.dot(weight, score)) / total
     else:
         b = decision = float(plane.prior[r])
         note = "No known word in this text: the decision is the prior of the training texts."
     return Explanation(
-        text, label, other, decision, b, probability, leaders, note, trajectory, v
+        text, label, other, decision, b, probability, leaders, note, trajectory, v,
+        float(plane.prior[r]), plane.count,
     )  # fmt: skip
 
 
@@ -233,7 +261,7 @@ def _followed_leader(trajectory: Trajectory) -> np.ndarray:
     return owner
 
 
-def _clusters(words: list[Word], owner: np.ndarray, n: int) -> tuple[Leader, ...]:
+def _clusters(words: list[Word], owner: np.ndarray) -> tuple[Leader, ...]:
     members: dict[int, list[Word]] = {}
     for word, lead in zip(words, owner.tolist()):
         members.setdefault(lead, []).append(word)
@@ -245,7 +273,7 @@ def _clusters(words: list[Word], owner: np.ndarray, n: int) -> tuple[Leader, ...
         )
         out.append(
             Leader(
-                head.text, head.offsets, len(cluster) / n, head.score,
+                head.text, head.offsets, len(cluster) / len(words), head.score,
                 sum(w.contribution for w in cluster), tuple(followers), lead,
             )
         )  # fmt: skip
@@ -273,6 +301,8 @@ def _plane_view(ex: Explanation) -> dict[str, Any]:
         "layers": np.round(view, 9).tolist(),
         "cluster": cluster.tolist(),
         "names": [NEUTRAL, *(ex.trajectory.words or ())[1:]],
+        "count": ex.count,
+        "anchor": ex._anchor if ex.leaders else 0.0,
         "boundary": -ex.intercept / size if size else None,
         "tokens": {
             "offsets": [[w.token, a, b, w.contribution] for w in ex.words for a, b in w.offsets]

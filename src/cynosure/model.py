@@ -3,10 +3,11 @@
 A text with known terms j_1..j_m becomes the tokens z = (anchor, E_{j_1}, ..., E_{j_m}); after
 `layers` layers of `PureAttention` the decision is
 
-    decision_r = b_r + < v_r, mean_i z_i >.
+    decision_r = b_r + < v_r, (m z_anchor + sum_i z_i) / (m + terms) >.
 
-The anchor, one neutral token per text, keeps the mean defined. One `Plane` holds one embedding and
-its decoder rows; several planes (one class against the rest each) are read side by side.
+The anchor, one neutral token per text, keeps the mean defined; it counts m times there, as m equal
+anchors would: evidence from few words weighs little. One `Plane` holds one embedding and its
+decoder rows; several planes (one class against the rest each) are read side by side.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from .trajectory import Trajectory
 
 __all__ = ["Model", "Plane", "Verdicts", "load_files", "save_files"]
 
-FORMAT, VERSION = "cynosure-classifier", 1
+FORMAT, VERSION = "cynosure-classifier", 2  # 1: the anchor counts once
 _MOST_RAYS = 512  # beyond, directions are as good as all different
 _MOST_IN_BATCH = 1024  # tokens per text up to which the batched kernel pays
 
@@ -54,7 +55,7 @@ class Plane:
     """Where the terms are placed, and how the mean of a text is decoded.
 
     embedding (terms, d), anchor (d,), v (rows, d), b (rows,); `prior` (rows,) is the decision for a
-    text without any known term.
+    text without any known term; `count` is m, how often the anchor counts in the mean.
     """
 
     embedding: Float[np.ndarray, "terms d"]
@@ -62,6 +63,11 @@ class Plane:
     v: Float[np.ndarray, "rows d"]
     b: Float[np.ndarray, " rows"]
     prior: Float[np.ndarray, " rows"]
+    count: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.count < float("inf"):
+            raise ValueError(f"count: the anchor counts a number > 0 of times, got {self.count}")
 
     @cached_property
     def rays(self) -> Rays | None:
@@ -91,8 +97,9 @@ class Verdicts:
     """What the model made of many texts.
 
     `decision` (texts, rows); `leaders` (texts, planes) is how many tokens lead, the anchor included
-    where it does; `on_leaders` (texts, planes) the share of the mean that sits on leaders: a token
-    that has followed its leader since layer s has rho^(layers - s) of it left elsewhere.
+    where it does; `on_leaders` (texts, planes) the share of the tokens' mean (the anchor counted
+    once) that sits on leaders: a token that has followed its leader since layer s has
+    rho^(layers - s) of it left elsewhere.
     """
 
     decision: np.ndarray
@@ -157,7 +164,7 @@ class Model:
         mean, share = np.zeros((n, len(plane.anchor))), np.ones(n)
         led = np.full(n, -1, dtype=np.intp)
         if self.layers and plane.rays is not None:
-            mean, led = self._along_rays(plane.rays, documents)
+            mean, led = self._along_rays(plane, plane.rays, documents)
             left = self._rho**self.layers
             share = 1.0 - left * (1.0 - led / (documents.sizes + 1.0))
         open_ = np.flatnonzero(led < 0)
@@ -167,7 +174,9 @@ class Model:
             z, real = plane.tokens(terms), np.pad(mask, ((0, 0), (1, 0)), constant_values=True)
             last, born, settled_at = self._march(z, real)
             count = real.sum(axis=1)
-            mean[rows] = (last * real[..., None]).sum(axis=1) / count[:, None]
+            more = plane.count - 1.0
+            mean[rows] = (last * real[..., None]).sum(axis=1) + more * last[:, 0]
+            mean[rows] /= (count + more)[:, None]
             left = self._rho ** (self.layers - np.maximum(settled_at, 0.0))
             elsewhere = np.where(born >= 0, 0.0, np.where(settled_at >= 0, left, 1.0))
             led[rows] = (born >= 0).sum(axis=1)
@@ -177,7 +186,9 @@ class Model:
                 progress(done)
         return mean, led, share
 
-    def _along_rays(self, rays: Rays, documents: Documents) -> tuple[np.ndarray, np.ndarray]:
+    def _along_rays(
+        self, plane: Plane, rays: Rays, documents: Documents
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Mean token and number of leaders, -1 for the texts that need the general path."""
         from .kernels.rays import ray_means
 
@@ -185,7 +196,7 @@ class Model:
         gap = 16 * (len(rays.direction[0]) + 4) * 2.0**-53 * float(rays.radius.max(initial=1.0))
         led = ray_means(
             documents.indptr, documents.indices, rays.ray, rays.radius,
-            rays.direction @ rays.direction.T, rays.anchor_ray, rays.anchor_radius,
+            rays.direction @ rays.direction.T, rays.anchor_ray, rays.anchor_radius, plane.count,
             self._rho**self.layers, gap, mass,
         )  # fmt: skip
         return mass @ rays.direction, led
@@ -240,6 +251,7 @@ def save_files(
     if path.exists() and not (path / "model.json").is_file():
         raise ValueError(f"{path}: exists and is not a cynosure model; choose another folder")
     arrays = {"df": vocabulary.df.astype(np.int32)}
+    arrays["count"] = np.array([plane.count for plane in model.planes])
     for p, plane in enumerate(model.planes):
         for name in ("embedding", "anchor", "v", "b", "prior"):
             arrays[f"{name}.{p}"] = np.ascontiguousarray(getattr(plane, name))
@@ -311,10 +323,14 @@ def load_files(path: str | os.PathLike[str]) -> tuple[Model, Vocabulary, dict[st
         if _sha256(data[name]) != header["sha256"][name]:
             raise _refused(path, f"{name} was changed or cut short")
     arrays = load(data["model.safetensors"])
+    counts = arrays["count"].tolist() if version > 1 else [1.0] * header["planes"]
     planes = tuple(
-        Plane(*(arrays[f"{name}.{p}"] for name in ("embedding", "anchor", "v", "b", "prior")))
-        for p in range(header["planes"])
-    )
+        Plane(
+            arrays[f"embedding.{p}"], arrays[f"anchor.{p}"], arrays[f"v.{p}"], arrays[f"b.{p}"],
+            arrays[f"prior.{p}"], count,
+        )
+        for p, count in enumerate(counts)
+    )  # fmt: skip
     words = header["tokenizer"]
     tokenizer = Tokenizer((words["ngrams"][0], words["ngrams"][1]), words["lowercase"])
     terms = tuple(json.loads(data["vocabulary.json"]))

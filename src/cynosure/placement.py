@@ -2,16 +2,20 @@
 
 1. Two convex fits on presence/absence of terms, one scaled by the naive-Bayes log-ratio (NB-SVM,
    Wang and Manning 2012), one by inverse document frequency, are averaged: a weight s_j per term.
-2. The weights are rounded to grades c_1 < ... < c_G by Lloyd's algorithm weighted with document
+2. Only the terms with the largest |s_j|, averaged over fits on blocks of the texts, stay telling:
+   as many as name `words` words of a text on average. They are fitted again, the rest is neutral,
+   s_j = 0. Removing a term saves df_j words and costs about df_j s_j^2 of the fit, so |s_j| is what
+   to rank by; fits on blocks disagree about the terms that fit noise, and those average out.
+3. The weights are rounded to grades c_1 < ... < c_G by Lloyd's algorithm weighted with document
    frequency; one grade is exactly 0.
-3. Grade g becomes the direction (u, sqrt(1 - u^2)) with u = c_g / max |c|, and term j is placed at
+4. Grade g becomes the direction (u, sqrt(1 - u^2)) with u = c_g / max |c|, and term j is placed at
    rho_j times the direction of its grade, rho_j in (1 - eps, 1]: the more evidence a term carries
    (document frequency times squared log-ratio, much like chi-square), the longer it is.
 
 Equal directions make the longest token of a grade win every score there, and eps is so small that
 no other grade captures it: each grade present in a text is one cluster, led by its most telling
 term, and neutral terms follow the anchor. So the number of leaders is the number of grades present,
-G is the dial, and what rounding to G grades costs is all that is lost against the linear model.
+G is the dial, and what the two budgets cut away is all that is lost against the linear model.
 Trap: radii must differ *within* a grade, or several words lead together (equal tokens).
 """
 
@@ -34,19 +38,23 @@ _MOST_GRADES = 255
 @final
 @dataclass(frozen=True, eq=False)
 class Task:
-    """What a fit is given: texts as sets of terms, their class numbers and weights, and the budget.
+    """What a fit is given: texts as sets of terms, their class numbers and weights, the budgets.
 
-    `y` (texts,) in 0..classes-1, `weight` (texts,) > 0, `df` (terms,) document frequencies; at most
-    `leaders` leaders per text on average, tokens in R^dim, `layers` layers with step `alpha`.
+    `y` (texts,) in 0..classes-1, `weight` (texts,) > 0, `df` (terms,) document frequencies;
+    `spelled` (terms, words) sparse, 1 where a term has a word; at most `leaders` leaders and
+    `words` telling words (None: any number) per text on average, tokens in R^dim, `layers` layers
+    with step `alpha`.
     """
 
     documents: Documents
     y: np.ndarray
     weight: np.ndarray
     df: np.ndarray
+    spelled: Any
     classes: int
     dim: int
     leaders: float | int
+    words: float | int | None
     alpha: float | int
     layers: int
     seed: int
@@ -74,10 +82,11 @@ class Fit(abc.ABC):
 class Placed(Fit):
     """Convex fit, then polar placement; see the module. Seconds, no gradient, deterministic.
 
-    `C` is the inverse regularisation of both fits; None takes 1 for texts of up to 200 known terms
-    on average and 12 beyond, the values found by cross-validation over blocks of IMDb's training
-    part for unigrams and for n-grams. `folds` blocks are held out in turn to set the decoder's
-    scale and bias, which makes the decision a calibrated log-odds.
+    `C` is the inverse regularisation of the fits; None takes 1 for texts of up to 200 terms that
+    take part on average and 12 beyond, the values found by cross-validation over blocks of IMDb's
+    training part for unigrams (and for the telling terms) and for n-grams. `folds` blocks are held
+    out in turn: that chooses the telling terms, and sets the decoder's scale and bias and the
+    anchor's weight by likelihood, which makes the decision a calibrated log-odds.
     """
 
     C: float | int | None = None
@@ -95,12 +104,11 @@ class Placed(Fit):
     def _plane(self, task: Task, c: int) -> Plane:
         inside = task.y == c
         x = _presence(task.documents, len(task.df))
-        C = self.C if self.C is not None else (1.0 if task.documents.sizes.mean() <= 200 else 12.0)
-        s = _weights(x, inside, task.weight, C, task.seed)
-        slope, b = self._decoder(task, x, inside, s, C)
+        s, held = self._weighed(task, x, inside)
+        count, slope, b = _decoder(held, task.documents.sizes, inside, task.weight)
         grade, value = _graded(s, task)
-        count = task.documents.sizes + 1.0
-        scale, shift = _line(x @ value[grade] / count, x @ s / count)
+        total = task.documents.sizes + count
+        scale, shift = _line(x @ value[grade] / total, x @ s / total)
         slope, b = slope * scale, b + slope * shift
         top = max(float(np.abs(value).max()), 1e-12)
         evidence = task.df * _log_ratio(x, inside, task.weight) ** 2
@@ -108,28 +116,93 @@ class Placed(Fit):
         anchor = np.eye(task.dim)[1]
         v = np.zeros((1, task.dim))
         v[0, 0] = slope * top
-        return Plane(embedding, anchor, v, np.array([b]), np.array([task.prior(c)]))
+        return Plane(embedding, anchor, v, np.array([b]), np.array([task.prior(c)]), count)
 
-    def _decoder(
-        self, task: Task, x: Any, inside: np.ndarray, s: np.ndarray, C: float
-    ) -> tuple[float, float]:
-        """Slope and bias of the log-odds over the mean weight of a text, on held-out blocks."""
-        count = task.documents.sizes + 1.0
+    def _weighed(self, task: Task, x: Any, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """s (terms,), 0 for the neutral ones; and sum_j s_j of every text, by fits without it."""
+        held = np.empty(len(inside))
+        dense = []
+        for rows in self._kept(inside):
+            s = self._fitted(task, x[rows], rows, inside)
+            dense.append(s)
+            if task.words is not None:
+                s = self._fitted(task, x[rows], rows, inside, _telling(s, task, x))
+            held[~rows] = x[~rows] @ s
+        every = np.ones(len(inside), bool)
+        if task.words is None:
+            s = self._fitted(task, x, every, inside)
+        else:
+            mean = np.mean(dense, axis=0) if dense else self._fitted(task, x, every, inside)
+            s = self._fitted(task, x, every, inside, _telling(mean, task, x))
+        return s, held if dense else x @ s  # no text held out: this decision is too sure of itself
+
+    def _kept(self, inside: np.ndarray) -> list[np.ndarray]:
+        """Masks of the texts to fit on while a block of each class is held out; none for few."""
+        if self.folds < 2 or min(inside.sum(), (~inside).sum()) < 4 * self.folds:
+            return []
         place = np.empty(len(inside))
         for side in (inside, ~inside):
             place[side] = np.arange(side.sum()) / side.sum()
         runs = 1 if len(inside) < 2500 else 10
-        fold = (place * runs * self.folds).astype(int) % max(self.folds, 1)
-        mean = np.empty(len(inside))
-        fair = self.folds > 1 and min(inside.sum(), (~inside).sum()) >= 4 * self.folds
-        for f in range(self.folds if fair else 0):
-            rows = fold != f
-            mean[~rows] = x[~rows] @ _weights(
-                x[rows], inside[rows], task.weight[rows], C, task.seed
-            )
-        if not fair:  # too few texts to hold any out: this decision is too sure of itself
-            mean = x @ s
-        return _logistic(mean / count, inside, task.weight)
+        fold = (place * runs * self.folds).astype(int) % self.folds
+        return [fold != f for f in range(self.folds)]
+
+    def _fitted(
+        self, task: Task, x: Any, rows: np.ndarray, inside: np.ndarray, terms: Any = slice(None)
+    ) -> np.ndarray:
+        """Weights of `terms` from the texts x = X[rows]; 0 for the other terms."""
+        part = x[:, terms]
+        C = self.C if self.C is not None else (1.0 if part.nnz <= 200 * part.shape[0] else 12.0)
+        s = np.zeros(x.shape[1])
+        if part.shape[1]:
+            s[terms] = _weights(part, inside[rows], task.weight[rows], C, task.seed)
+        return s
+
+
+_COUNTS = tuple(2.0**k for k in range(11))  # beyond, the mean is as good as a sum
+
+
+def _decoder(
+    sums: np.ndarray, sizes: np.ndarray, inside: np.ndarray, weight: np.ndarray
+) -> tuple[float, float, float]:
+    """(m, slope, bias): log-odds = bias + slope sum_j s_j / (terms + m), by likelihood.
+
+    m counts the anchor's weight in the mean. Two good words are all of a text of two words, but
+    little evidence; only a mean that starts from some neutral tokens says so. Where that is not
+    seen, by two standard errors of the loss of a text, it stays the plain mean, m = 1.
+    """
+    fits = []
+    for m in _COUNTS:
+        mean = sums / (sizes + m)
+        slope, b = _logistic(mean, inside, weight)
+        z = np.where(inside, -1.0, 1.0) * (b + slope * mean)
+        fits.append((weight * np.logaddexp(0.0, z), (m, slope, b)))
+    plain = fits[0]
+    best = min(fits, key=lambda fit: float(fit[0].sum()))
+    gain = plain[0] - best[0]
+    seen = gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
+    return best[1] if seen else plain[1]
+
+
+def _telling(s: np.ndarray, task: Task, x: Any) -> np.ndarray:
+    """The terms, by |s|, that name as many words of a text on average as the budget allows.
+
+    df / (df + 5) holds back terms of a few texts. The words named grow with the terms: bisection on
+    their number, up to n terms present for each word of the budget (n-grams share words).
+    """
+    assert task.words is not None
+    order = np.argsort(-np.abs(s) * task.df / (task.df + 5.0), kind="stable")
+    order = order[s[order] != 0]
+    longest = int(task.spelled.sum(axis=1).max(initial=1))
+    present = np.cumsum(task.df[order]) / x.shape[0]
+    low, high = 0, int(np.searchsorted(present, longest * task.words, side="right")) + 1
+    high = min(high, len(order) + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        some = order[:middle]
+        named = (x[:, some] @ task.spelled[some]).nnz / x.shape[0]
+        low, high = (middle, high) if named <= task.words else (low, middle)
+    return np.sort(order[: max(low, 1)])
 
 
 def _presence(documents: Documents, terms: int) -> Any:
@@ -173,7 +246,10 @@ def _logistic(mean: np.ndarray, inside: np.ndarray, weight: np.ndarray) -> tuple
     """Slope > 0 and bias of a one-dimensional logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
-    unit = max(float(mean.std()), 1e-12)
+    unit = float(mean.std())
+    if unit <= 1e-9 * float(np.abs(mean).max(initial=0.0)):  # all alike: only the prior is learnt
+        total = float(weight[inside].sum()), float(weight[~inside].sum())
+        return 1e-3, float(np.log(total[0] / total[1])) - 1e-3 * float(mean.mean())
     fit = LogisticRegression(C=100.0).fit(mean[:, None] / unit, inside, sample_weight=weight)
     return max(float(fit.coef_[0, 0]), 1e-3) / unit, float(fit.intercept_[0])
 

@@ -237,6 +237,20 @@ class Vocabulary:
         return {term: i for i, term in enumerate(self.terms)}
 
     @cached_property
+    def spelled(self) -> Any:
+        """(terms, words) sparse, 1 where a term has the word; words in order of appearance."""
+        from scipy.sparse import csr_array
+
+        number: dict[str, int] = {}
+        rows = [
+            sorted({number.setdefault(w, len(number)) for w in term.split(" ")})
+            for term in self.terms
+        ]
+        indptr = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+        indices = np.fromiter((w for row in rows for w in row), np.int32, int(indptr[-1]))
+        return csr_array((np.ones(len(indices)), indices, indptr), (len(rows), len(number)))
+
+    @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
         from .kernels.words import table_of, whole_text_hashes
 

@@ -18,8 +18,10 @@ from .shown import Voice
 if TYPE_CHECKING:
     from ..classifier import HardmaxClassifier
     from ..datasets import Dataset
-    from ..evaluation import Evaluation, Faithfulness
+    from ..deletions import Faithfulness
+    from ..evaluation import Evaluation
     from ..explanation import Explanation
+    from ..placement import Fit
     from ..report import Table
 
 __all__ = ["evaluate", "explain", "fit", "predict"]
@@ -41,6 +43,9 @@ def fit(
         "1,2"
     ),
     leaders: Annotated[float, typer.Option(help="Budget of leaders per text, on average.")] = 10.0,
+    words: Annotated[
+        float, typer.Option(help="Budget of telling words per text, on average; 0: no bound.")
+    ] = 40.0,
     method: Annotated[
         str, typer.Option(help="placed (convex, seconds) or learned (gradient, needs torch).")
     ] = "placed",
@@ -49,6 +54,10 @@ def fit(
     min_df: Annotated[int, typer.Option(help="Drop terms found in fewer texts.")] = 2,
     epochs: Annotated[int, typer.Option(help="Most epochs of --method learned.")] = 20,
     device: Annotated[str, typer.Option(help="Of --method learned: auto, cpu, cuda.")] = "auto",
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Of --method learned: a file from which an interrupted fit goes on."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
     text_column: TextColumn = "text",
     label_column: LabelColumn = "label",
@@ -63,12 +72,18 @@ def fit(
     """
     import time
 
+    from ..classifier import HardmaxClassifier
+
     voice: Voice = ctx.obj
     if out.exists() and not force:
         raise ValueError(f"{out} exists (use --force to replace it)")
     if out.exists() and not (out / "model.json").is_file():
         raise ValueError(f"{out} is not a cynosure model; choose another folder")
-    clf = _unfitted(dim, ngrams, leaders, method, max_features, min_df, epochs, device, seed)
+    clf = HardmaxClassifier(
+        dim, _ngrams(ngrams), leaders, words=words or None,
+        method=_method(method, epochs, device, checkpoint), max_features=max_features,
+        min_df=min_df, random_state=seed,
+    )  # fmt: skip
     train = _labelled(data, "train", text_column, label_column)
     held = None if test is None else _labelled(test, "test", text_column, label_column)
     voice.note(f"fitting on {len(train)} texts")
@@ -91,30 +106,28 @@ def fit(
     print(_facts(rows + ([] if found is None else _rows(found))).to_text())
 
 
-def _unfitted(
-    dim: int, ngrams: str, leaders: float, method: str, max_features: int | None, min_df: int,
-    epochs: int, device: str, seed: int,
-) -> HardmaxClassifier:  # fmt: skip
-    from ..classifier import HardmaxClassifier
-    from ..placement import Fit, Placed
-
+def _ngrams(given: str) -> tuple[int, int]:
     try:
-        low, high = (int(part) for part in ngrams.split(","))
+        low, high = (int(part) for part in given.split(","))
     except ValueError:
-        raise ValueError(f"--ngrams: expected two numbers such as 1,2, got {ngrams!r}") from None
-    how: Fit
-    if method == "placed":
-        how = Placed()
-    elif method == "learned":
+        raise ValueError(f"--ngrams: expected two numbers such as 1,2, got {given!r}") from None
+    return low, high
+
+
+def _method(name: str, epochs: int, device: str, checkpoint: Path | None) -> Fit:
+    if name == "learned":
         from ..training import Learned
 
-        how = Learned(epochs=epochs, device=device)
-    else:
-        raise ValueError(f"--method: expected placed or learned, got {method!r}")
-    return HardmaxClassifier(
-        dim, (low, high), leaders, method=how, max_features=max_features, min_df=min_df,
-        random_state=seed,
-    )  # fmt: skip
+        return Learned(
+            epochs=epochs, device=device, checkpoint=None if checkpoint is None else str(checkpoint)
+        )
+    if name != "placed":
+        raise ValueError(f"--method: expected placed or learned, got {name!r}")
+    if checkpoint is not None:
+        raise ValueError("--checkpoint: only --method learned takes long enough to need one")
+    from ..placement import Placed
+
+    return Placed()
 
 
 @app.command(epilog=COMMON)
@@ -443,15 +456,15 @@ def _rows(found: Evaluation) -> list[tuple[str, str]]:
 def _faithful(found: Faithfulness) -> str:
     from ..report import Table
 
-    rows = tuple((d.name, d.flipped, d.words, d.drop) for d in found.deletions)
-    head = ("deleted", "predictions flipped", "words", "fall of probability")
+    rows = tuple((d.name, d.flipped, d.terms, d.drop, d.words, d.struck) for d in found.deletions)
+    head = ("deleted", "flipped", "terms", "fall of probability", "words", "flipped, struck out")
     median, mean, tail = found.words_to_flip
     return (
         f"{Table('', head, rows).to_text()}\n"
-        f"Winning clusters one by one, strongest first: {found.flipped_at_all:.1%} flip, after "
+        f"Words struck out, strongest cluster first: {found.flipped_at_all:.1%} flip, after "
         f"{median:.0f} words (median; mean {mean:.1f}, 95 % within {tail:.0f});\n"
-        f"{found.flipped_within:.1%} within {found.most_words} words, where the best choice of "
-        f"single words reaches {found.best_within:.1%}. {found.texts} texts explained."
+        f"{found.flipped_within:.1%} within {found.most_words} words, where words chosen to flip "
+        f"reach {found.best_within:.1%}. {found.texts} texts explained."
     )
 
 

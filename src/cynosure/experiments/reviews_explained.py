@@ -105,9 +105,8 @@ def _chapter(number: int, ex: Explanation) -> Report:
         figures=(
             Picture(
                 f"Review {number}",
-                "Left: what each leader's cluster adds to the log-odds. Right: where its tokens "
-                "have gathered after the last layer, and how many; the diamond is their mean, the "
-                "dashed line where the mean would be undecided.",
+                "Left: what each leader's cluster adds to the log-odds. Right: where its words and "
+                "pairs have gathered after the last layer, and how many; most are neutral.",
                 _drawn(ex),
             ),
         ),
@@ -143,20 +142,28 @@ def _drawn(ex: Explanation) -> Figure:
 def _clusters(ax: Any, ex: Explanation) -> None:
     """Where the tokens end along the decoder's axis, and how many at each place."""
     size = float((ex.v @ ex.v) ** 0.5)
-    for leader in ex.leaders:
+    most = max((1 + len(x.followers) for x in ex.leaders if x.offsets), default=1)
+    last, lift = -2.0, 0
+    for leader in sorted(ex.leaders, key=lambda x: x.score):
         x, tokens = leader.score / size, 1 + len(leader.followers)
         colour = "#0072B2" if x > 0 else "#D55E00" if x < 0 else "#666666"
+        lift = (lift + 1) % 4 if x - last < 0.14 else 0  # labels of neighbours one above the other
+        last = x
+        if not leader.offsets:  # most words are neutral: the line leaves the panel
+            ax.axvline(x, color=colour, linewidth=1.2)
+            ax.annotate(
+                f"neutral: {tokens - 1} terms", (x, 2.35 * most), xytext=(4, 0), fontsize=8,
+                textcoords="offset points", va="center",
+            )  # fmt: skip
+            continue
         ax.plot([x, x], [0, tokens], color=colour, linewidth=1.2)
         ax.scatter([x], [tokens], marker="*", s=110, color=colour, zorder=3)
-        lean = 55 if x >= 0 else -55
         ax.annotate(
-            leader.text, (x, tokens), xytext=(2 if x >= 0 else -2, 7), textcoords="offset points",
-            ha="left" if x >= 0 else "right", rotation=lean, rotation_mode="anchor", fontsize=8,
+            leader.text, (x, tokens), xytext=(0, 8 + 13 * lift), textcoords="offset points",
+            ha="center", fontsize=8, zorder=4,
+            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
         )  # fmt: skip
-    mean = float(ex.trajectory.values[-1].mean(axis=0) @ ex.v) / size
-    ax.scatter([mean], [0], marker="D", color="#222222", zorder=4, clip_on=False)
-    ax.axvline(-ex.intercept / size, color="#222222", linestyle="--", linewidth=0.8)
-    ax.set_xlim(-1.1, 1.3)
-    ax.set_ylim(0, 1.35 * max(1 + len(leader.followers) for leader in ex.leaders))
+    ax.set_xlim(-1.2, 1.2)
+    ax.set_ylim(0, 2.5 * most)
     ax.set_xlabel(f"place along the decoder's axis, towards {ex.label}")
-    ax.set_ylabel("tokens gathered there")
+    ax.set_ylabel("terms gathered there")

@@ -7,16 +7,17 @@ The classifier is a `HardmaxClassifier` with placed words, the model of arXiv 24
 method explains that same model.
 
 See: leaders alone are not faithful, since their followers elect new ones, and the gradient, which
-names leaders first (followers only through the rest rho^8 of their own place), begins as badly; a
+names leaders first (followers only through the rest rho^8 of their own place), lags behind; a
 leader *with its cluster* is as good as any choice of that many words, which here is the order by
-own score <v, E>. The sampling methods stay below it at hundreds of evaluations per review, and
-change with the seed.
+own score <v, E>. The sampling methods stay a little below it at hundreds of evaluations per review,
+and change with the seed.
 LIME (Ribeiro et al. 2016) and SHAP (Lundberg and Lee 2017) are the published packages where they
-are installed, and otherwise the small samplers below, named so.
+are installed (pip install "cynosure[compare]"), and otherwise the small samplers below, named so.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import import_module
@@ -26,7 +27,7 @@ from typing import Any, NamedTuple, TypeAlias, final
 import numpy as np
 
 from ..classifier import HardmaxClassifier
-from ..evaluation import Faithfulness, faithfulness
+from ..deletions import Faithfulness, faithfulness
 from ..explanation import Explanation
 from ..leaders import roles
 from ..report import Picture, Report, Table
@@ -49,12 +50,14 @@ GRADIENT, RANDOM = "gradient", "random"
 @dataclass(frozen=True)
 class Params:
     """`data`: reviews, "" for made-up ones; `reviews` of each part (0: all) to fit and to choose
-    from; `explained` test reviews; `words` deleted or kept; `samples` evaluations for LIME."""
+    from; `budget` of telling words per review (0: no bound); `explained` test reviews; `words`
+    deleted or kept; `samples` evaluations for LIME."""
 
     data: str = ""
     reviews: int = 0
     ngrams: int = 1
     leaders: float = 10.0
+    budget: float = 20.0
     explained: int = 300
     words: tuple[int, ...] = (1, 2, 3, 5, 8, 10, 15, 20, 30)
     samples: int = 500
@@ -98,7 +101,9 @@ def run(p: Params, progress: Progress | None = None) -> Report:
 
     say(0.0, "fit")
     train, test = labelled(p.data, p.reviews, p.seed)
-    clf = HardmaxClassifier(2, (1, p.ngrams), p.leaders, random_state=p.seed)
+    clf = HardmaxClassifier(
+        2, (1, p.ngrams), p.leaders, words=p.budget or None, random_state=p.seed
+    )
     clf.fit(train.texts, train.labels)
     texts = test.take(evenly(len(test), p.explained)).texts
     cases = []
@@ -190,13 +195,14 @@ def _ranked(x: np.ndarray) -> np.ndarray:
 def _gradient(ex: Explanation) -> np.ndarray:
     """Gradient times token, token by token: w_j <v, E_j> with decision = b + sum_j w_j <v, E_j>.
 
-    w = (1/n) 1^T M_{K-1} ... M_0, M_k = rho I + eta P_k: the sets C_i hold still almost everywhere.
+    w = (m, 1, ..., 1) M_{K-1} ... M_0 / W, M_k = rho I + eta P_k: the sets C_i hold still almost
+    everywhere.
     """
     tr = ex.trajectory
-    n = tr.z.shape[1]
     alpha = float(tr.dynamics.alpha)  # type: ignore[union-attr]
     ro = roles(tr)
-    w = np.full(n, 1.0 / n)
+    w = np.full(tr.z.shape[1], 1.0 / ex.total)
+    w[0] *= ex.count
     for k in range(len(tr.t) - 2, -1, -1):
         w = (w + alpha * (w @ np.asarray(ro.followed(k).weights()))) / (1 + alpha)
     return w * (tr.values[0] @ ex.v)
@@ -253,6 +259,13 @@ def own_lime(probe: Probe, m: int, samples: int, seed: int) -> np.ndarray:
     return np.linalg.solve(xw.T @ (x - x0) + np.eye(m), xw.T @ (y - y0))
 
 
+def _imported(name: str) -> Any:
+    """The package; what it says about its own dependencies while it loads is not ours to show."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return import_module(name)
+
+
 def _lime(probe: Probe, m: int, samples: int, seed: int) -> np.ndarray:
     """The package's text explainer, on a text of m different words."""
 
@@ -263,7 +276,7 @@ def _lime(probe: Probe, m: int, samples: int, seed: int) -> np.ndarray:
         p = probe(masks)
         return np.column_stack((1 - p, p))
 
-    explainer = import_module("lime.lime_text").LimeTextExplainer(
+    explainer = _imported("lime.lime_text").LimeTextExplainer(
         split_expression=r"\s+", random_state=seed
     )
     text = " ".join(f"w{j}" for j in range(m))
@@ -276,7 +289,7 @@ def _lime(probe: Probe, m: int, samples: int, seed: int) -> np.ndarray:
 
 def _shap(probe: Probe, m: int, samples: int, seed: int) -> np.ndarray:
     """The package's permutation explainer on presence, nothing present as background."""
-    explainer = import_module("shap").PermutationExplainer(
+    explainer = _imported("shap").PermutationExplainer(
         lambda x: probe(np.asarray(x) > 0.5), np.zeros((1, m)), seed=seed
     )
     most = max(samples, 2 * m + 1)
@@ -381,15 +394,16 @@ def _table(p: Params, curves: list[Curve], cases: list[Case]) -> Table:
 
 
 def _whole_table(f: Faithfulness) -> Table:
-    rows = tuple((d.name, d.words, d.flipped, d.drop) for d in f.deletions)
+    rows = tuple((d.name, d.terms, d.flipped, d.drop, d.words, d.struck) for d in f.deletions)
     note = (
-        f"Winning clusters deleted one after the other, strongest leader first, flip "
-        f"{f.flipped_within:.1%} of the predictions within {f.most_words} words; the best choice "
-        f"of that many single words flips {f.best_within:.1%}."
+        f"Words of the winning clusters struck out one after the other, strongest leader first, "
+        f"flip {f.flipped_within:.1%} of the predictions within {f.most_words} words; that many "
+        f"words chosen to flip them reach {f.best_within:.1%}."
     )
-    return Table(
-        "Whole clusters", ("deleted", "words", "flips", "fall of the probability"), rows, note
-    )
+    columns = (
+        "deleted", "terms", "flips", "fall of the probability", "words", "flips, words struck out"
+    )  # fmt: skip
+    return Table("Whole clusters", columns, rows, note)
 
 
 def _summary(

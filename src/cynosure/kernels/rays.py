@@ -24,14 +24,16 @@ def ray_means(
     cosine: Floats,
     anchor_ray: int,
     anchor_radius: float,
+    anchor_count: float,
     left: float,
     gap: float,
     mass: Floats,
 ):
     """mass (texts, rays): sum of the last layer's tokens along each ray, over their number.
 
-    `left` = rho^layers; `gap` bounds twice the rounding of a score of unit vectors. Returns the
-    number of leaders of each text, -1 where the general path has to decide."""
+    The anchor counts `anchor_count` times. `left` = rho^layers; `gap` bounds twice the rounding of
+    a score of unit vectors. Returns the number of leaders of each text, -1 where the general path
+    has to decide."""
     texts, rays = mass.shape
     first, second, total = np.zeros(rays), np.zeros(rays), np.zeros(rays)
     count, present = np.zeros(rays, np.intp), np.empty(rays, np.intp)
@@ -62,9 +64,11 @@ def ray_means(
                 h = present[b]
                 sure &= a == b or first[g] > first[h] * cosine[g, h] + gap
         leaders[t] = m if sure else -1
-        tokens = indptr[t + 1] - indptr[t] + 1
+        tokens = indptr[t + 1] - indptr[t] + anchor_count
         for a in range(m):
             g = present[a]
             mass[t, g] = (count[g] * first[g] * (1.0 - left) + total[g] * left) / tokens
             count[g] = 0
+        again = first[anchor_ray] * (1.0 - left) + anchor_radius * left
+        mass[t, anchor_ray] += (anchor_count - 1.0) * again / tokens
     return leaders
