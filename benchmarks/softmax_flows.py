@@ -32,6 +32,7 @@ from cynosure.dynamics import (  # isort: skip
     AttentionFlow,
     EuclideanFlow,
     LeadingFlow,
+    PreNormFlow,
     PureAttention,
     RescaledFlow,
     SphereFlow,
@@ -50,6 +51,7 @@ FLOWS = {
     "RescaledFlow, V": RescaledFlow(V=HYPERPLANE),
     "LeadingFlow": LeadingFlow(V=HYPERPLANE),
     "SphereFlow": SphereFlow(Softmax(4.0)),
+    "PreNormFlow": PreNormFlow(Softmax(4.0)),
     "UnnormalizedSphereFlow": UnnormalizedSphereFlow(beta=1.0),
 }
 # Limits of theory B25, computed there by other means than pair_limit.

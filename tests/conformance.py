@@ -13,6 +13,10 @@ from cynosure.dynamics import Flow, Relaxation
 from cynosure.steppers import RK4, Adaptive, Euler, ExponentialEuler
 
 EXEMPT: dict[str, dict[str, str]] = {
+    "jump_chain": {
+        "permutation_equivariant": "tokens draw in their order: equivariance holds in law only",
+        "batch_is_a_loop": "configurations of a batch draw independently of each other",
+    },
     "noisy_sphere": {
         "rotation_equivariant": "one seed is one noise matrix: equivariance holds in law only",
     },

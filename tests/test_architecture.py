@@ -21,10 +21,11 @@ SRC = ROOT / "src"
 
 # Top to bottom. The package's own __init__ imports lazily from all of them and is not in the list.
 ORDER = (
-    "_types kernels followed certificates walk attention dynamics trajectory steppers simulation "
+    "_types kernels followed certificates walk attention dynamics status steppers trajectory "
+    "simulation "
     "configurations vertices polytope limits leaders clustering spectra theorems steering markers "
-    "plot movie report text datasets model placement training explanation classifier evaluation "
-    "shipped pretrained sweep experiments demo cli __main__ web"
+    "plot movie report text datasets model placement training explanation classifier deletions "
+    "evaluation shipped pretrained sweep experiments demo cli __main__ web"
 ).split()
 RANK = {name: rank for rank, name in enumerate(ORDER)}
 ABOVE = {name: set(ORDER[:rank]) for name, rank in RANK.items()}

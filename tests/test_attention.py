@@ -261,7 +261,7 @@ def test_blocks_change_nothing(monkeypatch):
     mask = RNG.random((2, 50)) < 0.8
     for attention in (Softmax(2.0, FORM), Localmax(0.5), Causal(Softmax(1.0))):
         whole = attention.pull(z, mask=mask), attention.weights(z, mask=mask)
-        monkeypatch.setattr("cynosure.attention._BLOCK", 700)
+        monkeypatch.setattr("cynosure.attention.scores._BLOCK", 700)
         np.testing.assert_allclose(attention.pull(z, mask=mask), whole[0], atol=1e-14)
         np.testing.assert_allclose(attention.weights(z, mask=mask), whole[1], atol=1e-14)
         monkeypatch.undo()
@@ -299,13 +299,13 @@ def test_fused_kernel_agrees_with_blocks(monkeypatch):
     for attention in (Softmax(1.5, FORM), Causal(Softmax(1.5)), Softmax(-1.0)):
         for some in (None, mask):
             plain = attention.pull(z, mask=some)
-            monkeypatch.setattr("cynosure.attention._LARGE", 10)
+            monkeypatch.setattr("cynosure.attention.scores._LARGE", 10)
             fused = attention.pull(z, mask=some)
             monkeypatch.undo()
             double = attention.pull(z.double(), mask=some)
             floor = float((plain - double).abs().max())
             assert float((fused - double).abs().max()) <= 2 * floor + 2e-6
-    monkeypatch.setattr("cynosure.attention._LARGE", 10)
+    monkeypatch.setattr("cynosure.attention.scores._LARGE", 10)
     np.testing.assert_allclose(Softmax(1.5).pull(z.double()), Softmax(1.5).pull(z.double().numpy()))
     assert bool(torch.isfinite(Softmax(1e300).pull(z.double())).all())  # left to the blocks
 

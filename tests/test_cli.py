@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -175,10 +176,108 @@ def test_a_failed_check_in_a_report_is_exit_1(here: Path, capsys, monkeypatch) -
 
 
 def test_overflow_is_a_failed_run_that_says_why(here: Path, capsys) -> None:
-    args = ["simulate", "tokens.csv", "--unnormalized", "--alpha", "1", "--save-every", "100"]
+    args = [
+        "simulate",
+        "tokens.csv",
+        "--dynamics",
+        "unnormalized_a",
+        "--alpha",
+        "1",
+        "--save-every",
+        "100",
+    ]
     assert main([*args, "--layers", "500"]) == 0
     assert main([*args, "--layers", "2000"]) == 1
     assert "overflow: tokens grow like (1 + alpha)^k" in capsys.readouterr().err
+
+
+TURNS = {"scheduled", "scheduled_flow"}  # given by naming several dynamics
+
+
+@pytest.mark.parametrize("name", sorted(set(cy.DYNAMICS) - TURNS))
+def test_every_dynamics_runs_is_saved_and_checked(name: str, here: Path, capsys) -> None:
+    clock = ["--time", "0.4"] if issubclass(cy.DYNAMICS[name], cy.Flow) else ["--layers", "2"]
+    args = ["simulate", "tokens.csv", "--dynamics", name, *clock]
+    assert main([*args, "--json", "--out", "run.npz"]) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    tr = cy.load("run.npz")
+    assert (
+        type(tr.dynamics) is cy.DYNAMICS[name] and result["dynamics"] == type(tr.dynamics).__name__
+    )
+    assert result["z"] == tr.z[-1].tolist() and {"limit", "leaders"} & set(result)
+    assert main(["check", "run.npz"]) == 0
+    assert main(args) == 0  # and a table
+    head = capsys.readouterr().out.splitlines()[-7]
+    assert head.split()[:2] in (["token", "cluster"], ["token", "leads"])
+
+
+def test_the_help_names_every_model(capsys) -> None:
+    """The text is written by hand, since help must not import NumPy."""
+    assert main(["simulate", "--help"]) == 0
+    words = set(re.findall(r"\w+", capsys.readouterr().out))
+    assert {*cy.DYNAMICS, *cy.ATTENTIONS, *cy.steppers.STEPPERS} - TURNS <= words
+
+
+SAME = {
+    "--dynamics rescaled --V A.csv --beta 2 --time 0.5": (
+        lambda A: cy.RescaledFlow(Q=2 * np.eye(2), V=A)
+    ),
+    "--dynamics leading --Q A.csv --K skew.csv --time 0.5": (
+        lambda A: cy.LeadingFlow(Q=A, K=[[1.0, 2.0], [0.0, 1.0]])
+    ),
+    "--dynamics euclidean --A A.csv --time 0.5": lambda A: cy.EuclideanFlow(Q=A),
+    "--dynamics sphere --beta 3 --A A.csv --causal --time 0.5": (
+        lambda A: cy.SphereFlow(cy.Causal(cy.Softmax(3.0, A)))
+    ),
+    "--dynamics unnormalized_sphere --beta 0.5 --V A.csv --time 0.5": (
+        lambda A: cy.UnnormalizedSphereFlow(0.5, V=A)
+    ),
+    "--dynamics attention_flow --attention localmax:sensitivity=0.3 --time 0.5": (
+        lambda A: cy.AttentionFlow(cy.Localmax(0.3))
+    ),
+    "--dynamics value --V A.csv --layers 3": lambda A: cy.ValueAttention(V=A),
+    "--dynamics noisy:sigma=0.3,seed=2,dt=0.1 --layers 3": (
+        lambda A: cy.NoisySphere(sigma=0.3, seed=2, dt=0.1)
+    ),
+    "--dynamics jump:g=0.25,seed=3 --beta 2 --layers 3": (
+        lambda A: cy.JumpChain(cy.Softmax(2.0), 0.25, 3)
+    ),
+    "--dynamics pure:alpha=1/2 --dynamics pure:alpha=2 --attention softmax --layers 3": lambda A: (
+        cy.Scheduled([cy.PureAttention(cy.Softmax(), "1/2"), cy.PureAttention(cy.Softmax(), 2.0)])
+    ),
+    "--dynamics rescaled --dynamics rescaled:V=A.csv --span 0.2 --time 0.5": lambda A: (
+        cy.ScheduledFlow([cy.RescaledFlow(), cy.RescaledFlow(V=A)], 0.2)
+    ),
+    "--attention softmax:beta=2,V=A.csv --attention hardmax:A=A.csv --sum-heads --layers 3": (
+        lambda A: cy.PureAttention(
+            cy.Heads([cy.Softmax(2.0), cy.Hardmax(A)], [A, None], average=False), 0.5
+        )
+    ),
+    "--attention sinkhorn:iterations=7 --beta 2 --alpha 1/3 --layers 3": (
+        lambda A: cy.PureAttention(cy.Sinkhorn(2.0, iterations=7), "1/3")
+    ),
+}
+
+
+@pytest.mark.parametrize("flags", SAME)
+def test_flags_build_the_dynamics_they_name(flags: str, here: Path, capsys) -> None:
+    assert main(["simulate", "tokens.csv", "--out", "run.npz", *flags.split()]) == 0
+    dynamics = SAME[flags](np.array([[2.0, 1.0], [1.0, 2.0]]))
+    clock = {"time": 0.5} if isinstance(dynamics, cy.Flow) else {"layers": 3}
+    expected = cy.simulate(dynamics, configurations.golden("G2"), **clock)
+    np.testing.assert_array_equal(cy.load("run.npz").z, expected.z)
+
+
+def test_a_flow_is_stepped_drawn_filmed_and_named(here: Path, capsys) -> None:
+    flow = ["--dynamics", "rescaled", "--time", "30", "--stepper", "rk4:dt=0.5"]
+    files = ["--plot", "f.png", "--movie", "f.gif", "--out", "r.npz"]
+    assert main(["simulate", "gaussian:n=9", *flow, *files, "--save-every", "20", "--json"]) == 0
+    out, err = capsys.readouterr()
+    result = json.loads(out)["result"]
+    assert result["stepper"] == "RK4(dt=0.5)" and result["time"] == 30
+    assert result["limit"]["kind"] == "polytope" and "limit: polytope: " in err
+    assert cy.load("r.npz").stepper == cy.RK4(0.5)
+    assert Path("f.png").read_bytes()[:4] == b"\x89PNG" and Path("f.gif").read_bytes()[:3] == b"GIF"
 
 
 @pytest.mark.parametrize(
@@ -276,6 +375,27 @@ BAD = [
     (["simulate", "tokens.csv", "--out", "run.pkl"], ".npz"),
     (["simulate", "tokens.csv", "--plot", "f.bmp"], ".png or .svg or .pdf"),
     (["simulate", "tokens.csv", "--out", "A.csv"], ".npz"),
+    (["simulate", "tokens.csv", "--beta", "2"], "add --attention softmax"),
+    (["simulate", "tokens.csv", "--V", "A.csv"], "pure_attention has none"),
+    (["simulate", "tokens.csv", "--dynamics", "unnorm"], "unnormalized_flow"),
+    (["simulate", "tokens.csv", "--dynamics", "spere"], "sphere_flow"),
+    (["simulate", "tokens.csv", "--dynamics", "scheduled"], "--dynamics X --dynamics Y"),
+    (["simulate", "tokens.csv", "--dynamics", "scheduled_flow"], "--dynamics X --dynamics Y"),
+    (["simulate", "tokens.csv", "--dynamics", "rescaled", "--span", "1"], "--dynamics twice"),
+    (["simulate", "tokens.csv", "--dynamics", "pure", "--dynamics", "sphere"], "flows of one kind"),
+    (["simulate", "tokens.csv", "--dynamics", "sphere", "--layers", "3"], "--time"),
+    (["simulate", "tokens.csv", "--time", "3"], "--layers"),
+    (["simulate", "tokens.csv", "--stepper", "rk4"], "--layers"),
+    (["simulate", "tokens.csv", "--dynamics", "sphere", "--time", "-1"], "time"),
+    (["simulate", "tokens.csv", "--dynamics", "sphere", "--stepper", "rk5"], "exponential_euler"),
+    (["simulate", "tokens.csv", "--dynamics", "sphere", "--stepper", "rk4:h=1"], "no 'h'"),
+    (["simulate", "tokens.csv", "--dynamics", "sphere", "--stepper", "rk4:dt=x"], "a number"),
+    (["simulate", "tokens.csv", "--dynamics", "sphere:0.1"], "key=value"),
+    (["simulate", "tokens.csv", "--dynamics", "leading", "--causal"], "its own softmax"),
+    (["simulate", "tokens.csv", "--dynamics", "leading", "--A", "A.csv", "--K", "A.csv"], "either"),
+    (["simulate", "tokens.csv", "--dynamics", "leading", "--V", "A3.csv"], "d = 2"),
+    (["simulate", "tokens.csv", "--attention", "softmax:A=gone.csv"], "gone.csv does not exist"),
+    (["simulate", "tokens.csv", "--attention", "sinkhorn", "--causal"], "at once"),
     (["run", "figure9"], "figure1, figure2"),
     (["run"], "no name given"),
     (["run", "figure1", "--set", "sed=1"], "KEY of n, seed"),
@@ -346,6 +466,17 @@ def test_config_mirrors_flags_and_typed_flags_win(here: Path, capsys) -> None:
     assert main(["--config=c.toml", "simulate", "tokens.csv", "--layers", "2"]) == 0
     result = json.loads(capsys.readouterr().out)["result"]
     assert result["layer"] == 2 and result["alpha"] == "1/3"
+
+
+@pytest.mark.parametrize("given", ['"sphere"', '["sphere"]'])
+def test_a_flag_that_may_be_repeated_is_a_word_or_a_list_in_a_config(
+    given: str, here: Path, capsys
+) -> None:
+    Path("c.toml").write_text(
+        f"[simulate]\ndynamics = {given}\ntime = 1\nbeta = 3.0\njson = true\n"
+    )
+    assert main(["simulate", "tokens.csv", "--config", "c.toml"]) == 0
+    assert json.loads(capsys.readouterr().out)["result"]["dynamics"] == "SphereFlow"
 
 
 @pytest.mark.parametrize(

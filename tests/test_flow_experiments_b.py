@@ -121,7 +121,7 @@ def test_the_lifetime_is_read_to_the_layer() -> None:
         z = soft.step(z, k)
         if np.linalg.norm((z - li.points)[li.leaders], axis=1).max() > p.far:
             break
-    found = softmax_to_hardmax._life(p, z0, li, 14.0).lost
+    found = softmax_to_hardmax._life(p, z0, 14.0).lost
     assert 20 < k < p.most and found is not None and abs(found - k) <= max(1, k // 250)
 
 

@@ -15,8 +15,10 @@ from cynosure.dynamics import (
     EuclideanFlow,
     LeadingFlow,
     NoisySphere,
+    PreNormFlow,
     RescaledFlow,
     Scheduled,
+    ScheduledFlow,
     SphereFlow,
     UnnormalizedFlow,
     UnnormalizedSphereFlow,
@@ -170,6 +172,27 @@ def test_equal_angles_follow_their_scalar_equation(n, beta, r0, normalised):
         np.testing.assert_allclose(r, np.tanh(times), atol=1e-10)
 
 
+@pytest.mark.parametrize(("n", "beta", "r0"), [(2, 0.0, 0.0), (5, 2.0, 0.1)])
+def test_pre_norm_follows_its_two_scalar_equations_and_collapses_like_t_to_the_minus_2(n, beta, r0):
+    """B34: pre-norm 1 - r ~ t^-2, post-norm (the sphere flow) e^-2t, from the same start."""
+    from cynosure.theorems.sphere import equiangular, pre_norm_equiangular
+
+    times = np.array([0.0, 1.0, 10.0, 100.0, 1000.0])
+    x = cy.simulate(PreNormFlow(Softmax(beta)), equal_angles(n, r0), times=times).z
+    r, length = pre_norm_equiangular(r0, 1.0, times, n, beta)
+    sizes = np.linalg.norm(x, axis=-1)
+    np.testing.assert_allclose(sizes, np.repeat(length[:, None], n, 1), rtol=1e-8)
+    unit_ = x / sizes[..., None]
+    gram = unit_ @ np.swapaxes(unit_, 1, 2)
+    off = ~np.eye(n, dtype=bool)
+    np.testing.assert_allclose(gram[:, off], np.repeat(r[:, None], off.sum(), 1), atol=1e-7)
+    slope = np.log((1 - r[3]) / (1 - r[4])) / np.log(times[4] / times[3])
+    assert abs(slope - 2) < 0.05
+    post = equiangular(r0, np.array([0.0, 6.0, 8.0]), n, beta)
+    assert abs(np.log((1 - post[1]) / (1 - post[2])) / 2 - 2) < 0.05
+    assert abs(length[4] - times[4]) < 0.05 * times[4]
+
+
 def test_the_circle_is_the_angle_equation():
     """theta_i' = -(1/n) sum_j e^{b cos(ti - tj)} sin(ti - tj), Kuramoto for b = 0."""
     theta = np.random.default_rng(5).uniform(0, 2 * np.pi, 6)
@@ -211,6 +234,49 @@ def test_schedules_repeat_and_know_their_layer():
         np.testing.assert_array_equal(run[k + 1], by_hand)
     with pytest.raises(TypeError, match="LayerMaps"):
         Scheduled([])
+
+
+@pytest.mark.parametrize("stepper", [RK4(0.03), Adaptive(1e-11, 1e-13)], ids=["rk4", "adaptive"])
+def test_flows_take_turns(stepper):
+    """Against SciPy, one solve for each stretch of constant weights; saved times fall anywhere."""
+    from scipy.integrate import solve_ivp
+
+    z = 0.7 * np.random.default_rng(9).normal(size=(6, 2))
+    flows = [
+        RescaledFlow(),
+        RescaledFlow(V=[[0.5, 0.2], [0.0, 0.3]]),
+        RescaledFlow(Q=[[2, 0], [0, 1]]),
+    ]
+    span, times = 0.2, np.array([0.0, 0.13, 0.2, 0.45, 0.7, 1.0])
+    run = cy.simulate(ScheduledFlow(flows, span), z, times=times, stepper=stepper)
+    y, found = z.ravel(), {0.0: z.ravel()}
+    for k in range(5):
+        begin, end, flow = k * span, (k + 1) * span, flows[k % 3]
+
+        def velocity(t, y, flow=flow):
+            return flow.velocity(y.reshape(6, 2), t).ravel()
+
+        piece = solve_ivp(
+            velocity, (begin, end), y, "DOP853", rtol=1e-12, atol=1e-14, dense_output=True
+        )
+        found |= {t: piece.sol(t) for t in times if begin < t <= end + 1e-12}
+        y = piece.y[:, -1]
+    expected = np.array([found[t].reshape(6, 2) for t in times])
+    np.testing.assert_allclose(run.values, expected, atol=2e-7 if stepper == RK4(0.03) else 1e-9)
+    whole = cy.simulate(ScheduledFlow(flows[:1], span), z, times=times, stepper=stepper)
+    alone = cy.simulate(flows[0], z, times=times, stepper=stepper)
+    np.testing.assert_allclose(whole.values, alone.values, atol=2e-7)
+
+
+def test_flows_that_cannot_take_turns_are_refused():
+    for flows in ([], [RescaledFlow(), SphereFlow()], [cy.PureAttention()], [ScheduledFlow()]):
+        with pytest.raises(TypeError, match=r"of one kind|Type-check"):
+            ScheduledFlow(flows)
+    with pytest.raises(ValueError, match="span"):
+        ScheduledFlow(span=0.0)
+    grown = ScheduledFlow([EuclideanFlow(), EuclideanFlow()], 200.0)
+    late = cy.simulate(grown, np.ones((3, 2)), times=[0.0, 100.0, 900.0], throw=False)
+    assert late.status.code == "overflow" and late.t.tolist() == [0.0, 100.0]
 
 
 @pytest.mark.parametrize("attention", [Softmax(2.0), Heads([Softmax(1.0), Softmax(3.0)])])

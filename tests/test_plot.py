@@ -373,3 +373,38 @@ def test_no_pyplot_figure_is_left_open(four):
 def test_bad_input_says_what_to_do(four, call, message):
     with pytest.raises(ValueError, match=message):
         call(four[0])
+
+
+@pytest.mark.parametrize(
+    "dynamics",
+    [cy.RescaledFlow(), cy.AttentionFlow(cy.Hardmax()), cy.PureAttention(cy.Softmax(3.0))],
+    ids=["flow", "hardmax flow", "softmax layers"],
+)
+def test_runs_where_nobody_leads_are_coloured_by_the_cluster_they_end_in(dynamics):
+    clock = {"time": 8.0} if isinstance(dynamics, cy.Flow) else {"layers": 30}
+    tr = cy.simulate(dynamics, cy.configurations.gaussian(15, 2), **clock)
+    fig = plot.layers(tr)
+    titles = [ax.get_title() for ax in fig.axes]
+    assert len(titles) == 5 and all(("t =" if "time" in clock else "k =") in t for t in titles)
+    labels = cy.clusters(tr.z[-1], 0.02 * float(np.ptp(tr.z[0], axis=0).max())).labels
+    assert len(set(labels.tolist())) > 1
+    way = [line for line in fig.axes[-1].lines if len(line.get_xdata()) > 1]
+    assert len(way) == 15  # one line behind every token
+    colours = {(int(g), str(line.get_color())) for g, line in zip(labels, way, strict=True)}
+    assert len(colours) == len(set(labels.tolist()))
+    assert "ends in" in fig.legends[0].get_texts()[0].get_text()
+
+
+def test_times_that_were_not_saved_are_refused():
+    tr = cy.simulate(cy.RescaledFlow(), cy.configurations.gaussian(5, 2), time=1.0)
+    assert len(plot.layers(tr, show=[0.0, 0.5]).axes) == 2
+    with pytest.raises(ValueError, match="was not saved"):
+        plot.layers(tr, show=[0.123])
+
+
+def test_leaders_are_defined_for_layers_with_one_alpha_only():
+    for dynamics in (cy.ValueAttention(), cy.Scheduled(), cy.JumpChain(cy.Hardmax())):
+        tr = cy.simulate(dynamics, cy.configurations.gaussian(5, 2), layers=2)
+        with pytest.raises(ValueError, match="leaders are defined"):
+            cy.roles(tr)
+        plot.layers(tr)

@@ -201,6 +201,88 @@ def test_recognised_limits():
     json.dumps(both.to_dict())
 
 
+def test_recognised_in_every_variable():
+    """x grows, y and z do not: the limiting object is the same."""
+    z = np.random.default_rng(6).uniform(-1, 1, size=(12, 2))
+    runs = [cy.simulate(kind(), z, time=20.0) for kind in (RescaledFlow, LeadingFlow)]
+    found = [spectra.recognise(tr) for tr in (*runs, cy.simulate(EuclideanFlow(), z, time=20.0))]
+    for one in found:
+        assert one.kind == "polytope" and "all in S" in str(one) and one.speed < 1e-3
+        np.testing.assert_allclose(one.points, found[0].points, atol=1e-5)
+        np.testing.assert_array_equal(one.labels, found[0].labels)
+    grown = cy.simulate(cy.UnnormalizedAttention(alpha=1), z, layers=60)
+    plain = cy.simulate(cy.PureAttention(alpha=1), z, layers=60)
+    for tr in (grown, plain, cy.simulate(AttentionFlow(cy.Hardmax()), z, time=30.0)):
+        hard = spectra.recognise(tr)
+        assert hard.kind == "polytope" and all(hard.details["in_S"])
+        points = np.unique(cy.limit(cy.PureAttention(alpha=1), z).points, axis=0)
+        if tr is not grown and tr is not plain:
+            continue  # a flow may choose other leaders
+        np.testing.assert_allclose(np.unique(hard.points.round(9), axis=0), points, atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", [EuclideanFlow, LeadingFlow, RescaledFlow])
+def test_recognised_by_the_eigenvalue_of_largest_real_part(kind):
+    z = np.random.default_rng(6).uniform(-1, 1, size=(12, 2))
+    turn = spectra.recognise(cy.simulate(kind(V=[[0.6, -0.8], [0.8, 0.6]]), z, time=6.0))
+    assert turn.kind == "turning" and turn.details["leading"] == pytest.approx([0.6, 0.8])
+    # -1.5 is larger in modulus, but 1 is what grows
+    saddle = spectra.recognise(cy.simulate(kind(V=np.diag([1.0, -1.5])), z, time=12.0))
+    assert saddle.kind == "hyperplanes" and "f1* is" in str(saddle) and saddle.speed < 1e-3
+    assert {abs(v) > 1e-3 for v in saddle.points[:, 0].tolist()} <= {True, False}
+    f = spectra.hyperplane_values(cy.simulate(LeadingFlow(V=np.diag([1.0, -1.5])), z, time=12.0)).f
+    end = cy.simulate(LeadingFlow(V=np.diag([1.0, -1.5])), z, time=12.0).z[-1]
+    np.testing.assert_allclose(f, end[:, 0], atol=1e-12)
+
+
+def test_recognised_metastable_clusters_and_motion():
+    x = np.repeat(np.eye(3), 4, axis=0) + 0.05 * np.random.default_rng(7).normal(size=(12, 3))
+    tr = cy.simulate(SphereFlow(Softmax(12.0)), x, time=60.0)
+    caps = spectra.recognise(tr)
+    assert caps.kind == "metastable" and len(caps.points) == 3 and caps.details["lifetime"] > 30
+    assert "3 clusters since" in str(caps)
+    early = spectra.recognise(cy.simulate(SphereFlow(Softmax(12.0)), x, time=0.5))
+    assert early.kind == "clusters" and "still moving" in str(early)
+    soft = cy.simulate(cy.PureAttention(Softmax(40.0)), cf.polygon(5, interior=7), layers=80)
+    assert spectra.recognise(soft).kind == "metastable"
+
+
+def test_recognised_without_padding_and_not_for_batches():
+    z = np.random.default_rng(6).uniform(-1, 1, size=(12, 2))
+    mask = np.array([True] * 9 + [False] * 3)
+    with_padding = spectra.recognise(cy.simulate(RescaledFlow(), z, time=20.0, mask=mask))
+    without = spectra.recognise(cy.simulate(RescaledFlow(), z[:9], time=20.0))
+    assert with_padding.labels.tolist() == [*without.labels.tolist(), -1, -1, -1]
+    np.testing.assert_allclose(with_padding.points, without.points)
+    with pytest.raises(ValueError, match="select"):
+        spectra.recognise(cy.simulate(RescaledFlow(), np.stack([z, z]), time=0.1))
+
+
+def test_propagation_against_the_dense_exponential():
+    """Small (formed), large (its action), unequal times, a defective V and no V at all."""
+    from scipy.linalg import expm
+
+    rng = np.random.default_rng(10)
+    times = np.array([0.0, 0.3, 0.6, 1.0, 1.0, 2.5])
+    low = rng.normal(size=(40, 2)) @ rng.normal(size=(2, 40)) / 20  # as in a head: rank 2 of 40
+    for n, V in ((6, rng.normal(size=(3, 3))), (4, np.eye(2, k=1)), (8, low), (7, None)):
+        M = Softmax(1.0).weights(rng.normal(size=(n, 3)))
+        x = rng.normal(size=(n, 3 if V is None else len(V)))
+        got = spectra.propagate(M, V, x, times)
+        full = np.kron(M, np.eye(3) if V is None else V)
+        for t, state in zip(times, got, strict=True):
+            expected = (expm(t * full) @ x.ravel()).reshape(x.shape)
+            np.testing.assert_allclose(state, expected, rtol=1e-11, atol=1e-12)
+
+
+def test_the_master_equation_of_the_leading_flow_is_that_of_x():
+    z = np.random.default_rng(1).normal(size=(6, 2)) * 0.5
+    options = {"times": [0, 0.5, 0.8], "stepper": Adaptive(1e-12, 1e-14)}
+    x = spectra.freeze(cy.simulate(EuclideanFlow(V=PAPER_V), z, **options), 1)
+    y = spectra.freeze(cy.simulate(LeadingFlow(V=PAPER_V), z, **options), 1)
+    np.testing.assert_allclose(y.error, x.error, rtol=1e-6, atol=1e-12)
+
+
 def test_metastable_clusters_and_the_staircase():
     """Caps round three orthogonal directions hold long before they merge (B33)."""
     rng = np.random.default_rng(7)

@@ -228,6 +228,60 @@ def test_bad_clocks(dynamics, options, error, message):
         cy.simulate(dynamics, np.eye(3), **options)
 
 
+class Relaxing(Flow):
+    """z' = -rate (z - cos t), d = 1: the solution is near (rate^2 cos t + rate sin t)/(1 + rate^2).
+
+    Trap: explicit steps are bounded by 6/rate, though the solution is as smooth as a cosine.
+    """
+
+    def __init__(self, rate):
+        self.rate = rate
+
+    def velocity(self, z, t, *, mask=None):
+        return -self.rate * (z - np.cos(t))
+
+
+def test_a_stiff_flow_is_handed_to_lsoda():
+    rate, z = 1e5, np.ones((3, 1))
+    run = cy.simulate(Relaxing(rate), z, time=10.0)
+    exact = (rate**2 * np.cos(run.t) + rate * np.sin(run.t)) / (1 + rate**2)
+    np.testing.assert_allclose(run.z[1:, 0, 0], exact[1:], atol=1e-7)
+    assert run.status.code == "done" and "LSODA took over" in str(run.status)
+    easy = cy.simulate(Relaxing(3.0), z, time=10.0)  # fast, but worth no change
+    assert easy.status.notes == ()
+
+
+def test_a_stiff_flow_of_many_tokens_stops_in_time_and_says_why():
+    """Too many coordinates for a dense Jacobian: what is saved so far, and advice."""
+    z, seen = np.ones((700, 1)), []
+    run = cy.simulate(Relaxing(1e6), z, time=10.0, throw=False, progress=seen.append)
+    assert run.status.code == "stiff" and "unstable" in str(run.status)
+    assert "RK4" in run.status.advice and len(run.t) == len(run.z) and len(seen) < 500
+    with pytest.raises(ArithmeticError, match="RK4"):
+        cy.simulate(Relaxing(1e6), z, time=10.0)
+
+
+@pytest.mark.parametrize("method", ["DOP853", "LSODA"])
+def test_most_steps_bounds_a_run(method):
+    few = Adaptive(1e-6, 1e-9, method, most_steps=30)
+    run = cy.simulate(Relaxing(1e5), np.ones((1, 1)), time=10.0, stepper=few, throw=False)
+    said = {"DOP853": "after 20 steps", "LSODA": "after 30 steps"}[method]  # the first sees it come
+    assert run.status.code == "stiff" and said in run.status.message
+    assert len(run.t) == len(run.z) >= 1
+
+
+def test_a_batch_keeps_what_every_configuration_reached():
+    class Some(Flow):
+        """Only tokens far out are stiff."""
+
+        def velocity(self, z, t, *, mask=None):
+            return np.where(np.abs(z).max() > 5, -1e6, -1.0) * (z - 10 * np.sign(z))
+
+    z = np.stack([np.ones((700, 1)), 9 * np.ones((700, 1))])
+    run = cy.simulate(Some(), z, time=1.0, throw=False)
+    assert run.status.code == "stiff" and run.z.shape[1:] == (2, 700, 1) and len(run.t) < 101
+
+
 def test_bad_steppers():
     for kind in (Euler, RK4, ExponentialEuler):
         with pytest.raises(ValueError, match="dt"):
@@ -236,4 +290,6 @@ def test_bad_steppers():
         Adaptive(method="RK45")
     with pytest.raises(ValueError, match="rtol"):
         Adaptive(rtol=-1.0)
+    with pytest.raises(ValueError, match="most_steps"):
+        Adaptive(most_steps=0)
     assert all(kind() for kind in STEPPERS.values())

@@ -17,17 +17,18 @@ from cynosure import configurations
 from cynosure.attention import Causal, Hardmax, Heads, Softmax
 from cynosure.dynamics import (
     EuclideanFlow,
+    JumpChain,
     LeadingFlow,
     RescaledFlow,
     SphereFlow,
     UnnormalizedSphereFlow,
 )
-from cynosure.steppers import RK4, Adaptive
+from cynosure.steppers import RK4, Adaptive, Euler
 from cynosure.theorems import THEOREMS, check
 from cynosure.theorems.long_context import critical_cosine, output_cosine
 from cynosure.theorems.rescaled import pair_limit
 from cynosure.theorems.sphere import equiangular, hemisphere_probability
-from cynosure.theorems.trapping import JumpChain, exit_probability, log_median_exit
+from cynosure.theorems.trapping import exit_probability, log_median_exit
 from cynosure.trajectory import Trajectory
 from test_theorems import CASES as LAYER_CASES
 from test_theorems import demand_alarm, demand_silence, demand_verdict, spd
@@ -389,13 +390,48 @@ def test_what_applies_holds_for_other_starts(seed: int) -> None:
 # --- what cannot be judged ------------------------------------------------------------------------
 
 
-def test_fixed_steps_are_not_judged() -> None:
-    """A statement about a flow is not refuted by an integrator without error control."""
-    coarse = cy.simulate(RescaledFlow(), gaussian(6, 2), time=4.0, stepper=RK4(0.5))
-    found = THEOREMS["B24"](coarse)
-    assert not found.applies and "error control" in str(found)
-    loose = cy.simulate(RescaledFlow(), gaussian(6, 2), time=4.0, stepper=Adaptive(1e-5, 1e-8))
-    assert THEOREMS["B24"](loose).holds and THEOREMS["B24"](loose).tol > 1e-5
+FINE = {
+    "B24": (RescaledFlow(), 3.0, 0.1),
+    "B26": (LeadingFlow(V=V), 12.0, 0.1),
+    "B23": (EuclideanFlow(), 3.0, 0.1),  # x grows like e^t: errors are read in e^{-t} x
+    "B30": (SphereFlow(Softmax(1.0)), 6.0, 0.2),
+}
+
+
+@pytest.mark.parametrize("name", FINE)
+def test_fixed_steps_are_judged_by_halving_them(name: str) -> None:
+    """The estimate covers the true error, applies to fine steps only, and excuses nothing."""
+    flow, time, dt = FINE[name]
+    z0 = CAP if name == "B30" else gaussian(10, 2)
+    fine = cy.simulate(flow, z0, time=time, stepper=RK4(dt), save_every=5)
+    found = THEOREMS[name](fine)
+    assert found.applies and found.holds, (found, found.hypotheses)
+    reading = THEOREMS[name].reads(fine)
+    best = cy.simulate(flow, z0, times=fine.t, stepper=TIGHT)
+    true = np.linalg.norm(best.values - fine.values, axis=(1, 2)) * reading.unit
+    assert true.max() <= reading.error < 1e4 * true.max() + 1e-9
+    z = fine.values.copy()
+    z[-4] = z[0]
+    assert THEOREMS[name](replace(fine, z=z)).holds is False
+    coarse = cy.simulate(flow, z0, time=time, stepper=RK4(1.5))
+    refused = THEOREMS[name](coarse)
+    assert not refused.applies and "integration error" in str(refused)
+
+
+def test_saved_times_denser_than_the_step_are_halved_too() -> None:
+    """The steps in between end at the saved times, so half of dt alone would change nothing."""
+    run = cy.simulate(RescaledFlow(), gaussian(6, 2), times=np.arange(41) / 10, stepper=Euler(0.5))
+    reading = THEOREMS["B24"].reads(run)
+    best = cy.simulate(RescaledFlow(), gaussian(6, 2), times=run.t, stepper=TIGHT)
+    true = np.linalg.norm(best.values - run.values, axis=(1, 2)).max()
+    assert 1e-3 < true <= reading.error
+
+
+def test_a_run_without_a_known_stepper_is_not_judged() -> None:
+    unknown = replace(run("polytope"), stepper=None)
+    assert not THEOREMS["B24"](unknown).applies
+    many = replace(run("polytope"), stepper=RK4(1e-9))  # too long to be made again
+    assert not THEOREMS["B24"](many).applies
 
 
 def test_padding_is_left_out() -> None:

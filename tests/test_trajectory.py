@@ -52,6 +52,14 @@ def test_every_dynamics_comes_back_and_runs_the_same(dynamics, tmp_path):
     np.testing.assert_array_equal(again.z, tr.z)
 
 
+@pytest.mark.parametrize("stepper", [None, *(kind() for kind in cy.steppers.STEPPERS.values())])
+def test_the_stepper_is_part_of_the_run(stepper, tmp_path):
+    tr = cy.simulate(cy.AttentionFlow(), cf.gaussian(5, 2), time=0.5, stepper=stepper)
+    assert tr.stepper == (stepper or cy.Adaptive())
+    assert cy.load(tr.save(tmp_path / "run.npz")).stepper == tr.stepper
+    assert cy.simulate(cy.PureAttention(), cf.gaussian(5, 2), layers=1).stepper is None
+
+
 def test_a_dynamics_of_ones_own_is_stored_by_its_states_only(tmp_path):
     class Halving(cy.LayerMap):
         def step(self, z, k, *, mask=None):

@@ -14,17 +14,19 @@ _PUBLIC = {  # module -> the names it gives to the package
     "attention": "Attention Hardmax Softmax Localmax Sinkhorn Causal Heads ATTENTIONS",
     "dynamics": (
         "Dynamics LayerMap PureAttention UnnormalizedAttention ValueAttention Scheduled "
-        "NoisySphere Flow AttentionFlow UnnormalizedFlow EuclideanFlow RescaledFlow LeadingFlow "
-        "SphereFlow UnnormalizedSphereFlow DYNAMICS"
+        "ScheduledFlow JumpChain NoisySphere Flow AttentionFlow UnnormalizedFlow EuclideanFlow "
+        "RescaledFlow LeadingFlow SphereFlow PreNormFlow UnnormalizedSphereFlow DYNAMICS"
     ),
     "followed": "Followed",
-    "trajectory": "Trajectory Status load",
+    "status": "Status",
+    "trajectory": "Trajectory load",
     "steppers": "Stepper Euler RK4 ExponentialEuler Adaptive",
     "simulation": "simulate",
     "polytope": "Polytope hull",
     "limits": "Limit limit",
     "leaders": "Roles roles",
     "clustering": "Clusters clusters",
+    "spectra": "LimitingObject recognise",
     "theorems": "Check check THEOREMS",
     "steering": "Control control remove_leader",
     "report": "Report",
@@ -32,6 +34,8 @@ _PUBLIC = {  # module -> the names it gives to the package
     "training": "Learned",
     "explanation": "Explanation",
     "classifier": "HardmaxClassifier",
+    "deletions": "faithfulness",
+    "evaluation": "evaluate",
     "shipped": "load_pretrained",
     "pretrained": "load_transformer Transformer Head Trace",
 }

@@ -9,10 +9,11 @@ from typing import SupportsIndex, final
 import numpy as np
 
 from .attention import Hardmax
+from .dynamics import PureAttention, UnnormalizedAttention
 from .followed import Followed, History
 from .trajectory import Trajectory
 
-__all__ = ["Roles", "roles"]
+__all__ = ["Roles", "can_lead", "roles"]
 
 
 @final
@@ -61,6 +62,14 @@ class Roles:
         return self._history.followed(k)
 
 
+def can_lead(trajectory: Trajectory) -> bool:
+    """True for runs from layer 0 of hardmax layers with one alpha, where leaders are defined."""
+    dynamics = trajectory.dynamics
+    if not isinstance(dynamics, PureAttention | UnnormalizedAttention) or trajectory.t[0] != 0:
+        return False
+    return isinstance(dynamics.attention, Hardmax)
+
+
 def roles(trajectory: Trajectory) -> Roles:
     """Who leads in a hardmax trajectory, and since when.
 
@@ -80,8 +89,7 @@ def roles(trajectory: Trajectory) -> Roles:
 def _walk_again(trajectory: Trajectory) -> History:
     """The history of a run that did not keep one, from its first layer."""
     dynamics = trajectory.dynamics
-    attention = getattr(dynamics, "attention", None)
-    if dynamics is None or not isinstance(attention, Hardmax) or trajectory.t[0] != 0:
+    if dynamics is None or not can_lead(trajectory):
         raise ValueError(
             "roles: leaders are defined for hardmax runs from layer 0; this trajectory is of "
             f"{type(dynamics).__name__}"

@@ -22,9 +22,10 @@ from matplotlib.markers import MarkerStyle
 from matplotlib.patches import Patch, Polygon
 from matplotlib.ticker import MaxNLocator
 
-from .attention import Hardmax
+from .clustering import clusters
+from .dynamics import EuclideanFlow, UnnormalizedAttention, UnnormalizedFlow
 from .followed import Followed
-from .leaders import Roles, roles
+from .leaders import Roles, can_lead, roles
 from .polytope import Polytope
 from .trajectory import Trajectory
 
@@ -80,7 +81,8 @@ class Appearance:
     """The colours of one trajectory, the same at every layer and in every picture of it.
 
     `real`: indices of the tokens that are no padding, the only ones drawn. `colour`: RGBA of each
-    value class. `roles` is None where nobody leads (no hardmax): then all tokens look alike.
+    value class. `roles` is None where nobody leads (no hardmax layers): then `colour` is that of
+    the cluster in which each token ends, one row per token drawn.
     """
 
     real: np.ndarray
@@ -92,9 +94,8 @@ class Appearance:
         real = np.arange(trajectory.z.shape[-2])
         if trajectory.mask is not None:
             real = real[trajectory.mask]
-        attention = getattr(trajectory.dynamics, "attention", None)
-        if not isinstance(attention, Hardmax) or trajectory.t[0] != 0:
-            return cls(real, None, to_rgba_array([PALETTE[0]]))
+        if not can_lead(trajectory):
+            return cls(real, None, _end_colours(trajectory, real))
         ro = roles(trajectory)
         history = trajectory.history
         if history is not None and history.records:
@@ -103,20 +104,33 @@ class Appearance:
             followed = [ro.followed(int(k)).indices for k in trajectory.t]
         return cls(real, ro, class_colours(ro.followed(0), ro.leads, followed))
 
-    def at(self, k: int) -> Look:
+    def at(self, k: int | float) -> Look:
         """The markers at layer k; a leader is a star from the layer at which it is born."""
         if self.roles is None:
-            alike = self.colour.repeat(len(self.real), axis=0)
-            return Look(np.full(len(self.real), "one"), alike, alike, alike)
-        look = look_at(self.roles.followed(k), self.colour, self.real)
+            kind = np.full(len(self.real), "one")
+            return Look(kind, self.colour, self.colour, self.colour)
+        look = look_at(self.roles.followed(int(k)), self.colour, self.real)
         look.kind[self.leaders(k)] = "leader"
         return look
 
-    def leaders(self, k: int) -> np.ndarray:
+    def leaders(self, k: int | float) -> np.ndarray:
         """Rows, among the tokens drawn, of the stars at layer k."""
         if self.roles is None:
             return np.empty(0, dtype=np.intp)
-        return np.searchsorted(self.real, self.roles.led_at(k))
+        return np.searchsorted(self.real, self.roles.led_at(int(k)))
+
+
+def _end_colours(trajectory: Trajectory, real: np.ndarray) -> np.ndarray:
+    """One colour per cluster of the end, joined at 2 % of the run's extent; one for all if many."""
+    z = trajectory.values[..., real, :]
+    if z.ndim != 3 or not len(real):
+        return to_rgba_array([PALETTE[0]]).repeat(len(real), axis=0)
+    end, width = z[-1], float(np.ptp(z[0], axis=0).max())
+    if isinstance(trajectory.dynamics, UnnormalizedAttention | UnnormalizedFlow | EuclideanFlow):
+        width = float(np.ptp(end, axis=0).max())  # tokens grow
+    found = clusters(end.astype(np.float64), 0.02 * width)
+    label = found.labels if found.count <= len(PALETTE) else np.zeros(len(real), dtype=np.intp)
+    return to_rgba_array(PALETTE)[label]
 
 
 def class_colours(sets: Followed, leads: np.ndarray, followed: Sequence[np.ndarray]) -> np.ndarray:
@@ -291,6 +305,7 @@ def legend(fig: Any, kinds: set[str], shaded: bool = True) -> None:
             **marker,
         ),
         "several": Patch(fc=PALE, ec=GREY, hatch="//////"),
+        "end": Line2D([], [], marker="o", color=first, **marker),
         "hull": Patch(fc=(SHADE, 0.35), ec=SHADE),
     }
     names = {
@@ -298,6 +313,7 @@ def legend(fig: Any, kinds: set[str], shaded: bool = True) -> None:
         "one": "fill: whom it follows; edge: its own colour, grey if nobody follows it",
         "two": "follows two",
         "several": "follows more",
+        "end": "colour: the cluster it ends in; lines: the way it came",
         "hull": "hull of the leaders",
     }
     kept = [k for k in names if k in kinds or (k == "hull" and shaded)]

@@ -23,6 +23,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
 
+from .dynamics import Flow
 from .plot import (
     INK,
     PALETTE,
@@ -119,7 +120,7 @@ class _Stage:
         x, t = self.view.x, self.trajectory.t
         total = max((len(t) - 1) * tween, 1)
         for row, k in enumerate(t.tolist()):
-            look = self._enter(row, int(k))
+            look = self._enter(row, k)
             last = row == len(t) - 1
             for step in range(1 if last else tween):
                 s = step / tween
@@ -128,9 +129,10 @@ class _Stage:
                     self.ax.view_init(azim=-60 + TURN * (row * tween + step) / total)
                 yield self._picture(here, look, row)
 
-    def _enter(self, row: int, k: int) -> Look:
+    def _enter(self, row: int, k: int | float) -> Look:
         """The scenery of a layer: its number and, when it has changed, the hull of the leaders."""
-        self.title.set_text(f"$k = {k}$")
+        flow = isinstance(self.trajectory.dynamics, Flow)
+        self.title.set_text(f"$t = {k:.2f}$" if flow else f"$k = {int(k)}$")
         corners = self.view.x[row, self.appearance.leaders(k)]
         if self.background is None or not np.array_equal(corners, self.corners):
             self.corners = corners

@@ -23,7 +23,7 @@ from matplotlib.ticker import MaxNLocator
 
 from ._types import Array, as_tokens
 from .attention import Hardmax
-from .dynamics import UnnormalizedAttention
+from .dynamics import EuclideanFlow, Flow, UnnormalizedAttention, UnnormalizedFlow
 from .followed import Followed
 from .limits import Limit
 from .markers import (
@@ -81,6 +81,7 @@ __all__ = [
 ]
 
 FIGURE2_SHOW = (0, 1, 2, 5, 30)
+_GROWING = (UnnormalizedAttention, UnnormalizedFlow, EuclideanFlow)
 FIGURE2_ROWS = (
     "triangular polytope",
     "emerging leader",
@@ -94,14 +95,17 @@ FIGURE2_ROWS = (
 
 def layers(
     trajectory: Trajectory,
-    show: Sequence[int] | None = None,
+    show: Sequence[int | float] | None = None,
     fig: Figure | None = None,
 ) -> Figure:
     """The tokens at some layers, one panel each: a row of Figure 2 of arXiv 2407.01602.
 
     `show` lists saved layers; None takes 0, 1, 2, 5, 30 as far as the run has them, and the last.
     The last panel shades the hull of the leaders, which at infinite depth is the limiting
-    polytope K. All panels share their axes (not for layers without normalisation, which grow).
+    polytope K. All panels share their axes (not for tokens that grow without normalisation).
+
+    A flow is shown at five of its saved times; its tokens, and those of softmax layers, have the
+    colour of the cluster they end in and draw the way they came.
     """
     return _panels([trajectory], [_shown(trajectory, show)], [""], fig)
 
@@ -129,7 +133,7 @@ def figure2(
 
 def _panels(
     trajectories: Sequence[Trajectory],
-    chosen: Sequence[list[int]],
+    chosen: Sequence[Sequence[int | float]],
     labels: Sequence[str],
     fig: Figure | None,
 ) -> Figure:
@@ -154,7 +158,9 @@ def _panels(
             )
             kinds |= _panel(ax, trajectory, view, appearance, k, k == chosen[row][-1])
             if row == 0 or len(set(map(tuple, chosen))) > 1:
-                ax.set_title(f"$k = {k}$", fontsize=TITLE, loc="left" if stacked else "center")
+                flow = isinstance(trajectory.dynamics, Flow)
+                name = f"$t = {k:.3g}$" if flow else f"$k = {k}$"
+                ax.set_title(name, fontsize=TITLE, loc="left" if stacked else "center")
             end = column == columns - 1 if stacked else row == len(views) - 1
             view.name(ax, label if column == 0 else "", left=column == 0, bottom=end)
     legend(fig, kinds, "leader" in kinds)
@@ -162,22 +168,31 @@ def _panels(
 
 
 def _panel(
-    ax: Any, trajectory: Trajectory, view: View, appearance: Appearance, k: int, last: bool
+    ax: Any, trajectory: Trajectory, view: View, appearance: Appearance, k: int | float, last: bool
 ) -> set[str]:
     """The tokens of layer k in one panel; returns the kinds of markers drawn."""
-    x = view.x[_saved(trajectory, k)]
+    at = _saved(trajectory, k)
+    x = view.x[at]
     # Without normalisation tokens grow like (1 + alpha)^k: shared axes would show a dot.
-    view.frame(ax, x if isinstance(trajectory.dynamics, UnnormalizedAttention) else view.x)
+    grow = isinstance(trajectory.dynamics, _GROWING)
+    view.frame(ax, x if grow else view.x)
     look = appearance.at(k)
+    if appearance.roles is None and not grow and not view.line:
+        for way, colour in zip(np.swapaxes(view.x[: at + 1], 0, 1), appearance.colour):
+            ax.plot(*way.T, color=colour, lw=0.6, alpha=0.5, zorder=1)
     draw_tokens(ax, x, look, marker_size(len(x)))
     leaders = appearance.leaders(k)
     if last and len(leaders):
         shade(ax, hull(x[leaders]))
-    return set(look.kind.tolist())
+    return set(look.kind.tolist()) if appearance.roles is not None else {"end"}
 
 
-def _shown(trajectory: Trajectory, show: Sequence[int] | None) -> list[int]:
-    """The layers to draw, each saved."""
+def _shown(trajectory: Trajectory, show: Sequence[int | float] | None) -> Sequence[int | float]:
+    """The layers (or times) to draw, each saved."""
+    if isinstance(trajectory.dynamics, Flow):
+        t = trajectory.t
+        some = t[np.unique(np.linspace(0, len(t) - 1, 5).round().astype(int))]
+        return [float(k) for k in (some if show is None else show) if trajectory.at(k) is not None]
     if show is None:
         last = int(trajectory.t[-1])
         return [k for k in FIGURE2_SHOW if k < last and k in trajectory.t] + [last]
@@ -188,7 +203,7 @@ def _shown(trajectory: Trajectory, show: Sequence[int] | None) -> list[int]:
     return [int(k) for k in show]
 
 
-def _saved(trajectory: Trajectory, k: int) -> int:
+def _saved(trajectory: Trajectory, k: int | float) -> int:
     return int(np.flatnonzero(trajectory.t == k)[0])
 
 

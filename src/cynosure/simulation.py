@@ -10,10 +10,18 @@ import numpy as np
 
 from ._types import Array, as_mask, as_tokens, is_torch, like
 from .attention import Hardmax
-from .dynamics import Dynamics, Flow, LayerMap, PureAttention, UnnormalizedAttention
+from .dynamics import (
+    Dynamics,
+    Flow,
+    LayerMap,
+    PureAttention,
+    ScheduledFlow,
+    UnnormalizedAttention,
+)
 from .followed import History
+from .status import Status
 from .steppers import RK4, Adaptive, Stepper
-from .trajectory import Status, Trajectory
+from .trajectory import Trajectory
 from .walk import Walk
 
 __all__ = ["definite", "simulate"]
@@ -72,6 +80,7 @@ def simulate(
     start = z0 if is_torch(z0) else tokens
     history = None
     if isinstance(dynamics, Flow):
+        stepper = stepper or _default(start)
         states, saves, status = _flow(dynamics, start, real, time, times, stepper, every, progress)
     else:
         last = _whole(layers, "layers", 0)
@@ -99,6 +108,7 @@ def simulate(
         real,
         None if words is None else tuple(words),
         history,
+        stepper,
     )
 
 
@@ -119,19 +129,21 @@ def _check_clock(
         raise ValueError(f"layers: {name} runs in layers; pass layers=K and no time or stepper")
 
 
+def _default(z: Array) -> Stepper:
+    return RK4(0.01) if is_torch(z) and z.requires_grad else Adaptive()
+
+
 def _flow(
     flow: Flow,
     z: Array,
     mask: np.ndarray | None,
     time: Any,
     times: Any,
-    stepper: Stepper | None,
+    stepper: Stepper,
     every: int,
     progress: Callable[[Any], Any] | None,
 ) -> tuple[Array, np.ndarray, Status]:
     """A flow at the times asked for, from tokens put on its manifold."""
-    if stepper is None:
-        stepper = RK4(0.01) if is_torch(z) and z.requires_grad else Adaptive()
     if times is None:
         if not 0 <= float(time) < float("inf"):
             raise ValueError(f"time: expected a finite time >= 0, got {time!r}")
@@ -144,8 +156,36 @@ def _flow(
             raise ValueError("times: expected increasing finite numbers >= 0, starting at t = 0")
     grid = np.append(grid[:-1:every], grid[-1])
     start, note = _on_manifold(flow, z, mask)
-    states, status = stepper.integrate(flow, start, grid, mask, progress)
+    if isinstance(flow, ScheduledFlow):
+        states, status = _in_turn(flow, start, grid, mask, stepper, progress)
+    else:
+        states, status = stepper.integrate(flow, start, grid, mask, progress)
     return states, grid, replace(status, notes=status.notes + note)
+
+
+def _in_turn(
+    flow: ScheduledFlow,
+    z: Array,
+    grid: np.ndarray,
+    mask: np.ndarray | None,
+    stepper: Stepper,
+    progress: Callable[[Any], Any] | None,
+) -> tuple[Array, Status]:
+    """One flow after the other, each from where the last ended: a step never straddles a change."""
+    from array_api_compat import array_namespace
+
+    out: list[Array] = []
+    notes: dict[str, None] = {}
+    for piece, begin, end in flow.turns(float(grid[-1])):
+        asked = grid[(grid <= end) & ((grid > begin) | (begin == 0))]
+        stops = np.union1d(asked, end)
+        states, status = stepper.integrate(piece, z, stops, mask, progress, since=begin)
+        out.append(states[: len(asked)])
+        notes |= dict.fromkeys(status.notes)
+        if status.failed:
+            break
+        z = states[-1]
+    return array_namespace(z).concat(out), replace(status, notes=tuple(notes))
 
 
 def _on_manifold(flow: Flow, z: Array, mask: np.ndarray | None) -> tuple[Array, tuple[str, ...]]:
@@ -378,8 +418,9 @@ def _grow(
 ) -> tuple[Array, np.ndarray, Status]:
     """(1 + alpha)^k times the normalised tokens, cut before the first layer that overflows."""
     base = float(1 + dynamics.exact_alpha)
-    dtype = states.numpy().dtype if is_torch(states) else states.dtype
-    largest = np.abs(np.asarray(states, dtype=np.float64)).reshape(len(saves), -1).max(axis=1)
+    here = states.detach().cpu().numpy() if is_torch(states) else states
+    dtype = here.dtype
+    largest = np.abs(here.astype(np.float64)).reshape(len(saves), -1).max(axis=1)
     with np.errstate(divide="ignore", over="ignore"):
         size = np.log(largest) + saves * np.log(base)
     fits = size < np.log(np.finfo(dtype).max) - 1

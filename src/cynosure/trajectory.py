@@ -18,6 +18,8 @@ from ._types import Array, is_torch
 from .attention import ATTENTIONS, Causal, Heads
 from .dynamics import DYNAMICS, Dynamics
 from .followed import History, Record
+from .status import Status
+from .steppers import STEPPERS, Stepper
 
 __all__ = ["Status", "Trajectory", "load", "write_atomically"]
 
@@ -26,37 +28,13 @@ VERSION = 1
 
 
 @final
-@dataclass(frozen=True)
-class Status:
-    """How a run went: a code, a sentence, and what to do about it.
-
-    Codes: "settled" (every token's limit is proved), "moving" (some are still on their way),
-    "done" (a flow or another model ran to its end), "no_leader" and "not_converging" (what the
-    theory excludes happened), "rounded_ties" (floats decided a tie); and two that count as failed,
-    the run having stopped early: "overflow" and "stiff".
-    """
-
-    code: str
-    message: str
-    advice: str = ""
-    notes: tuple[str, ...] = ()
-
-    @property
-    def failed(self) -> bool:
-        return self.code in ("overflow", "stiff")
-
-    def __str__(self) -> str:
-        parts = [self.message, *self.notes, self.advice]
-        return f"{self.code}: " + " ".join(p for p in parts if p)
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class Trajectory:
     """Tokens by layer: `z` (saved, *b, n, d) at the layers (or times) `t`.
 
     `mask` marks real tokens, `dynamics` what made the run (None for a real transformer), `words`
-    the tokens' names, `history` who followed whom in a hardmax run.
+    the tokens' names, `history` who followed whom in a hardmax run, `stepper` how a flow was
+    followed in time, with its step or its tolerances (None for layers).
     """
 
     z: Array
@@ -66,6 +44,7 @@ class Trajectory:
     mask: np.ndarray | None = None
     words: tuple[str, ...] | None = None
     history: History | None = None
+    stepper: Stepper | None = None
 
     def __repr__(self) -> str:
         return (
@@ -131,10 +110,11 @@ class Trajectory:
         arrays: dict[str, np.ndarray] = {"z": self.values, "t": self.t}
         if self.mask is not None:
             arrays["mask"] = self.mask
-        try:
-            header["dynamics"] = _describe(self.dynamics, arrays)
-        except TypeError:  # not one of ours: the file then says what was run only by its states
-            header["dynamics"] = {"value": None}
+        for name in ("dynamics", "stepper"):
+            try:
+                header[name] = _describe(getattr(self, name), arrays)
+            except TypeError:  # not one of ours: the states alone then say what was run
+                header[name] = {"value": None}
         if self.history is not None:
             header["history"] = {"exact_decisions": self.history.exact_decisions}
             arrays |= _history_arrays(self.history)
@@ -185,6 +165,7 @@ def load(path: str | os.PathLike[str]) -> Trajectory:
         arrays.get("mask"),
         None if header["words"] is None else tuple(header["words"]),
         history,
+        _restore(header.get("stepper", {"value": None}), arrays),
     )
 
 
@@ -214,6 +195,7 @@ _KINDS: dict[str, type] = {  # what a file may name, and nothing else
     "causal": Causal,
     "heads": Heads,
     **DYNAMICS,
+    **STEPPERS,
 }
 
 

@@ -19,13 +19,16 @@ from .shown import (
     limit_sentence,
     limit_table,
     print_table,
+    recognised,
     rows_shown,
     trajectory_data,
     trajectory_table,
 )
 
 if TYPE_CHECKING:
+    from ..dynamics import Dynamics
     from ..report import Report
+    from ..steppers import Stepper
     from ..trajectory import Trajectory
 
 __all__ = ["app"]
@@ -104,8 +107,13 @@ def _flags(path: Path, command: Any, table: dict[str, Any]) -> dict[str, Any]:
             f"--config {path}: unknown key {unknown[0]!r} for {command.name} "
             f"(known: {listed(p.opts[0].lstrip('-') for p in command.params)})"
         )
-    keep = bool | list
-    return {names[k]: v if isinstance(v, keep) else str(v) for k, v in table.items()}
+    several = {p.name for p in command.params if getattr(p, "multiple", False)}
+    out: dict[str, Any] = {}
+    for key, value in table.items():
+        out[names[key]] = value if isinstance(value, bool | list) else str(value)
+        if names[key] in several and not isinstance(value, list):
+            out[names[key]] = [str(value)]
+    return out
 
 
 @app.callback()
@@ -133,6 +141,7 @@ def common(
     \b
     cynosure demo                                      one page with everything
     cynosure simulate tokens.csv --alpha 0.5 --layers 30 --plot f.png --out run.npz
+    cynosure simulate tokens.csv --dynamics rescaled_flow --time 20
     cynosure limit tokens.csv --alpha 1/2 --exact      limits with a proof
     cynosure check tokens.csv                          the theorems on this run
     cynosure run figure2                               a figure of the paper
@@ -144,30 +153,90 @@ def common(
 def simulate(
     ctx: typer.Context,
     tokens: TokensArg,
-    alpha: AlphaOption = "0.5",
-    layers: Annotated[int, typer.Option(help="Number of layers; layer 0 is the input.")] = 30,
+    dynamics: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:KEY=VALUE,...]",
+            help="In layers: pure_attention, unnormalized_attention, value_attention, jump_chain, "
+            "noisy_sphere; given twice, they take turns. In time: attention_flow, "
+            "unnormalized_flow, euclidean_flow, rescaled_flow, leading_flow, sphere_flow, "
+            "pre_norm_flow, unnormalized_sphere_flow; given twice, see --span. The beginning of "
+            "a name will do. "
+            "[pure_attention]",
+        ),
+    ] = None,
+    attention: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME[:KEY=VALUE,...]",
+            help="hardmax, softmax, localmax or sinkhorn; given twice: heads, each with its own "
+            "A=FILE and V=FILE, averaged. [that of the dynamics]",
+        ),
+    ] = None,
+    alpha: Annotated[
+        str | None,
+        typer.Option("--alpha", help="Step [0.5]. 0.1 is the float nearest to 0.1, 1/10 exact."),
+    ] = None,
+    beta: Annotated[float | None, typer.Option(help="Inverse temperature of softmax [1].")] = None,
     A: MatrixOption = None,
-    unnormalized: Annotated[
-        bool, typer.Option("--unnormalized", help="z_i + alpha m_i, without dividing by 1 + alpha.")
+    Q: Annotated[str | None, typer.Option("--Q", metavar="FILE", help="With K: A = K^T Q.")] = None,
+    K: Annotated[str | None, typer.Option("--K", metavar="FILE", help="With Q: A = K^T Q.")] = None,
+    V: Annotated[str | None, typer.Option("--V", metavar="FILE", help="Value matrix [I].")] = None,
+    causal: Annotated[
+        bool, typer.Option("--causal", help="Tokens look at earlier tokens only.")
     ] = False,
-    save_every: Annotated[int, typer.Option(help="Keep every so many layers.")] = 1,
+    sum_heads: Annotated[
+        bool, typer.Option("--sum-heads", help="Sum the heads instead of averaging them.")
+    ] = False,
+    layers: Annotated[
+        int | None, typer.Option(help="Number of layers [30]; layer 0 is the input.")
+    ] = None,
+    time: Annotated[float | None, typer.Option(help="End of a flow that starts at 0 [10].")] = None,
+    span: Annotated[
+        float | None, typer.Option(help="Several flows: the time each lasts in its turn [1].")
+    ] = None,
+    stepper: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME[:KEY=VALUE,...]",
+            help="Of a flow: adaptive:rtol=1e-6,atol=1e-9, rk4:dt=0.05, euler or "
+            "exponential_euler. [adaptive]",
+        ),
+    ] = None,
+    save_every: Annotated[int, typer.Option(help="Keep every so many layers (or times).")] = 1,
     plot: Annotated[Path | None, typer.Option(help="Panels by layer (.png .svg .pdf).")] = None,
     movie: Annotated[Path | None, typer.Option(help="The layers as a movie (.gif .mp4).")] = None,
     out: Annotated[Path | None, typer.Option(help="The whole trajectory (.npz).")] = None,
     json_: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Run layers: where tokens are, who leads, who follows.
+    """Run layers or a flow: where tokens are, who leads, what they tend to.
 
     \b
     cynosure simulate tokens.csv --alpha 0.5 --layers 30 --plot layers.png --movie layers.gif
     cynosure simulate gaussian:n=1000,d=3 --A A.csv --out run.npz --json
+    cynosure simulate box:n=40,d=2 --dynamics rescaled --V V.csv --beta 2 --time 20 --out run.npz
+    cynosure simulate sphere:n=32,d=3 --dynamics sphere --beta 4 --causal --stepper rk4:dt=0.1
+    cynosure simulate tokens.csv --attention softmax:beta=5 --attention hardmax:A=A.csv
     """
+    from .models import Model, read_stepper
+
     for path, kinds in ((plot, _PICTURES), (movie, (".gif", ".mp4")), (out, (".npz",))):
         claim(path, kinds, force)
     voice: Voice = ctx.obj
-    given = Given.read(tokens, A)
-    tr = _simulate(voice, given, alpha, layers, unnormalized, save_every)
+    given = Given.read(tokens, A, Q=Q, K=K, V=V)
+    matrices = {name: values for name, (_, values) in given.matrices.items()}
+    model = Model(
+        dynamics or ["pure_attention"],
+        attention or [],
+        alpha,
+        beta,
+        matrices,
+        causal,
+        sum_heads,
+        span,
+    ).build(given.z.shape[1])
+    tr = _simulate(voice, given, model, layers, time, read_stepper(stepper), save_every)
     voice.status(tr)
     if movie is not None:  # first: it alone can fail, for want of ffmpeg
         _movie(voice, tr, movie)
@@ -177,11 +246,14 @@ def simulate(
         tr.save(out)
     for path in filter(None, (movie, plot, out)):
         voice.note(f"wrote {path}")
+    found = recognised(tr)
+    if found is not None:
+        voice.note(f"limit: {found}")
     if json_:
         files = [str(path) for path in (out, plot, movie) if path is not None]
-        print(document(voice, given, trajectory_data(tr) | {"files": files}))
+        print(document(voice, given, trajectory_data(tr, found) | {"files": files}))
     else:
-        print_table(trajectory_table(tr, rows_shown(given.z)), len(given.z))
+        print_table(trajectory_table(tr, found, rows_shown(given.z)), len(given.z))
     if tr.status.failed:
         raise typer.Exit(1)
 
@@ -279,8 +351,11 @@ def check(
         tr = load(tokens)
         given = Given(tokens, tr.values[0])
     else:
+        from ..dynamics import PureAttention
+
         given = Given.read(tokens, A)
-        tr = _simulate(voice, given, alpha or "0.5", 30 if layers is None else layers, False, 1)
+        model = PureAttention(given.attention(), step(alpha or "0.5"))
+        tr = _simulate(voice, given, model, layers, None, None, 1)
     voice.status(tr)
     checks = judge(tr) if wanted is None else judge(tr, only=wanted)
     failed = [c for c in checks if c.applies and not c.holds]
@@ -310,18 +385,25 @@ def run(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a parameter.")
     ] = None,
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Report and figures again, from what was measured.")
+    ] = False,
     json_: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """An experiment or figure of the papers: report, tables, figures.
 
+    What long experiments measure is kept in the folder's measured/: a run that was interrupted
+    goes on where it stopped, and --redraw draws a finished one again; --force measures anew.
+
     \b
     cynosure run --list
     cynosure run figure2 --set seed=7 --set alpha=1 --out figure2-seed7
+    cynosure run basins --redraw
     """
     from dataclasses import replace
 
-    from ..experiments import available
+    from ..experiments import available, keeping
 
     experiments = available()
     if list_:
@@ -334,13 +416,16 @@ def run(
         what = "no name given" if name is None else f"no experiment {name!r}"
         raise ValueError(f"run: {what} (there are {listed(experiments)})")
     out = Path(name) if out is None else out
-    claim(out / "report.html", (".html",), force)
+    measured = _measured(out, force, redraw)
     experiment, voice = experiments[name], ctx.obj
     start = experiment.QUICK if quick else experiment.Params()
     params = replace(start, **settings(start, set_ or []))
-    with voice.bar(1.0, "") as move:
+    with voice.bar(1.0, "") as move, keeping(measured) as kept:
         report = experiment.run(params, move)
-    report = replace(report, command=voice.command)
+    if kept.reused:
+        total = len(kept.reused) + len(kept.made)
+        voice.note(f"{len(kept.reused)} of {total} measurements were in {measured} already")
+    report = replace(report, command=voice.command.replace(" --redraw", ""))
     report.save(out / "report.json")
     report.save_data(out / "data")
     report.save(out / "report.html")
@@ -377,31 +462,66 @@ def info(json_: JsonOption = False) -> None:
             print(f"  {key:<16} {value}")
 
 
+def _measured(out: Path, force: bool, redraw: bool) -> Path:
+    """The folder of what is measured, emptied by --force; refuse a run that would lose a report."""
+    from ..experiments import forget
+
+    folder, page = out / "measured", out / "report.html"
+    if force and redraw:
+        raise ValueError("run: --force measures anew and --redraw does not; choose one")
+    if redraw and not any(folder.glob("*.npz")):
+        raise ValueError(f"--redraw: nothing measured is kept in {folder}; use --force instead")
+    if page.exists() and not force and not redraw:
+        raise ValueError(
+            f"{page} exists (use --force to overwrite it, --redraw to draw it again from what was "
+            "measured)"
+        )
+    if force:
+        forget(folder)
+    return folder
+
+
 _PICTURES = (".png", ".svg", ".pdf")
 
 
 def _simulate(
-    voice: Voice, given: Given, alpha: str, layers: int, unnormalized: bool, save_every: int
+    voice: Voice,
+    given: Given,
+    dynamics: Dynamics,
+    layers: int | None,
+    time: float | None,
+    stepper: Stepper | None,
+    save_every: int,
 ) -> Trajectory:
-    from ..dynamics import PureAttention, UnnormalizedAttention
+    """Layers (30 unless given) of a LayerMap, or a flow to time (10 unless given)."""
+    from ..dynamics import Flow
     from ..simulation import simulate as walk
 
-    kind = UnnormalizedAttention if unnormalized else PureAttention
-    dynamics = kind(given.attention(), step(alpha))
+    name = type(dynamics).__name__
+    clock: dict[str, Any]
+    if isinstance(dynamics, Flow):
+        if layers is not None:
+            raise ValueError(f"--layers: {name} runs in time; say --time")
+        clock = {"time": 10.0 if time is None else time, "stepper": stepper}
+    else:
+        if time is not None or stepper is not None:
+            raise ValueError(f"--time, --stepper: {name} runs in layers; say --layers")
+        clock = {"layers": 30 if layers is None else layers}
+    end, unit = (clock["layers"], "layers") if "layers" in clock else (clock["time"], "of time")
     n, d = given.z.shape
-    voice.detail(f"{n} tokens, d = {d}, {layers} layers of {kind.__name__}, alpha = {alpha}")
-    with voice.bar(layers, " layers") as move:
-        return walk(
-            dynamics, given.z, layers=layers, save_every=save_every, throw=False, progress=move
-        )
+    voice.detail(f"{n} tokens, d = {d}, {end} {unit} of {name}")
+    with voice.bar(end, f" {unit}") as move:
+        return walk(dynamics, given.z, save_every=save_every, throw=False, progress=move, **clock)
 
 
 def _plot(tr: Trajectory, path: Path) -> None:
     from .. import plot
     from ..trajectory import write_atomically
 
-    saved = set(tr.t.tolist())
-    show = tuple(sorted({k for k in (0, 1, 2, 5) if k in saved} | {int(tr.t[-1])}))
+    show = None
+    if tr.stepper is None:  # layers; of a flow some times
+        saved = set(tr.t.tolist())
+        show = tuple(sorted({k for k in (0, 1, 2, 5) if k in saved} | {int(tr.t[-1])}))
     figure: Any = plot.layers(tr, show=show)
     kind = path.suffix.lower().lstrip(".")
     write_atomically(path, lambda stream: figure.savefig(stream, format=kind, dpi=150))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -15,26 +15,30 @@ if TYPE_CHECKING:
 
     from ..attention import Hardmax
 
-__all__ = ["Given", "claim", "is_run", "listed", "settings", "step"]
+__all__ = ["Given", "claim", "is_run", "listed", "named_value", "settings", "step"]
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Given:
-    """The tokens and A a command was given, and where they came from."""
+    """The tokens and matrices a command was given, and where they came from."""
 
     source: str
     z: np.ndarray
     rational: list | None = None
-    A: np.ndarray | None = None
-    A_source: str | None = None
+    matrices: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)  # by name: A, V..
 
     @staticmethod
-    def read(tokens: str, A: str | None) -> Given:
+    def read(tokens: str, A: str | None = None, **matrices: str | None) -> Given:
         from ..configurations import read
 
         z, rational = _tokens(tokens)
-        return Given(tokens, z, rational, None if A is None else read(A), A)
+        files = {name: path for name, path in {"A": A, **matrices}.items() if path is not None}
+        return Given(tokens, z, rational, {name: (p, read(p)) for name, p in files.items()})
+
+    @property
+    def A(self) -> np.ndarray | None:
+        return self.matrices["A"][1] if "A" in self.matrices else None
 
     def attention(self) -> Hardmax:
         from ..attention import Hardmax
@@ -59,8 +63,8 @@ class Given:
     def describe(self) -> dict[str, Any]:
         """Names and SHA-256 of the numbers themselves (little-endian float64, row by row)."""
         out: dict[str, Any] = {"tokens": self.source, "tokens_sha256": _sha256(self.z)}
-        if self.A is not None:
-            out |= {"A": self.A_source, "A_sha256": _sha256(self.A)}
+        for name, (path, values) in self.matrices.items():
+            out |= {name: path, f"{name}_sha256": _sha256(values)}
         return out
 
 
@@ -84,9 +88,9 @@ def _tokens(spec: str) -> tuple[np.ndarray, list | None]:
         raise ValueError(f"no configuration {name!r} (there are {listed(CONFIGURATIONS)})")
     parts = [part.strip() for part in options.split(",") if part.strip()]
     named = dict(part.split("=", 1) for part in parts if "=" in part)
-    plain = [_value(part) for part in parts if "=" not in part]
+    plain = [named_value(part) for part in parts if "=" not in part]
     try:
-        z = CONFIGURATIONS[name](*plain, **{k: _value(v) for k, v in named.items()})
+        z = CONFIGURATIONS[name](*plain, **{k: named_value(v) for k, v in named.items()})
     except TypeError as error:
         raise ValueError(f"{spec}: {error} (try {name}{_signature(name)})") from None
     return z, golden_exact(*plain, **named) if name == "golden" else None
@@ -101,7 +105,7 @@ def _signature(name: str) -> str:
     return ":" + ",".join(f"{p.name}={p.default}" for p in given)
 
 
-def _value(text: str) -> Any:
+def named_value(text: str) -> Any:
     """A whole number, else a float, else the word itself."""
     for kind in (int, float):
         try:
@@ -160,7 +164,7 @@ def _like(default: Any, change: str, text: str) -> Any:
         if any(isinstance(x, str) for x in row):
             raise ValueError(f"--set {change}: expected numbers such as 1,2,3 (matrix rows by ;)")
         return row
-    value = _value(text)
+    value = named_value(text)
     if isinstance(default, float) and isinstance(value, int):
         return float(value)
     if isinstance(default, int) and not isinstance(value, int):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from ..limits import Limit
     from ..report import Table
+    from ..spectra import LimitingObject
     from ..theorems import Check
     from ..trajectory import Trajectory
 
@@ -29,6 +30,7 @@ __all__ = [
     "limit_sentence",
     "limit_table",
     "print_table",
+    "recognised",
     "rows_shown",
     "trajectory_data",
     "trajectory_table",
@@ -96,12 +98,26 @@ def _layer(k: int) -> int | None:
     return int(k) if k >= 0 else None
 
 
-def trajectory_table(tr: Trajectory, rows: int) -> Table:
+def recognised(tr: Trajectory) -> LimitingObject | None:
+    """What a run tends to; None for hardmax layers, whose limits `cynosure limit` proves."""
+    from ..leaders import can_lead
+    from ..spectra import recognise
+
+    return None if can_lead(tr) else recognise(tr)
+
+
+def trajectory_table(tr: Trajectory, found: LimitingObject | None, rows: int) -> Table:
+    """The last state, with roles in hardmax layers and clusters elsewhere."""
     from ..leaders import roles
     from ..report import Table
 
+    z = tr.values[-1]
+    coordinates = [f"z{j}" for j in range(z.shape[1])]
+    if found is not None:
+        cells = tuple((i, int(found.labels[i]), *z[i].tolist()) for i in range(rows))
+        return Table("", ("token", "cluster", *coordinates), cells)
     ro, last = roles(tr), int(tr.t[-1])
-    followed, z = ro.followed(last), tr.values[-1]
+    followed = ro.followed(last)
     target, size = followed.target, followed.size
     settled = tr.history.settled_at if tr.history is not None else [-1] * len(z)
 
@@ -110,7 +126,7 @@ def trajectory_table(tr: Trajectory, rows: int) -> Table:
 
     return Table(
         "",
-        ("token", "leads since", "follows", "settled at", *(f"z{j}" for j in range(z.shape[1]))),
+        ("token", "leads since", "follows", "settled at", *coordinates),
         tuple(
             (i, _layer(ro.born[i]), whom(i), _layer(settled[i]), *z[i].tolist())
             for i in range(rows)
@@ -118,20 +134,28 @@ def trajectory_table(tr: Trajectory, rows: int) -> Table:
     )
 
 
-def trajectory_data(tr: Trajectory) -> dict[str, Any]:
+def trajectory_data(tr: Trajectory, found: LimitingObject | None) -> dict[str, Any]:
     from ..leaders import roles
     from ..report import jsonable
 
-    born = roles(tr).born
-    return {
+    alpha = getattr(tr.dynamics, "exact_alpha", None)
+    data: dict[str, Any] = {
         "dynamics": type(tr.dynamics).__name__,
-        "alpha": str(tr.dynamics.exact_alpha),  # type: ignore[union-attr]
-        "layer": int(tr.t[-1]),
+        "alpha": None if alpha is None else str(alpha),
         "status": jsonable(tr.status),
+        "z": jsonable(tr.values[-1]),
+    }
+    if tr.stepper is None:
+        data["layer"] = int(tr.t[-1])
+    else:
+        data |= {"time": float(tr.t[-1]), "stepper": str(tr.stepper)}
+    if found is not None:
+        return data | {"limit": jsonable(found.to_dict()) | {"text": str(found)}}
+    born = roles(tr).born
+    return data | {
         "leaders": jsonable((born >= 0).nonzero()[0]),
         "born": jsonable(born),
         "settled_at": None if tr.history is None else jsonable(tr.history.settled_at),
-        "z": jsonable(tr.values[-1]),
     }
 
 

@@ -5,6 +5,11 @@ P(t) tends to a matrix whose rows are e_a or e_b, of rank 1 or 2, but for one ro
 the heat maps (the paper's figure, n = 40, tokens sorted) how two columns take over; in the curves,
 that each row is within exp(-c e^t) of its unit vector; and in the second row of maps the
 exceptional row, which a token that starts exactly in the middle of a symmetric start keeps.
+
+Then d = 80, where the published script moves the tokens by V alone and never uses its attention.
+See what that hides: short tokens that do attend average each other out first, and P falls to a
+rank of a few where by V alone it falls slowly or, for V = I, never; long tokens look at themselves
+from the start, and there the two nearly agree.
 """
 
 from __future__ import annotations
@@ -22,7 +27,7 @@ from ..spectra import attention_matrix, boolean_limit, epsilon_rank
 from ..steppers import Adaptive
 from ..theorems import check
 from ..trajectory import Trajectory
-from . import Progress
+from . import Progress, _low_rank, silent
 from ._flow_panels import nearest, tidy
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
@@ -33,17 +38,20 @@ TITLE = "Boolean attention: d = 1, two columns take over"
 @final
 @dataclass(frozen=True)
 class Params:
-    """The paper's n; `times` states on [0, time], P drawn at `show`, rank up to `eps`."""
+    """The paper's n; `times` states on [0, time], P drawn at `show`, rank up to `eps`; dimension
+    `d` and time `long` (in 1/l1) of the comparison with tokens that do not attend."""
 
     n: int = 40
     time: float = 8.0
     times: int = 161
     show: tuple[float, ...] = (0.0, 1.0, 2.0, 3.0, 5.0)
     eps: float = 1e-6
+    d: int = 80
+    long: float = 10.0
     seed: int = 0
 
 
-QUICK = Params(times=81)
+QUICK = Params(times=81, d=40)
 
 
 class Rows(NamedTuple):
@@ -56,13 +64,9 @@ class Rows(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """The paper's random start, and a symmetric one with a token at 0."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
-    if p.n < 2 or p.times < 3 or not p.time > 0:
-        raise ValueError(f"boolean_attention: n >= 2, times >= 3 and time > 0; got {p}")
+    say = progress or silent
+    if p.n < 2 or p.d < 2 or p.times < 3 or not (p.time > 0 and p.long > 0):
+        raise ValueError(f"boolean_attention: n, d >= 2, times >= 3, time and long > 0; got {p}")
     half = np.abs(configurations.box(p.n // 2, 1, p.seed + 1))
     # -a next to a, so that sums cancel to the last bit: a token off 0 by rounding leaves by t = 4
     pairs = np.concatenate([np.stack([-half, half], axis=1).reshape(-1, 1), [[0.0]]])
@@ -73,24 +77,27 @@ def run(p: Params, progress: Progress | None = None) -> Report:
     times = np.linspace(0, p.time, p.times)
     runs, matrices, rows, checks = {}, {}, {}, {}
     for done, (name, z0) in enumerate(starts.items()):
-        say(0.4 * done, name)
+        say(0.3 * done, name)
         flow = RescaledFlow()
         tr = simulate(flow, z0, times=times, stepper=Adaptive(1e-12, 1e-14))
         runs[name] = replace(tr, z=tr.values[:, np.argsort(z0[:, 0])])
         matrices[name] = np.stack([attention_matrix(flow, z, t) for z, t in _states(runs[name])])
         rows[name] = _rows(times, matrices[name])
         checks[name] = tuple(check(runs[name], only=("B22", "B23", "B24")))
+    say(0.6, f"d = {p.d}")
+    low = _low_rank.compare(p.n, p.d, p.eps, p.long, p.seed)
     say(0.8, "figures")
     figures = (
         Picture("P(t)", _caption(rows), _heat_maps(p, runs, matrices)),
         Picture("Approach to the Boolean matrix", _APPROACH, _curves(p, runs, matrices, rows)),
+        Picture("Rank in many dimensions", _RANKS, _low_rank.curves(low)),
     )
     say(1.0, "done")
     return Report(
         TITLE,
-        _summary(p, times, matrices, rows),
+        _summary(p, times, matrices, rows) + "\n\n" + _low_rank.text(low, p.n, p.d),
         asdict(p),
-        (_table(p, runs, matrices), _fits(rows, matrices)),
+        (_table(p, runs, matrices), _fits(rows, matrices), _low_rank.table(low, p.eps)),
         checks,
         figures,
         command="cynosure run boolean_attention",
@@ -101,6 +108,13 @@ _APPROACH = (
     "From left to right: rescaled tokens z = e^(-t) x; weight outside the column a row ends in, "
     "one line per row, in double logarithms, where exp(-c e^t) is a line of slope 1 (dashed); "
     "rank of P(t) up to a relative eps."
+)
+
+
+_RANKS = (
+    "Above: rank of P(t) for tokens that attend to each other and for tokens moved by V alone, "
+    "from the same start. Below: both P at the end, rows look at columns. Short tokens that attend "
+    "average each other out and end looking at very few; long ones look at themselves at first."
 )
 
 

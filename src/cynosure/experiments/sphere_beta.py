@@ -5,6 +5,9 @@ For d >= 3 and every beta >= 0 almost every start ends in a single point (arXiv 
 (n = 32 tokens, uniform on the sphere), the share of pairs that have met by time t, with the curve
 on which n equiangular tokens would meet; it is sharp in high dimension, where random tokens are
 all but orthogonal. Below, tokens on S^2 for three values of beta: large beta lingers in clusters.
+
+Last, where the normalisation stands: after the attention, as on the sphere (post-norm), or before
+it (pre-norm, `PreNormFlow`). See 1 - r, r the mean cosine, fall like e^{-2t} and like t^{-2} (B34).
 """
 
 from __future__ import annotations
@@ -17,15 +20,17 @@ import numpy as np
 from .. import configurations
 from ..attention import Softmax
 from ..clustering import clusters
-from ..dynamics import SphereFlow
+from ..dynamics import PreNormFlow, SphereFlow
 from ..report import Picture, Report, Table
 from ..simulation import simulate
 from ..steppers import RK4, Adaptive
-from ..theorems import check
+from ..theorems import Check, check
 from ..theorems.sphere import equiangular, hemisphere_probability
 from ..trajectory import Trajectory
-from . import Progress
+from . import Progress, silent
 from ._flow_panels import nearest, tidy
+from ._measured import kept
+from ._sheet import measured
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -35,7 +40,8 @@ TITLE = "The sphere against beta: when tokens meet"
 @final
 @dataclass(frozen=True)
 class Params:
-    """Grid of beta and times for the diagram; a pair has met when its cosine is >= 1 - `met`."""
+    """Grid of beta and times for the diagram; a pair has met when its cosine is >= 1 - `met`;
+    pre-norm is followed up to the time `long`."""
 
     n: int = 32
     d: tuple[int, ...] = (2, 8, 32, 128)
@@ -47,6 +53,7 @@ class Params:
     met: float = 1e-3
     drawn: tuple[float, ...] = (1.0, 4.0, 9.0)
     show: tuple[float, ...] = (0.0, 1.0, 4.0, 15.0, 60.0)
+    long: float = 1000.0
     seed: int = 0
 
 
@@ -55,11 +62,7 @@ QUICK = Params(d=(2, 8), betas=5, time=10.0, dt=0.25, starts=2)
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """The phase diagrams, then the runs on S^2."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if p.n < 2 or p.betas < 2 or min(p.d) < 2 or p.starts < 1:
         raise ValueError(f"sphere_beta: n, d, betas start at 2 and starts at 1; got {p}")
     betas = np.linspace(0, p.most_beta, p.betas)
@@ -69,7 +72,7 @@ def run(p: Params, progress: Progress | None = None) -> Report:
         share[d] = np.empty((p.betas, len(times)))
         for b, beta in enumerate(betas):
             say(0.7 * (done + b / p.betas) / len(p.d), f"d = {d}, beta = {beta:g}")
-            share[d][b] = _met(p, d, float(beta), times)
+            share[d][b] = kept(_met, p, d, float(beta), times)
     curve = np.array([_meeting_time(p, float(beta)) for beta in betas])
     say(0.7, "tokens on S^2")
     runs, checks = {}, {}
@@ -79,18 +82,22 @@ def run(p: Params, progress: Progress | None = None) -> Report:
         saved = np.linspace(0, max(p.show), 241)
         runs[name] = simulate(SphereFlow(Softmax(beta)), z0, times=saved, stepper=Adaptive(1e-9))
         checks[name] = tuple(check(runs[name], only=("B30",)))
+    say(0.75, "pre-norm and post-norm")
+    norms = _normalised(p)
+    checks["pre-norm and post-norm"] = _rates(norms)
     say(0.8, "figures")
     figures = (
         Picture("Phase diagram", _PHASE, _diagram(p, betas, times, share)),
         Picture("Tokens on the sphere", _SPHERES, _spheres(p, runs)),
         Picture("Clusters over time", _COUNTS, _counts(runs)),
+        Picture("Pre-norm and post-norm", _NORMS, _norm_figure(p, norms)),
     )
     say(1.0, "done")
     return Report(
         TITLE,
-        _summary(p, betas, times, share, runs),
+        _summary(p, betas, times, share, runs) + _norm_text(norms),
         asdict(p),
-        (_table(p, betas, times, share, curve), _wendel(p)),
+        (_table(p, betas, times, share, curve), _wendel(p), _norm_table(norms)),
         checks,
         figures,
         command="cynosure run sphere_beta",
@@ -104,6 +111,90 @@ _PHASE = (
 )
 _SPHERES = "Uniform tokens on S^2 (seen from outside, the far side pale), several beta and times."
 _COUNTS = "Number of clusters (joined at distance 0.1): larger beta waits longer, on plateaus."
+
+
+_NORMS = (
+    "1 - mean cosine of uniform tokens on S^2, beta = 1, from one start. Left, logarithmic: "
+    "post-norm falls like e^(-2t) (dashed), pre-norm does not. Right, double logarithmic: pre-norm "
+    "falls like t^(-2) (dashed), because |x| grows like t and slows all turning down."
+)
+
+
+def _normalised(p: Params) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """(t, 1 - mean cosine) of both flows from one start."""
+    z0 = configurations.sphere(p.n, 3, p.seed)
+    clocks = {
+        "post-norm": (SphereFlow(Softmax(1.0)), np.linspace(0, 20, 161)),
+        "pre-norm": (PreNormFlow(Softmax(1.0)), np.append(0, np.geomspace(0.1, p.long, 160))),
+    }
+    found = {}
+    for name, (flow, times) in clocks.items():
+        x = simulate(flow, z0, times=times, stepper=Adaptive(1e-10, 1e-13)).values
+        u = x / np.linalg.norm(x, axis=-1, keepdims=True)
+        apart = u[:, :, None] - u[:, None]  # 1 - <u, v> = |u - v|^2 / 2, without cancellation
+        found[name] = times, (apart**2).sum(axis=-1).mean(axis=(1, 2)) / 2
+    return found
+
+
+def _exponents(norms: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
+    """Fitted over the last part of each run: -d log(1 - r)/dt, and -d log(1 - r)/d log t."""
+    t, post = norms["post-norm"]
+    late = (t > t[-1] / 2) & (post > 1e-18)
+    s, pre = norms["pre-norm"]
+    end = s > s[-1] / 10
+    return {
+        "post-norm": float(-np.polyfit(t[late], np.log(post[late]), 1)[0]),
+        "pre-norm": float(-np.polyfit(np.log(s[end]), np.log(pre[end]), 1)[0]),
+    }
+
+
+def _rates(norms: dict[str, tuple[np.ndarray, np.ndarray]]) -> tuple[Check, ...]:
+    laws = {"post-norm": "1 - r falls like e^(-2t)", "pre-norm": "1 - r falls like t^(-2)"}
+    return tuple(
+        measured("B34", "arXiv 2512.01868, rates", f"{name}: {laws[name]}", abs(found - 2), 0.1)
+        for name, found in _exponents(norms).items()
+    )
+
+
+def _norm_text(norms: dict[str, tuple[np.ndarray, np.ndarray]]) -> str:
+    found = _exponents(norms)
+    return (
+        f"\n\nPost-norm: 1 - r falls like e^(-{found['post-norm']:.3f} t); pre-norm: like "
+        f"t^(-{found['pre-norm']:.3f}). Theory: 2 and 2."
+    )
+
+
+def _norm_table(norms: dict[str, tuple[np.ndarray, np.ndarray]]) -> Table:
+    rows = tuple(
+        (name, float(t[k]), float(gap[k]))
+        for name, (t, gap) in norms.items()
+        for k in range(0, len(t), 20)
+    )
+    return Table("Pre-norm and post-norm", ("flow", "t", "1 - mean cosine"), rows)
+
+
+def _norm_figure(p: Params, norms: dict[str, tuple[np.ndarray, np.ndarray]]) -> Any:
+    from matplotlib.figure import Figure
+
+    from ..plot import INK, LABEL, PALETTE
+
+    figure = Figure(figsize=(9.2, 3.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for colour, (name, (t, gap)) in zip(PALETTE, norms.items()):
+        left.semilogy(t, gap, color=colour, label=name)
+        right.loglog(t[1:], gap[1:], color=colour, label=name)
+    t, gap = norms["post-norm"]
+    k = int(np.argmax(t >= 10))
+    left.semilogy(t, gap[k] * np.exp(-2 * (t - t[k])), "--", color=INK, lw=0.9, label="$e^{-2t}$")
+    t, gap = norms["pre-norm"]
+    law = gap[-1] * (t[1:] / t[-1]) ** -2.0
+    right.loglog(t[1:], law, "--", color=INK, lw=0.9, label="$t^{-2}$")
+    left.set(xlim=(0, 20), ylim=(1e-18, 3), xlabel="time t", ylabel="$1 - r$")
+    right.set(ylim=(1e-8, 3), xlim=(0.1, p.long), xlabel="time t", ylabel="$1 - r$")
+    for ax in (left, right):
+        tidy(ax)
+        ax.legend(frameon=False, fontsize=LABEL)
+    return figure
 
 
 def _met(p: Params, d: int, beta: float, times: np.ndarray) -> np.ndarray:

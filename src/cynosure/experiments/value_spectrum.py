@@ -24,7 +24,8 @@ from ..spectra import good_triple, recognise
 from ..steppers import RK4, Adaptive, Stepper
 from ..theorems import check
 from ..trajectory import Trajectory
-from . import Progress
+from . import Progress, silent
+from ._measured import kept
 from ._sheet import measured, sheet
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
@@ -75,11 +76,7 @@ class Seen(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """The given matrices one by one, then the random ones."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if p.n < 3 or p.random < 1 or not set(p.d) <= {2, 3} or p.time <= 0:
         raise ValueError(f"value_spectrum: n >= 3, random >= 1, d 2 or 3, time > 0; got {p}")
     runs, checks = {}, {}
@@ -97,7 +94,7 @@ def run(p: Params, progress: Progress | None = None) -> Report:
         for r in range(p.random):
             say(0.3 + 0.6 * (k + r / p.random) / len(p.d), f"random V, d = {d}")
             V = rng.standard_normal((d, d)) / np.sqrt(d)
-            seen[d].append(_seen(p, _simulated(p, V, p.seed + r)))
+            seen[d].append(kept(_seen_under, p, V, p.seed + r))
     good = [s for found in seen.values() for s in found if s.spectrum == "good triple"]
     wrong = sum(s.values > 3 for s in good)
     checks["random V"] = (
@@ -155,6 +152,10 @@ def _simulated(p: Params, V: np.ndarray, seed: int, stepper: Stepper | None = No
     return simulate(LeadingFlow(V=V), z0, times=times, stepper=stepper)
 
 
+def _seen_under(p: Params, V: np.ndarray, seed: int) -> Seen:
+    return _seen(p, _simulated(p, V, seed))
+
+
 def _spectrum_class(V: np.ndarray) -> str:
     values = np.linalg.eigvals(V)
     if values.real.max() <= 0:
@@ -178,21 +179,11 @@ def _seen(p: Params, tr: Trajectory) -> Seen:
     return Seen(
         values[np.argsort(-np.abs(values), kind="stable")],
         _spectrum_class(V),
-        _kind(p, tr),
+        recognise(tr, p.tol).kind,
         clusters(y, p.tol * size).count,
         count,
         move / size,
     )
-
-
-def _kind(p: Params, tr: Trajectory) -> str:
-    """The limiting object by name; "turning" where the leading eigenvalues are a complex pair."""
-    V, z = tr.dynamics.V, tr.values  # type: ignore[union-attr]
-    if np.abs(z[-1]).max() <= p.tol * np.abs(z[0]).max():
-        return "zero"
-    if _spectrum_class(V) == "complex pair":
-        return "turning"
-    return recognise(tr, p.tol).kind
 
 
 def _text(values: np.ndarray) -> str:

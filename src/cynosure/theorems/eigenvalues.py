@@ -25,10 +25,12 @@ def _leading_values(run: FlowRun) -> np.ndarray:
     return run.y @ run.triple.dual
 
 
+def _still(run: FlowRun, what: str, values: np.ndarray) -> Hypothesis:
+    return Hypothesis(f"{what} stand still (distance to go)", run.still(values), run.left(values))
+
+
 def _values_still(run: FlowRun) -> Hypothesis:
-    f = _leading_values(run)
-    name = "values of f1* stand still (estimated distance to go)"
-    return Hypothesis(name, run.still(f), run.left(f))
+    return _still(run, "values of f1*", _leading_values(run))
 
 
 @_statement(
@@ -82,9 +84,7 @@ def _leading_parts(run: FlowRun) -> np.ndarray:
 
 
 def _parts_still(run: FlowRun) -> Hypothesis:
-    c = _leading_parts(run)
-    name = "components in F stand still (estimated distance to go)"
-    return Hypothesis(name, run.still(c), run.left(c))
+    return _still(run, "components in F", _leading_parts(run))
 
 
 @_statement(

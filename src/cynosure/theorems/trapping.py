@@ -1,51 +1,25 @@
 """B21: at finite beta the vertices of a polygon hold their tokens for a time exponential in beta.
 
-The finite-beta chain of arXiv 2508.09628 (theory A6) is not among the deterministic layers of
-`cynosure.dynamics`; its small simulator `JumpChain` lives here, beside the one statement about it.
+Read on runs of `JumpChain`, the finite-beta chain of arXiv 2508.09628 (theory A6).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import exp, expm1, log, log1p, pi
 from typing import final
 
 import numpy as np
 
-from .._types import Array, as_tokens, like
 from ..attention import Softmax
-from ..dynamics import LayerMap
+from ..dynamics import JumpChain
 from .checks import Hypothesis, Part, Reading, statement
 
-__all__ = ["JumpChain", "exit_probability", "log_median_exit"]
+__all__ = ["exit_probability", "log_median_exit"]
 
 _LEVEL = 6.0  # an exit time whose tail probability is below 10^-6 is a violation
 _REGULAR = 1e-9  # relative: tokens this close to a regular polygon are on it
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class JumpChain(LayerMap):
-    """z_i <- (1 - g) z_i + g z_j, with j drawn with probability P_ij (arXiv 2508.09628, SA_P).
-
-    Draws come from (seed, k): runs repeat, and a longer run begins like a shorter one.
-    """
-
-    attention: Softmax = field(default_factory=Softmax)
-    g: float = 0.5
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.g < 1:
-            raise ValueError(f"g: expected a step between 0 and 1, got {self.g!r}")
-
-    def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
-        x = as_tokens(z)
-        P = as_tokens(self.attention.weights(x, mask=mask))
-        draw = np.random.default_rng([self.seed, k]).random(x.shape[:-1])[..., None]
-        chosen = (np.cumsum(P, axis=-1) < draw).sum(axis=-1).clip(max=x.shape[-2] - 1)
-        return like(x + self.g * (np.take_along_axis(x, chosen[..., None], axis=-2) - x), z)
 
 
 def exit_probability(k: int, beta: float) -> float:
@@ -85,7 +59,8 @@ class ChainRun(Reading):
 
     @property
     def _plain(self) -> bool:
-        return self.trajectory.dynamics.attention.A is None  # type: ignore[union-attr]
+        rule = self.trajectory.dynamics.attention  # type: ignore[union-attr]
+        return isinstance(rule, Softmax) and rule.A is None
 
     @cached_property
     def z(self) -> np.ndarray:

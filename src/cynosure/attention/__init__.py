@@ -1,0 +1,33 @@
+"""Who looks at whom: attention as a map from tokens to row-stochastic weights.
+
+`Hardmax` lives on certified sets; the others are formulas in the scores <A z_i, z_j>, written once
+against the array-API standard, so that NumPy arrays and torch tensors (gradients, GPU) both work.
+"""
+
+from __future__ import annotations
+
+from .composed import Causal, Heads
+from .rules import Attention, Hardmax, Localmax, RowAttention, Sinkhorn, Softmax
+from .scores import act, softmax_pull, softmax_weights
+
+__all__ = [
+    "ATTENTIONS",
+    "Attention",
+    "Causal",
+    "Hardmax",
+    "Heads",
+    "Localmax",
+    "RowAttention",
+    "Sinkhorn",
+    "Softmax",
+    "act",
+    "softmax_pull",
+    "softmax_weights",
+]
+
+ATTENTIONS: dict[str, type[Attention]] = {
+    "hardmax": Hardmax,
+    "softmax": Softmax,
+    "localmax": Localmax,
+    "sinkhorn": Sinkhorn,
+}

@@ -1,0 +1,137 @@
+"""Attentions made of others: looking back only, and several heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from .._types import Array, as_mask, as_matrix, as_rationals, as_tokens, like
+from ..kernels import exact
+from .rules import Attention, Hardmax, RowAttention, row_pull, row_weights
+from .scores import act, as_given, cast, keep_padding
+
+__all__ = ["Causal", "Heads"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Causal(Attention):
+    """Token i looks only at the tokens j <= i (arXiv 2411.04990); the first follows itself.
+
+    Wraps `Softmax`, `Localmax` or `Hardmax`; causal hardmax keeps the ties of exact arithmetic.
+    Trap: the order of tokens now matters, so nothing is permutation equivariant any more.
+    """
+
+    attention: Attention
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.attention, RowAttention | Hardmax):
+            raise TypeError(
+                "attention: Causal wraps Softmax, Localmax or Hardmax (sets of tokens per row), "
+                f"got {self.attention!r}"
+            )
+
+    def weights(self, z: Array, *, mask: Array | None = None) -> Array:
+        if isinstance(self.attention, Hardmax):
+            return like(_prefix_weights(self.attention, z, mask), z)
+        assert isinstance(self.attention, RowAttention)
+        return row_weights(self.attention, z, mask, causal=True)
+
+    def pull(self, z: Array, *, mask: Array | None = None) -> Array:
+        if isinstance(self.attention, Hardmax):
+            z = as_given(z)
+            return keep_padding(cast(_prefix_weights(self.attention, z, mask), z) @ z, z, mask)
+        assert isinstance(self.attention, RowAttention)
+        return row_pull(self.attention, z, mask, causal=True)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Heads(Attention):
+    """Several heads, each with its own attention P_h and value matrix V_h, averaged or summed.
+
+        pull_i = (1/H) sum_h V_h (P_h z)_i            (no 1/H when average=False)
+
+    `values` is None for identities, or one matrix (or None) per head; one head with a value matrix
+    is `Heads([attention], [V])`. Hardmax heads are welcome. With identities and the average, P is
+    again row-stochastic and the hull of the tokens shrinks; otherwise it need not.
+    """
+
+    heads: Sequence[Attention] = ()
+    values: Sequence[Array | None] | None = None
+    average: bool = True
+
+    def __post_init__(self) -> None:
+        heads = tuple(self.heads)
+        if not heads or not all(isinstance(h, Attention) for h in heads):
+            raise TypeError(f"heads: expected one or more attentions, got {self.heads!r}")
+        object.__setattr__(self, "heads", heads)
+        if self.values is not None:
+            if len(self.values) != len(heads):
+                raise ValueError(
+                    f"values: expected one matrix per head ({len(heads)}), got {len(self.values)}"
+                )
+            values = tuple(as_matrix(V, f"values[{h}]") for h, V in enumerate(self.values))
+            object.__setattr__(self, "values", values)
+
+    @property
+    def _factor(self) -> float:
+        return 1 / len(self.heads) if self.average else 1.0
+
+    def weights(self, z: Array, *, mask: Array | None = None) -> Array:
+        """The averaged (or summed) P_h; with value matrices there is no single P, so ask a head."""
+        if self.values is not None:
+            raise ValueError(
+                "Heads with value matrices have no single P: use heads[h].weights(z) of one head"
+            )
+        return self._factor * _total(head.weights(z, mask=mask) for head in self.heads)
+
+    def pull(self, z: Array, *, mask: Array | None = None) -> Array:
+        z = as_given(z)
+        values = self.values or [None] * len(self.heads)
+        pulls = (
+            act(V, head.pull(z, mask=mask), "values")
+            for head, V in zip(self.heads, values, strict=True)
+        )
+        return keep_padding(self._factor * _total(pulls), z, mask)
+
+
+def _prefix_weights(rule: Hardmax, z: Array, mask: Array | None) -> np.ndarray:
+    """P of causal hardmax, shape (*b, n, n), ties as in exact arithmetic on the given floats."""
+    tokens = as_tokens(z)
+    real = as_mask(mask, tokens.shape[:-1])
+    A = rule.matrix(tokens.shape[-1])
+    P = np.zeros((*tokens.shape[:-1], tokens.shape[-2]))
+    for b in np.ndindex(tokens.shape[:-2]):
+        keep = np.arange(tokens.shape[-2]) if real is None else np.flatnonzero(real[b])
+        for i, members in enumerate(_prefix_sets(tokens[b][keep].astype(np.float64), A)):
+            P[(*b, keep[i], keep[members])] = 1.0 / len(members)
+    return P
+
+
+def _prefix_sets(z: np.ndarray, A: np.ndarray | None) -> Iterator[np.ndarray]:
+    """C_i among the tokens 0..i: floats with an error bound, integers where the bound overlaps."""
+    form = np.eye(z.shape[1]) if A is None else A
+    scale = np.abs(z).max() or 1.0
+    z = np.ldexp(z, -int(np.frexp(scale)[1]))  # exact, and no score overflows
+    queries, sizes = z @ form.T, np.abs(z) @ np.abs(form).T
+    rounding = (2 * z.shape[1] + 4) * np.finfo(float).eps
+    for i in range(len(z)):
+        scores = z[: i + 1] @ queries[i]
+        error = rounding * (np.abs(z[: i + 1]) @ sizes[i]) + 1e-290
+        near = np.flatnonzero(scores + error >= (scores - error).max())
+        if len(near) > 1:
+            rows, _ = exact.integers(as_rationals(z[[i, *near]]))
+            matrix = None if A is None else exact.integers(as_rationals(A))[0]
+            query = exact.matvec(matrix, rows[0])
+            best, _, _ = exact.maximisers(query, list(zip(near.tolist(), rows[1:], strict=True)))
+            near = np.array(best)
+        yield near
+
+
+def _total(parts: Iterator[Array]) -> Array:
+    first = next(parts)
+    return sum(parts, start=first)

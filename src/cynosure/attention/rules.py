@@ -1,0 +1,257 @@
+"""Attentions that are a rule for each token: hardmax on certified sets, the others on scores."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+from fractions import Fraction
+from math import isfinite
+from typing import Any, final
+
+import numpy as np
+
+from .._types import Array, as_mask, as_matrix, as_tokens, like
+from ..followed import Followed, concatenate
+from ..walk import Walk
+from .scores import (
+    act,
+    as_given,
+    average,
+    device_of,
+    exponentials,
+    keep_padding,
+    log_sum,
+    namespace,
+    real_tokens,
+    score_blocks,
+    softmax_pull,
+    transpose,
+)
+
+__all__ = [
+    "Attention",
+    "Hardmax",
+    "Localmax",
+    "RowAttention",
+    "Sinkhorn",
+    "Softmax",
+    "row_pull",
+    "row_weights",
+]
+
+
+class Attention(abc.ABC):
+    """Row-stochastic weights P(z), and the tokens P(z) z they pull towards."""
+
+    @abc.abstractmethod
+    def weights(self, z: Array, *, mask: Array | None = None) -> Array:
+        """P, shape (*b, n, n); rows sum to 1, rows and columns of padding are 0."""
+
+    @abc.abstractmethod
+    def pull(self, z: Array, *, mask: Array | None = None) -> Array:
+        """(P z)_i, shape (*b, n, d); padding gets its own token back."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Hardmax(Attention):
+    """Each token looks only at the tokens with the largest score.
+
+        C_i(Z) = { j : <A z_i, z_j> = max_l <A z_i, z_l> },   P_ij = 1/|C_i| for j in C_i
+
+    `A` is symmetric positive definite in the theory (arXiv 2407.01602), None for the identity; any
+    square matrix works, and the theorem checks then say which hypotheses fail.
+
+    Trap: `==` on floating-point scores both loses and invents ties. Here ties are those of exact
+    arithmetic on the floats given (`followed`); a zero token has every score 0, so it follows all.
+    """
+
+    A: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "A", as_matrix(self.A))
+
+    def __repr__(self) -> str:
+        return "Hardmax()" if self.A is None else f"Hardmax(A={self.A.tolist()})"
+
+    def matrix(self, d: int) -> np.ndarray | None:
+        """A, after checking that it acts on R^d."""
+        if self.A is not None and self.A.shape[0] != d:
+            raise ValueError(
+                f"A: expected shape ({d}, {d}) for tokens with d = {d}, got {self.A.shape}"
+            )
+        return self.A
+
+    def followed(self, z: Array, *, mask: Array | None = None) -> Followed:
+        """The sets C_i, exact on the given floats; one configuration or a batch."""
+        tokens = as_tokens(z)
+        A, real = self.matrix(tokens.shape[-1]), as_mask(mask, tokens.shape[:-1])
+        flat = tokens.reshape(-1, *tokens.shape[-2:]).astype(np.float64, copy=False)
+        rows = [None] * len(flat) if real is None else list(real.reshape(-1, tokens.shape[-2]))
+        parts = [_followed(x, A, row) for x, row in zip(flat, rows, strict=True)]
+        return parts[0] if tokens.ndim == 2 else concatenate(parts, tokens.shape[:-1])
+
+    def weights(self, z: Array, *, mask: Array | None = None) -> Array:
+        return like(self.followed(z, mask=mask).weights(), z)
+
+    def pull(self, z: Array, *, mask: Array | None = None) -> Array:
+        return self.followed(z, mask=mask).pull(z)
+
+
+def _followed(z: np.ndarray, A: np.ndarray | None, mask: np.ndarray | None) -> Followed:
+    """The sets of one configuration, padding left out."""
+    walk = Walk(z if mask is None else z[mask], A, Fraction(1))
+    record = walk.find()
+    label = walk.label
+    if mask is not None:
+        label = np.full(len(z), -1, dtype=np.intp)
+        label[mask] = walk.label
+    return Followed(label, record.indptr, record.indices)
+
+
+class RowAttention(Attention):
+    """Attention whose row i is a function of the scores <A z_i, z_j> of the tokens i looks at."""
+
+    A: Array | None
+
+    @abc.abstractmethod
+    def share(self, scores: Array, allowed: Array | None) -> Array:
+        """Weights (..., rows, n) up to a factor per row; 0 where `allowed` (booleans) is False."""
+
+    def weights(self, z: Array, *, mask: Array | None = None) -> Array:
+        return row_weights(self, z, mask, causal=False)
+
+    def pull(self, z: Array, *, mask: Array | None = None) -> Array:
+        return row_pull(self, z, mask, causal=False)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Softmax(RowAttention):
+    """Softmax attention at inverse temperature beta.
+
+        P_ij = exp(beta <A z_i, z_j>) / sum_l exp(beta <A z_i, z_l>)
+
+    The temperature tau of arXiv 2407.01602 is 1/beta; beta -> infinity is `Hardmax`, and beta < 0
+    repels. A head with matrices Q, K has A = K^T Q. Tokens are pulled in blocks of rows, so that
+    memory stays linear in n.
+
+    Trap: exp of a score overflows at 709. The row maximum is subtracted first, and the gaps, not
+    the scores, are multiplied by beta: any finite beta is safe, and equal scores stay equal.
+    """
+
+    beta: float = 1.0
+    A: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "beta", _finite(self.beta, "beta"))
+        object.__setattr__(self, "A", as_matrix(self.A))
+
+    def share(self, scores: Array, allowed: Array | None) -> Array:
+        return exponentials(scores, self.beta, allowed)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Localmax(RowAttention):
+    """Each token looks evenly at all tokens whose score is within `sensitivity` of its largest.
+
+        C_i = { j : <A z_i, z_j> >= max_l <A z_i, z_l> - sensitivity }      (arXiv 2509.15958)
+
+    Trap: decided on rounded scores, so sensitivity = 0 is hardmax only up to rounding; take
+    `Hardmax` for the exact sets. The score scale is |z|^2: a fixed sensitivity is not homogeneous.
+    """
+
+    sensitivity: float = 0.1
+    A: Array | None = None
+
+    def __post_init__(self) -> None:
+        if not _finite(self.sensitivity, "sensitivity") >= 0:
+            raise ValueError(f"sensitivity: expected a number >= 0, got {self.sensitivity!r}")
+        object.__setattr__(self, "A", as_matrix(self.A))
+
+    def share(self, scores: Array, allowed: Array | None) -> Array:
+        xp = namespace(scores)
+        if allowed is not None:
+            scores = xp.where(allowed, scores, -float("inf"))
+        top = xp.max(scores, axis=-1, keepdims=True)
+        return xp.astype(scores >= top - self.sensitivity, scores.dtype)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sinkhorn(Attention):
+    """Doubly stochastic softmax: rows *and* columns of P sum to 1 (Sinkformers, arXiv 2110.11773).
+
+        P = diag(u) exp(beta <A z_i, z_j>) diag(v),   u, v by alternating normalisation
+
+    In logarithms, so any beta is safe; it stops once columns sum to 1 within `tol`, or after
+    `iterations`. The last normalisation is of the rows: they sum to 1 in any case, and a large
+    beta may leave the columns unfinished. Memory n x n.
+    """
+
+    beta: float = 1.0
+    A: Array | None = None
+    iterations: int = 100
+    tol: float = 1e-9
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "beta", _finite(self.beta, "beta"))
+        object.__setattr__(self, "A", as_matrix(self.A))
+        if self.iterations < 1:
+            raise ValueError(f"iterations: expected at least 1, got {self.iterations!r}")
+
+    def weights(self, z: Array, *, mask: Array | None = None) -> Array:
+        z = as_given(z)
+        xp = namespace(z)
+        n, real = z.shape[-2], real_tokens(mask, z)
+        log = self.beta * (act(self.A, z) @ transpose(z))
+        if real is not None:  # padding is coupled to itself alone, and taken out at the end
+            own = xp.eye(n, dtype=xp.bool, device=device_of(z))
+            both = real[..., :, None] & real[..., None, :]
+            log = xp.where(both | (own & ~real[..., None]), log, -float("inf"))
+        for _ in range(self.iterations):
+            columns = log_sum(log, axis=-2)
+            log = log - columns
+            rows = log_sum(log, axis=-1)
+            log = log - rows
+            if bool(xp.all(xp.abs(rows) <= self.tol)):  # the columns moved by no more than that
+                break
+        P = xp.exp(log)
+        return P if real is None else xp.where(real[..., None], P, 0.0)
+
+    def pull(self, z: Array, *, mask: Array | None = None) -> Array:
+        z = as_given(z)
+        return keep_padding(self.weights(z, mask=mask) @ z, z, mask)
+
+
+def row_pull(rule: RowAttention, z: Array, mask: Array | None, causal: bool) -> Array:
+    z = as_given(z)
+    queries = act(rule.A, z)
+    if isinstance(rule, Softmax):
+        return softmax_pull(queries, z, z, rule.beta, mask=mask, causal=causal)
+    blocks = score_blocks(queries, z, real_tokens(mask, z), causal)
+    parts = [average(rule.share(scores, allowed), z) for scores, allowed in blocks]
+    return keep_padding(namespace(z).concat(parts, axis=-2), z, mask)
+
+
+def row_weights(rule: RowAttention, z: Array, mask: Array | None, causal: bool) -> Array:
+    z = as_given(z)
+    xp, real = namespace(z), real_tokens(mask, z)
+    parts = []
+    for scores, allowed in score_blocks(act(rule.A, z), z, real, causal):
+        share = rule.share(scores, allowed)
+        parts.append(share / xp.sum(share, axis=-1, keepdims=True))
+    P = xp.concat(parts, axis=-2)
+    return P if real is None else xp.where(real[..., None], P, 0.0)
+
+
+def _finite(value: Any, name: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name}: expected a number, got {value!r}") from None
+    if not isfinite(number):
+        advice = "; for beta = infinity use Hardmax()" if name == "beta" else ""
+        raise ValueError(f"{name}: expected a finite number, got {value!r}{advice}")
+    return number

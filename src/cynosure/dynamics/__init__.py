@@ -1,0 +1,69 @@
+"""Dynamics: how tokens move from one layer (or time) to the next.
+
+To add one: a final frozen dataclass in `layers`, `flows` or `sphere` and its line in `DYNAMICS`;
+the conformance tests, the command line and the documentation iterate over that dict.
+"""
+
+from __future__ import annotations
+
+from .flows import (
+    AttentionFlow,
+    EuclideanFlow,
+    LeadingFlow,
+    RescaledFlow,
+    ScheduledFlow,
+    SelfAttention,
+    UnnormalizedFlow,
+)
+from .kinds import ClosedForm, Dynamics, Flow, LayerMap, Relaxation
+from .layers import (
+    JumpChain,
+    PureAttention,
+    Scheduled,
+    UnnormalizedAttention,
+    ValueAttention,
+)
+from .sphere import NoisySphere, PreNormFlow, SphereFlow, UnnormalizedSphereFlow
+
+__all__ = [
+    "DYNAMICS",
+    "AttentionFlow",
+    "ClosedForm",
+    "Dynamics",
+    "EuclideanFlow",
+    "Flow",
+    "JumpChain",
+    "LayerMap",
+    "LeadingFlow",
+    "NoisySphere",
+    "PreNormFlow",
+    "PureAttention",
+    "Relaxation",
+    "RescaledFlow",
+    "Scheduled",
+    "ScheduledFlow",
+    "SelfAttention",
+    "SphereFlow",
+    "UnnormalizedAttention",
+    "UnnormalizedFlow",
+    "UnnormalizedSphereFlow",
+    "ValueAttention",
+]
+
+DYNAMICS: dict[str, type[Dynamics]] = {
+    "pure_attention": PureAttention,
+    "unnormalized_attention": UnnormalizedAttention,
+    "value_attention": ValueAttention,
+    "scheduled": Scheduled,
+    "jump_chain": JumpChain,
+    "noisy_sphere": NoisySphere,
+    "attention_flow": AttentionFlow,
+    "unnormalized_flow": UnnormalizedFlow,
+    "euclidean_flow": EuclideanFlow,
+    "rescaled_flow": RescaledFlow,
+    "leading_flow": LeadingFlow,
+    "sphere_flow": SphereFlow,
+    "pre_norm_flow": PreNormFlow,
+    "unnormalized_sphere_flow": UnnormalizedSphereFlow,
+    "scheduled_flow": ScheduledFlow,
+}

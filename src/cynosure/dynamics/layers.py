@@ -1,0 +1,156 @@
+"""Dynamics in layers: z^{k+1} = step(z^k, k)."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, final
+
+import numpy as np
+
+from .._types import Array, as_alpha, as_matrix, as_tokens, is_torch
+from ..attention import Attention, Hardmax, Softmax, act
+from .kinds import LayerMap
+
+__all__ = [
+    "AlphaLayer",
+    "JumpChain",
+    "PureAttention",
+    "Scheduled",
+    "UnnormalizedAttention",
+    "ValueAttention",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class AlphaLayer(LayerMap, abc.ABC):
+    """Layers with one step alpha > 0: a float, an int, a Fraction or a string such as "1/10".
+
+    alpha means exactly the number it stores: 0.1 is the float nearest to 1/10.
+    """
+
+    attention: Attention = field(default_factory=Hardmax)
+    alpha: Any = 1.0
+
+    def __post_init__(self) -> None:
+        as_alpha(self.alpha)
+
+    @property
+    def exact_alpha(self) -> Fraction:
+        return as_alpha(self.alpha)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PureAttention(AlphaLayer):
+    """The normalised pure-attention layer of arXiv 2407.01602.
+
+        z_i <- (z_i + alpha (P z)_i) / (1 + alpha) = z_i + eta (m_i - z_i),  eta = alpha/(1+alpha)
+
+    Tokens stay in the convex hull of the previous layer for every alpha.
+    """
+
+    def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
+        alpha = self.exact_alpha
+        return z + float(alpha / (1 + alpha)) * (self.attention.pull(z, mask=mask) - z)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class UnnormalizedAttention(AlphaLayer):
+    """The layer without normalisation, z_i <- z_i + alpha (P z)_i: tokens grow without bound.
+
+    For hardmax the sets C_i do not see a common factor, so its tokens are exactly (1+alpha)^k
+    times those of `PureAttention` (theory A1): `simulate` walks the bounded ones and rescales, and
+    stops with the status "overflow" where the largest coordinate leaves the floats.
+    """
+
+    def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
+        return z + float(self.exact_alpha) * self.attention.pull(z, mask=mask)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class ValueAttention(LayerMap):
+    """A general value matrix, the Frank-Wolfe reading of arXiv 2508.09628 (theory A6).
+
+        z_i <- z_i + W ((P z)_i - z_i),   W = (I + V)^{-1} V
+
+    that is, z + V P z followed by (I + V)^{-1}; V = alpha I is `PureAttention` with that alpha,
+    None is V = I. Trap: unless V is a multiple of I the hull need not shrink (V = diag(3/2, 7/3)).
+    """
+
+    attention: Attention = field(default_factory=Hardmax)
+    V: Array | None = None
+
+    def __post_init__(self) -> None:
+        V = as_matrix(self.V, "V")
+        object.__setattr__(self, "V", V)
+        if V is not None and np.linalg.cond(np.eye(len(V)) + V) > 1e12:
+            raise ValueError("V: I + V must be invertible, but V has an eigenvalue at (or near) -1")
+
+    @cached_property
+    def _step_matrix(self) -> np.ndarray | None:
+        return None if self.V is None else np.linalg.solve(np.eye(len(self.V)) + self.V, self.V)
+
+    def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
+        away = self.attention.pull(z, mask=mask) - z
+        return z + (0.5 * away if self._step_matrix is None else act(self._step_matrix, away, "V"))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Scheduled(LayerMap):
+    """Weights that change with the layer: layer k is taken by layers[k mod len(layers)].
+
+    Repetition is the point of a short list (one entry: shared weights, as in ALBERT). A list as
+    long as the run gives every layer its own alpha, A or temperature.
+    """
+
+    layers: Sequence[LayerMap] = field(default_factory=lambda: (PureAttention(),))
+
+    def __post_init__(self) -> None:
+        layers = tuple(self.layers)
+        if not layers or not all(isinstance(layer, LayerMap) for layer in layers):
+            raise TypeError(f"layers: expected one or more LayerMaps, got {self.layers!r}")
+        object.__setattr__(self, "layers", layers)
+
+    def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
+        return self.layers[k % len(self.layers)].step(z, k, mask=mask)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class JumpChain(LayerMap):
+    """The chain of arXiv 2508.09628 at finite beta: each token jumps towards one token it draws.
+
+        z_i <- (1 - g) z_i + g z_j,   j drawn with probability P_ij,   0 < g < 1
+
+    Its mean is `PureAttention` with alpha = g/(1 - g). Draws come from (seed, k): runs repeat, and
+    a longer run begins like a shorter one; configurations of a batch draw independently. At large
+    beta tokens are trapped at vertices for a time exponential in beta (B21).
+    """
+
+    attention: Attention = field(default_factory=Softmax)
+    g: float = 0.5
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.g < 1:
+            raise ValueError(f"g: expected a step between 0 and 1, got {self.g!r}")
+
+    def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
+        from array_api_compat import array_namespace, device
+
+        x = z.detach() if is_torch(z) else z  # draws have no gradient, jumps have
+        P = as_tokens(self.attention.weights(x, mask=mask))
+        total = np.cumsum(P, axis=-1)
+        draw = np.random.default_rng([self.seed, k]).random(P.shape[:-1])[..., None]
+        chosen = (total <= draw * total[..., -1:]).sum(axis=-1).clip(max=P.shape[-1] - 1)
+        index = np.broadcast_to(chosen[..., None], tuple(z.shape)).copy()
+        xp = array_namespace(z)
+        target = xp.take_along_axis(z, xp.asarray(index, device=device(z)), axis=-2)
+        return z + self.g * (target - z)

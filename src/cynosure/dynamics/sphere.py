@@ -1,0 +1,149 @@
+"""Attention on the sphere: layer normalisation as a flow, with and without noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import sqrt
+from typing import Any, final
+
+import numpy as np
+
+from .._types import Array, as_matrix
+from ..attention import Attention, Softmax, act
+from .kinds import Flow, LayerMap
+
+__all__ = ["NoisySphere", "PreNormFlow", "SphereFlow", "UnnormalizedSphereFlow"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class SphereFlow(Flow):
+    """Self-attention with layer normalisation, SA of arXiv 2312.10794 (theory A4).
+
+        x_i' = y_i - <x_i, y_i> x_i,   y_i = V sum_j P_ij x_j,   |x_i| = 1
+
+    `Causal(Softmax(beta))` gives the flow of arXiv 2411.04990, `Heads` several heads.
+    """
+
+    attention: Attention = field(default_factory=Softmax)
+    V: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "V", as_matrix(self.V, "V"))
+
+    def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
+        x = self.retract(z)  # off the sphere by rounding: the field there keeps |z| as it is
+        return _tangent(x, act(self.V, self.attention.pull(x, mask=mask), "V"))
+
+    def retract(self, z: Array) -> Array:
+        return _unit(z)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class UnnormalizedSphereFlow(Flow):
+    """USA: the sphere flow without the softmax denominator (arXiv 2312.10794, theory A4).
+
+        x_i' = y_i - <x_i, y_i> x_i,   y_i = V (1/n) sum_j exp(beta <A x_i, x_j>) x_j
+
+    A gradient flow for A = V = I; beta = 0 on the circle is the Kuramoto model. The velocity is of
+    the order e^beta: from beta ~ 20 on take a short time, or `SphereFlow`.
+    """
+
+    beta: float = 1.0
+    A: Array | None = None
+    V: Array | None = None
+
+    def __post_init__(self) -> None:
+        rule = Softmax(self.beta, self.A)  # the same parameters, the same complaints
+        object.__setattr__(self, "beta", rule.beta)
+        object.__setattr__(self, "A", rule.A)
+        object.__setattr__(self, "V", as_matrix(self.V, "V"))
+
+    def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
+        from array_api_compat import array_namespace, device
+
+        x = self.retract(z)
+        xp = array_namespace(x)
+        scores = self.beta * (act(self.A, x) @ xp.matrix_transpose(x))
+        count: Any = x.shape[-2]
+        weights = xp.exp(scores)
+        if mask is not None:
+            real = xp.asarray(mask, device=device(x))
+            weights = xp.where(real[..., None, :], weights, 0.0)
+            count = xp.astype(xp.sum(xp.astype(real, x.dtype), axis=-1), x.dtype)[..., None, None]
+        return _tangent(x, act(self.V, (weights @ x) / count, "V"))
+
+    def retract(self, z: Array) -> Array:
+        return _unit(z)
+
+    @property
+    def advice(self) -> str:
+        return "The velocity is of the order e^beta: use a smaller beta, or SphereFlow."
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class PreNormFlow(Flow):
+    """Normalisation before attention instead of after it (pre-norm; theory B34, arXiv 2512.01868).
+
+        x_i' = V sum_j P_ij u_j,   u_i = x_i / |x_i|,   P of the directions u
+
+    Directions move as in `SphereFlow`, but at the pace 1/|x_i|, and |x_i| grows like t: where the
+    sphere flow collapses like e^{-2t}, directions here do so like t^{-2}.
+    """
+
+    attention: Attention = field(default_factory=Softmax)
+    V: Array | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "V", as_matrix(self.V, "V"))
+
+    def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
+        return act(self.V, self.attention.pull(_unit(z), mask=mask), "V")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class NoisySphere(LayerMap):
+    """Sphere tokens in common matrix noise: random value matrices with RMS norm, arXiv 2601.21942.
+
+        x_i <- y / |y|,   y = x_i + dt (P x)_i + sigma sqrt(dt) G_k x_i
+
+    G_k is one d x d Gaussian matrix per layer, *the same for every token* (and every configuration
+    of a batch), drawn from (seed, k): runs repeat, and a longer run begins like a shorter one. As
+    dt -> 0 this is the Stratonovich equation on the sphere: the correction dt E[G^2] is a multiple
+    of I, and the normalisation removes it.
+    """
+
+    attention: Attention = field(default_factory=Softmax)
+    sigma: float = 0.1
+    dt: float = 0.01
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.dt > 0:
+            raise ValueError(f"dt: expected a positive step, got {self.dt!r}")
+        if not self.sigma >= 0:
+            raise ValueError(f"sigma: expected a noise strength >= 0, got {self.sigma!r}")
+
+    def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
+        x, d = _unit(z), z.shape[-1]
+        G = np.random.default_rng([self.seed, k]).standard_normal((d, d))
+        drift = self.attention.pull(x, mask=mask)
+        return _unit(x + self.dt * drift + self.sigma * sqrt(self.dt) * act(G, x))
+
+
+def _unit(z: Array) -> Array:
+    """z_i / |z_i|; a zero token (padding) stays zero."""
+    from array_api_compat import array_namespace
+
+    xp = array_namespace(z)
+    square = xp.sum(z * z, axis=-1, keepdims=True)
+    return z / xp.sqrt(xp.where(square > 0, square, 1.0))
+
+
+def _tangent(x: Array, y: Array) -> Array:
+    from array_api_compat import array_namespace
+
+    return y - array_namespace(x).sum(x * y, axis=-1, keepdims=True) * x
