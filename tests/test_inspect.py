@@ -34,9 +34,17 @@ from cynosure.pretrained.examples import (
     weights_note,
 )
 from cynosure.pretrained.inspection import inspection, iteration_chapter, weights_sha256
-from cynosure.pretrained.iterations import agreement, iterated_cases, places, random_tokens
+from cynosure.pretrained.iterations import (
+    agreement,
+    foretold,
+    frozen_error,
+    iterated_cases,
+    other_starts,
+    places,
+    random_tokens,
+)
 from cynosure.pretrained.jacobians import block_jacobians, coupling
-from cynosure.pretrained.pictures import write_words
+from cynosure.pretrained.pictures import token_map, write_words
 from cynosure.report import Report
 from cynosure.simulation import simulate
 from cynosure.spectra import freeze
@@ -140,6 +148,24 @@ def test_other_families_have_a_report_too(family: str) -> None:
     assert len(chapter.figures) == 2
 
 
+def test_words_and_layers_of_the_text(m) -> None:
+    whole = "[CLS] The film was slow but the ending is wonderful . [SEP]".split()
+    found = inspection(m, TEXT, layers=1, words=True, pictures=False)
+    assert [r["layer"] for r in rows(found, "Tokens by layer")] == [0, 1]
+    shown = rows(found, "Leaders and sinks by layer")
+    assert [r["word"] for r in shown] == whole
+    assert found.params["words"] is True and found.params["layers"] == 1
+    with pytest.raises(ValueError, match="about a text"):
+        inspection(m, layers=1)
+    albert = load_transformer(tiny_model("albert"), tokenizer=tiny_tokenizer("albert"))
+    long = inspection(albert, TEXT, layers=48, pictures=False)
+    assert len(rows(long, "Tokens by layer")) == 49
+    assert len(rows(long, "Attention by layer and head")) == 48 * 4
+    assert long.params["layer"] == 0  # the sharpest head may be found at any of the 48
+    last = inspection(albert, layer=1, head=2, pictures=False)
+    assert rows(last, "Eigenvalues of L0H2") and len(rows(last, "Spectra of the heads")) == 4
+
+
 def test_a_text_that_was_cut_says_so_in_the_report(m) -> None:
     with pytest.warns(UserWarning, match="cut after"):
         found = inspection(m, TEXT * 10, pictures=False)
@@ -197,6 +223,20 @@ def test_tokens_on_one_spot_share_a_list() -> None:
     ax.set(xlim=(-1, 2), ylim=(-1, 2))
     assert write_words(ax, np.array([[0.0, 0], [1, 1], [0, 0]]), ["a", "b", "c"]) == 0
     assert sorted(t.get_text() for t in ax.texts) == ["a, c", "b"]
+    ax = new_axes(None)
+    assert write_words(ax, np.full((4, 2), 0.5), ["the", "film", "the", "the"]) == 0
+    assert [t.get_text() for t in ax.texts] == ["the ×3, film"]
+
+
+def test_a_map_of_many_tokens_shows_those_with_the_largest_values() -> None:
+    values = np.random.default_rng(0).random((3, 90)) / 2
+    values[1, [7, 80]] = 0.9, 0.8
+    figure = token_map(values, [f"w{i}" for i in range(90)], "share")
+    shown = [int(t.get_text()[1:]) for t in figure.axes[0].get_xticklabels()]
+    assert len(shown) == 40 and shown == sorted(shown) and {7, 80} <= set(shown)
+    least = min(values.max(axis=0)[shown])
+    assert all(values[:, i].max() <= least for i in range(90) if i not in shown)
+    np.testing.assert_array_equal(figure.axes[0].images[0].get_array(), values[:, shown])
 
 
 # --- iteration ----------------------------------------------------------------------------------
@@ -218,6 +258,42 @@ def test_every_run_stands_beside_its_control(m) -> None:
     whole = m.iterate(TEXT, 1, 12, head=())
     np.testing.assert_allclose(cases[0].control.values, whole.values, **close)
     assert cases[6].row["control"] is None and not cases[-1].norm
+    still = m.iterate(TEXT, 1, 12, parts="head", head=2, frozen=True)
+    np.testing.assert_allclose(two.frozen.values, still.values, **close)
+    assert (two.row["foretold"], two.row["frozen"]) == pytest.approx(foretold(run, still))
+    lead = m.heads(1)[2].leading
+    np.testing.assert_allclose(two.coordinates, run.values @ lead.dual, **close)
+    ends = np.sort(two.coordinates[-1]) / np.abs(two.coordinates[-1]).max()
+    assert two.row["values"] == 1 + (np.diff(ends) > 0.01).sum()
+    assert cases[0].coordinates is None and cases[0].row["values"] is None
+    assert cases[6].frozen is None and cases[6].row["foretold"] is None
+
+
+def test_a_prediction_counts_until_it_is_first_ten_per_cent_off() -> None:
+    def of(*lengths: float) -> Trajectory:
+        z = np.array(lengths)[:, None, None] * np.array([[[3.0, 4.0]]])
+        return Trajectory(z, 2 * np.arange(len(z)), Status("done", ""))
+
+    run = of(1, 1, 1, 1)
+    np.testing.assert_allclose(frozen_error(run, of(1, 1.05, 1.5, 1)), [0, 0.05, 0.5, 0])
+    assert foretold(run, of(1, 1.05, 1.5, 1)) == (2, 0.0)  # what comes right again was luck
+    assert foretold(run, of(1, 1, 1, 1.05)) == (6, pytest.approx(0.05))
+    assert foretold(of(1, 1), of(1, 1, 1, 1)) == (2, 0.0)  # one of them left the floats
+
+
+def test_other_starts_have_their_controls(m) -> None:
+    found = other_starts(m, TEXT, (0, 1), 3, 4)
+    wanted = [(k, start, run) for k in (0, 1) for start in ("text", "random tokens", "unit sphere")
+              for run in ("all heads", "head 3", "no head")]  # fmt: skip
+    assert [row[:3] for row in found.rows] == wanted
+    assert all((row[-1] is None) == (row[2] == "no head") for row in found.rows)
+    sphere = random_tokens(m) / np.linalg.norm(random_tokens(m), axis=1, keepdims=True)
+    run = m.iterate(sphere, 1, 4, parts="attention", head=3)
+    assert found.rows[-2][4] == pytest.approx(settling(run)["mean_cosine"])
+    assert {row[1] for row in other_starts(m, None, (0,), None, 2).rows} == {
+        "random tokens",
+        "unit sphere",
+    }
 
 
 def test_agreement_is_a_mean_of_cosines() -> None:
@@ -238,7 +314,8 @@ def test_agreement_is_a_mean_of_cosines() -> None:
 
 def test_the_iteration_chapter_says_what_the_control_does(m) -> None:
     chapter = iteration_chapter(m, TEXT, 0, 3, 5)
-    assert "every head is silent" in chapter.summary and len(chapter.figures) == 2
+    assert "every head is silent" in chapter.summary and len(chapter.figures) == 3
+    assert chapter.figures[2].encode(".png").startswith(b"\x89PNG")
     table = rows(chapter, "The layer iterated")
     assert [r["run"] for r in table[:3]] == ["whole layer", "all heads", "head 3"]
     used = [r["control"] for r in table if r["norm"] and r["control"] is not None]
@@ -357,17 +434,62 @@ def test_three_values_can_fail() -> None:
     assert three_values(head, early).holds is None
 
 
-def test_frozen_attention_is_the_master_equation() -> None:
-    from cynosure.experiments.albert_head_flow import frozen_attention
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_flow_of_the_experiment_is_that_of_the_whole_head(causal: bool) -> None:
+    """Run in the small space the head acts on, against the flow in all d dimensions."""
+    from cynosure.experiments.albert_head_flow import _flow, _rate
+
+    head = random_head(2, 11, seed=4, causal=causal)  # 8 of 11 dimensions
+    z = np.random.default_rng(0).standard_normal((6, 11)) / 3
+    tr, twin = _flow(head, z, 3.0, 0.01)
+    assert 0 < twin < 1e-7  # close to its twin, but not the same
+    full = dataclasses.replace(head, causal=False).leading_flow()
+    expected = simulate(full, z, times=tr.t, stepper=RK4(0.01 / _rate(head)))
+    np.testing.assert_allclose(tr.values, expected.values, rtol=1e-6, atol=1e-8)
+    assert tr.t[-1] == pytest.approx(3.0 / _rate(head))
+
+
+def test_decay_growth_and_values_of_a_run() -> None:
+    from cynosure.experiments.albert_head_flow import _decay, _row
+
+    head, t = a_good_head(), np.linspace(0, 15, 61)
+    ends = np.array([[1.0, 0, 0, 0], [1, 0, 0, 0], [-2, 0, 0, 0]])
+    start = np.random.default_rng(0).standard_normal((3, 4))
+
+    def run(values: np.ndarray) -> Trajectory:
+        return Trajectory(values, t, Status("done", ""))
+
+    fades = run(ends + np.exp(-0.7 * t)[:, None, None] * start)
+    assert _decay(head, fades) == pytest.approx(0.7, rel=1e-3)
+    row = _row(head, "text", fades, True)
+    assert row[5] == 2 and row[6:8] == pytest.approx((-2, 1), abs=1e-3) and row[8] == 2
+    grows = _row(head, "text", run(np.exp(3 * t)[:, None, None] * start), True)
+    assert grows[5:8] == (None, None, None) and grows[-2] > 1e6
+
+
+def test_all_heads_on_the_sphere_meet() -> None:
+    """Two equal heads with V = I are one with 2I, and B30 says that its tokens meet."""
+    from cynosure.experiments.albert_head_flow import _on_the_sphere, _pace
+
+    head = dataclasses.replace(a_good_head(), W_V=np.eye(4))
+    z = np.random.default_rng(1).standard_normal((7, 4)) / 2  # beta = |z|² about 1
+    end, when = _on_the_sphere((head, head), z, 60.0)
+    assert _pace((head, head)) == pytest.approx(2)
+    assert end["clusters"] == 1 and 0 < when < 60
+    early, never = _on_the_sphere((head, head), z, 0.5)
+    assert early["clusters"] == 7 and never is None
+
+
+def test_frozen_attention_of_a_head_is_the_master_equation() -> None:
+    from scipy.linalg import expm
 
     head = random_head(3, 5)
     x = np.random.default_rng(1).standard_normal((6, 5)) / 3
     times = np.linspace(0, 0.6, 7)
     tr = simulate(head.flow(), x, times=times, stepper=RK4(0.01))
-    P = head.attention().weights(x)
-    np.testing.assert_allclose(
-        frozen_attention(P, head, x, times), freeze(tr, 0).predicted, rtol=1e-9, atol=1e-12
-    )
+    generator = np.kron(head.attention().weights(x), head.V)
+    expected = [(expm(t * generator) @ x.ravel()).reshape(6, 5) for t in times]
+    np.testing.assert_allclose(freeze(tr, 0).predicted, expected, rtol=1e-9, atol=1e-12)
 
 
 # --- the command --------------------------------------------------------------------------------
@@ -393,6 +515,28 @@ def test_a_text_prints_tokens_and_attention(folder, capsys) -> None:
     assert "mean cosine" in err and "[CLS]" in out
     assert main(["inspect", str(folder), "--text", TEXT * 10]) == 0
     assert "cut after character" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", ["albert", "gpt2"])
+def test_a_folder_of_another_family_from_end_to_end(family, tmp_path, capsys) -> None:
+    path = tmp_path / family
+    tiny_model(family).save_pretrained(path)
+    tiny_tokenizer(family).save_pretrained(path)
+    text = ["inspect", str(path), "--text", TEXT, "--words", "-q"]
+    assert main([*text, "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    tables = {t["title"]: t["rows"] for c in data["chapters"] for t in c["tables"]}
+    words = [row[2] for row in tables["Leaders and sinks by layer"] if row[0] == 0]
+    assert [w for w in words if w not in ("[CLS]", "[SEP]")] == TEXT[:-1].split() + ["."]
+    assert main([*text, "--layers", "48"]) == (0 if family == "albert" else 2)
+    out, err = capsys.readouterr()
+    assert ("L47H3" in out) == (family == "albert")
+    assert ("only a weight-shared model goes on" in err) == (family == "gpt2")
+    assert main(["inspect", str(path), "--layer", "1", "-q"]) == 0
+    heads = capsys.readouterr().out  # of ALBERT, layer 1 is layer 0 again
+    assert ("\nL0H3" in heads, "\nL1H3" in heads) == (family == "albert", family == "gpt2")
+    assert main(["inspect", str(path), "--layer", "1", "--iterate", "3", "-q"]) == 0
+    assert "unit sphere" in capsys.readouterr().out
 
 
 def test_json_is_one_document(folder, capsys) -> None:
@@ -442,6 +586,9 @@ def test_a_page_with_everything_is_left_and_not_overwritten(folder, tmp_path, ca
         (["--iterate", "3"], "say which layer"),
         (["--iterate", "0", "--layer", "0"], "--iterate"),
         (["--text", "  "], "empty"),
+        (["--text", TEXT, "--layers", "3"], "only a weight-shared model goes on"),
+        (["--text", TEXT, "--layers", "0"], "at least 1"),
+        (["--words"], "about a text"),
         (["--text"], "--text"),
         (["--layer", "x"], "--layer"),
     ],

@@ -201,7 +201,7 @@ def test_albert_runs_past_its_depth(folders) -> None:
     config = copy.deepcopy(shallow.model.config)
     config.num_hidden_layers = 48
     deep = tiny_model("albert", config).double()
-    assert shallow.distinct_layers == (0,)
+    assert shallow.distinct_layers == (0,) and shallow.original(1) == 0
     long = shallow.trace(TEXT, layers=48)
     np.testing.assert_allclose(
         long.z, load_transformer(deep, tokenizer=shallow.tokenizer).trace(TEXT).z, atol=1e-12
@@ -214,6 +214,7 @@ def test_albert_with_groups_of_layers(folders) -> None:
     config.num_hidden_layers, config.num_hidden_groups, config.inner_group_num = 4, 2, 2
     m = load_transformer(tiny_model("albert", config).double(), tokenizer=tiny_tokenizer("albert"))
     assert m.depth == 8 and m.distinct_layers == (0, 1, 4, 5)
+    assert [m.original(layer) for layer in range(8)] == [0, 1, 0, 1, 4, 5, 4, 5]
     trace = m.trace(TEXT)
     for layer in range(8):
         P = np.stack([head.weights(trace.seen[layer]) for head in m.heads(layer)])
@@ -283,6 +284,27 @@ def test_attention_iterated_is_the_sum_of_heads(family, m, norm, only) -> None:
         np.testing.assert_allclose(run.values[k + 1], z, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("norm", [True, False])
+def test_frozen_attention_keeps_the_P_of_the_start(family, m, norm) -> None:
+    """Against the heads, with P computed once and the values at every layer."""
+    z = start = np.random.default_rng(0).standard_normal((7, 24))
+    after = norm_of(m, 1) if norm else (lambda x: x)
+    run = m.iterate(z, 1, 4, parts="head", head=(0, 3), norm=norm, frozen=True)
+    heads = [m.heads(1)[h] for h in (0, 3)]
+    held = [head.weights(after(z) if family == "gpt2" else z) for head in heads]
+    for k in range(4):
+        x = after(z) if family == "gpt2" else z
+        added = [P @ (x @ h.W_V.T + h.b_V) @ h.W_O.T for P, h in zip(held, heads, strict=True)]
+        z = z + sum(added) + m.output_bias(1)
+        z = z if family == "gpt2" else after(z)
+        np.testing.assert_allclose(run.values[k + 1], z, rtol=1e-9, atol=1e-9)
+    free = m.iterate(start, 1, 4, parts="head", head=(0, 3), norm=norm)
+    np.testing.assert_array_equal(run.values[1], free.values[1])
+    assert np.abs(run.values[2:] - free.values[2:]).max() > 1e-3
+    block = m.iterate(TEXT, 1, 2, frozen=True)  # feed-forward and all heads, from a text
+    np.testing.assert_array_equal(block.values[1], m.iterate(TEXT, 1, 1).values[1])
+
+
 def test_iteration_table(folders) -> None:
     m = load_transformer(folders["bert"])
     rows = iteration_table(m, TEXT, 20, layers=[1])
@@ -295,7 +317,7 @@ def test_iteration_table(folders) -> None:
 def test_no_hook_stays_behind(m) -> None:
     before = m.trace(TEXT).z
     m.iterate(TEXT, 0, 2, parts="head", head=0, norm=False)
-    m.iterate(TEXT, 0, 2, head=1, norm=False)
+    m.iterate(TEXT, 0, 2, head=1, norm=False, frozen=True)
     assert not any(mod._forward_hooks or mod._forward_pre_hooks for mod in m.model.modules())
     np.testing.assert_array_equal(m.trace(TEXT).z, before)
 
@@ -435,6 +457,24 @@ def test_a_hub_id_stays_local_when_asked(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: pytest.fail("network"))
     with pytest.raises(ValueError, match="no-such-owner/no-such-model"):
         load_transformer("no-such-owner/no-such-model", local_files_only=True)
+
+
+@pytest.mark.parametrize("how", ["asked", "HF_HUB_OFFLINE"])
+def test_a_hub_id_is_found_in_the_cache(how, folders, monkeypatch, tmp_path) -> None:
+    """The layout of the hub's cache: a reference names a commit, whose snapshot is a folder."""
+    import huggingface_hub.constants as hub
+
+    commit = "0" * 40
+    home = tmp_path / "models--owner--tiny"
+    shutil.copytree(folders["gpt2"], home / "snapshots" / commit)
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text(commit)
+    monkeypatch.setattr(hub, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(hub, "HF_HUB_OFFLINE", how != "asked")
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: pytest.fail("network"))
+    m = load_transformer("owner/tiny", local_files_only=True if how == "asked" else None)
+    assert m.name == "owner/tiny"
+    np.testing.assert_array_equal(m.trace(TEXT).z, load_transformer(folders["gpt2"]).trace(TEXT).z)
 
 
 def test_a_loaded_model_is_left_as_it_was(folders) -> None:
@@ -642,6 +682,19 @@ def test_lifting_makes_biases_part_of_the_matrices() -> None:
     assert not up.output(one)[:, 5].any() and not up.b_Q.any()
 
 
+@pytest.mark.parametrize(("k", "d"), [(2, 19), (3, 5), (4, 4)])
+def test_inside_its_basis_a_head_is_the_same(k, d) -> None:
+    head = random_head(k, d)
+    B, small = head.basis, head.inside()
+    assert B.shape == (d, min(d, 4 * k)) and small.name == head.name
+    np.testing.assert_allclose(B.T @ B, np.eye(B.shape[1]), atol=1e-12)
+    x = np.random.default_rng(2).standard_normal((8, d))
+    np.testing.assert_allclose(small.scores(x @ B), head.scores(x), atol=1e-10)
+    np.testing.assert_allclose(small.output(x @ B) @ B.T, head.output(x), atol=1e-10)
+    scaled = replace(head, Q=1e-9 * head.Q)  # small weights are weights
+    assert scaled.basis.shape == B.shape
+
+
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_flow_of_a_head_is_the_head_without_biases(causal) -> None:
     heads = [random_head(3, 5, seed, causal) for seed in (0, 1)]
@@ -706,6 +759,13 @@ def test_attention_table_by_hand() -> None:
     assert (second["sink"], second["leaders"], second["followed"]) == (1, [1], [0, 1])
     assert first["epsilon_rank"] == 3 and second["epsilon_rank"] == 2
     assert attention_table(trace, epsilon=0.99)[0]["epsilon_rank"] == 1
+    even = np.full((3, 3), 1 / 3, dtype=np.float32)
+    even[1, 1] = np.nextafter(even[1, 1], np.float32(1))  # rounding is no preference
+    (row,) = attention_table(hand_made(even[None, None], np.ones((2, 3, 2), np.float32)))
+    assert (row["leaders"], row["followed"]) == ([], [0, 1, 2])
+    even[1, 1] += 1e-4
+    (row,) = attention_table(hand_made(even[None, None], np.ones((2, 3, 2), np.float32)))
+    assert row["leaders"] == [1]
     by_token = leaders_by_layer(trace)
     assert [(r["leads"], r["followed"], r["sink"]) for r in by_token] == [
         (1, 2, 1),

@@ -32,6 +32,17 @@ def inspect(
         ),
     ],
     text: Annotated[str | None, typer.Option(help="A text to send through the model.")] = None,
+    words: Annotated[
+        bool, typer.Option("--words", help="Group the sub-words of the text into words.")
+    ] = False,
+    layers: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Send the text through N layers; more than the model has if it shares weights "
+            "(ALBERT).",
+        ),
+    ] = None,
     layer: Annotated[int | None, typer.Option(help="Layer to look at, from 0.")] = None,
     head: Annotated[int | None, typer.Option(help="Head of that layer, from 0.")] = None,
     iterate: Annotated[
@@ -68,10 +79,21 @@ def inspect(
         raise ValueError(f"--iterate: expected a number of times from 1 on, got {iterate}")
     if out is not None:
         claim(out / "report.html", (".html",), force)
+    from ..pretrained.inspection import inspection
+
     transformer = _load(model, allow_pickle)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # cut texts are in the report, said below
-        report = _report(transformer, text, layer, head, iterate or 0, out is not None)
+        report = inspection(
+            transformer,
+            text,
+            layer=layer,
+            head=head,
+            layers=layers,
+            words=words,
+            iterate=iterate or 0,
+            pictures=out is not None,
+        )
     report = replace(report, command=voice.command)
     if out is not None:
         report.save(out / "report.json")
@@ -83,6 +105,8 @@ def inspect(
     elif out is not None:
         print(out / "report.html")
     else:
+        if layer is not None and text is None:  # a table of heads has each set of weights once
+            layer = transformer.original(layer)
         _print(_asked(report, text, head, iterate), layer, head)
 
 
@@ -91,19 +115,6 @@ def _load(model: str, pickled: bool) -> Transformer:
 
     options: dict[str, Any] = {"allow_pickle": pickled}
     return load_transformer(model, **options)
-
-
-def _report(
-    transformer: Transformer,
-    text: str | None,
-    layer: int | None,
-    head: int | None,
-    iterate: int,
-    pictures: bool,
-) -> Report:
-    from ..pretrained.inspection import inspection
-
-    return inspection(transformer, text, layer=layer, head=head, iterate=iterate, pictures=pictures)
 
 
 def _asked(

@@ -20,7 +20,7 @@ from ..pretrained.examples import ONE_THREAD, example_transformer, weights_note
 from ..pretrained.heads import Head
 from ..report import Picture, Report, Table
 from ..theorems import Check, Hypothesis
-from . import Progress
+from . import Progress, silent
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -42,11 +42,7 @@ QUICK = Params(panels=6)
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """Facts and spectra of all heads, the planes of the first of them."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if p.panels < 1:
         raise ValueError(f"panels: expected at least 1 head to draw, got {p.panels}")
     say(0.0, "model")

@@ -25,7 +25,7 @@ from ..pretrained.jacobians import block_jacobians, coupling
 from ..report import Picture, Report, Table
 from ..simulation import simulate
 from ..theorems import Check
-from . import Progress
+from . import Progress, silent
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -56,11 +56,7 @@ QUICK = Params(tokens=1, times=12, states=3, hardmax=15)
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """The layers of the model in turn, one layer repeated, and hardmax attention."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if min(p.tokens, p.K, p.hardmax, p.states) < 1 or p.times < 2 or p.layer < 0:
         raise ValueError(
             f"tokens, K, hardmax, states from 1 on, times from 2, layer from 0; got {p}"

@@ -17,7 +17,7 @@ from ..pretrained import Trace, Transformer, attention_table, sentence_table
 from ..pretrained.chapters import attention_chapter, tokens_chapter
 from ..pretrained.examples import ONE_THREAD, example_transformer, weights_note
 from ..report import Picture, Report, Table
-from . import Progress
+from . import Progress, silent
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -41,11 +41,7 @@ QUICK = Params(text="The film was slow but the ending is wonderful.")
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """The chapters on tokens and attention, and the comparison with two controls."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if p.layers < 0:
         raise ValueError(f"layers: expected 0 (the model's own) or more, got {p.layers}")
     say(0.0, "model")

@@ -234,7 +234,7 @@ def _named(tokens: Sequence[int], words: Sequence[str]) -> str:
 def _attention_figures(
     trace: Trace, rows: Sequence[Mapping[str, Any]], words: Sequence[str]
 ) -> tuple[Picture, ...]:
-    from .pictures import head_maps, token_map
+    from .pictures import MOST_TOKENS, head_maps, token_map
 
     layers, heads, n, _ = trace.attentions.shape
 
@@ -258,7 +258,8 @@ def _attention_figures(
         ),
         Picture(
             "Attention received",
-            "Mean over all heads and all tokens that look; 1/n would be uniform.",
+            "Mean over all heads and all tokens that look; 1/n would be uniform."
+            + (f" The {MOST_TOKENS} tokens of {n} that receive most." if n > MOST_TOKENS else ""),
             token_map(received, words, "share of the attention a token receives"),
         ),
     )
@@ -336,7 +337,7 @@ def _head_figure(m: Transformer, rows: Sequence[Mapping[str, Any]]) -> Picture:
     same = {name: values for name, values in maps.items() if np.ptp(values) == 0}
     varied = {name: values for name, values in maps.items() if name not in same} or maps
     said = "; ".join(f"{name} = {values.flat[0]:g}" for name, values in same.items())
-    caption = "0 in the first row of maps is what the theorems ask for." + (
+    caption = "Share and distance 0 are what the theorems ask for." + (
         f" The same in every head: {said}." if said and varied is not maps else ""
     )
     names = list(maps)

@@ -17,7 +17,15 @@ from .chapters import (
     tokens_chapter,
     visible,
 )
-from .iterations import COLUMNS, CONTROL, Iterated, iterated_cases, random_tokens
+from .iterations import (
+    COLUMNS,
+    CONTROL,
+    Iterated,
+    frozen_error,
+    iterated_cases,
+    other_starts,
+    random_tokens,
+)
 from .traces import Trace, cosines
 from .transformer import Transformer
 
@@ -32,25 +40,31 @@ def inspection(
     *,
     layer: int | None = None,
     head: int | None = None,
+    layers: int | None = None,
+    words: bool = False,
     iterate: int = 0,
     pictures: bool = True,
 ) -> Report:
     """Everything about a model; about a text in it, if there is one; about one layer iterated.
 
-    `text` is whatever `Transformer.trace` takes. `layer` and `head` choose what is drawn and
-    iterated; without them the drawn head is the most hardmax-like one on the text. `iterate` runs
-    that layer so many times over (on random tokens when there is no text), with the control.
+    `text`, `layers` and `words` are what `Transformer.trace` takes. `layer` and `head` choose what
+    is drawn and iterated; without them the drawn head is the most hardmax-like one on the text.
+    `iterate` runs that layer so many times over (on random tokens when there is no text), with the
+    control.
     """
     layer = _chosen(transformer, layer, head, iterate)
+    if text is None and (layers is not None or words):
+        raise ValueError("layers and words: these are about a text (text=, --text), and none came")
     chapters: list[Report] = []
-    trace = None if text is None else transformer.trace(text)
+    trace = None if text is None else transformer.trace(text, layers, words=words)
     if trace is not None:
         chapters.append(tokens_chapter(trace, pictures=pictures))
         chapters.append(attention_chapter(trace, pictures=pictures))
         if head is None and layer is None:
             layer, head = _sharpest(transformer, trace)
     if not iterate or text is not None:
-        chapters.append(heads_chapter(transformer, layer=layer, head=head, pictures=pictures))
+        own = None if layer is None else transformer.original(layer)
+        chapters.append(heads_chapter(transformer, layer=own, head=head, pictures=pictures))
     if iterate:
         tokens = random_tokens(transformer) if text is None else text
         run = iteration_chapter(transformer, tokens, layer or 0, head, iterate, pictures=pictures)
@@ -63,6 +77,8 @@ def inspection(
         "text": text if isinstance(text, str) else None,
         "layer": layer,
         "head": head,
+        "layers": layers,
+        "words": words,
         "iterate": iterate,
     }
     notes = [] if trace is None else list(trace.trajectory.status.notes)
@@ -86,10 +102,10 @@ def _chosen(m: Transformer, layer: int | None, head: int | None, iterate: int) -
 
 
 def _sharpest(m: Transformer, trace: Trace) -> tuple[int, int]:
-    """Layer and head with the largest mean argmax mass."""
+    """Layer and head with the largest mean argmax mass; the first layer with these weights."""
     best = trace.attentions.max(axis=-1).mean(axis=-1)
     layer, head = divmod(int(best.argmax()), m.width)
-    return layer, head
+    return m.original(min(layer, m.depth - 1)), head
 
 
 def weights_sha256(transformer: Transformer) -> str:
@@ -137,16 +153,18 @@ def iteration_chapter(
     """One layer run n times over: whole, attention alone, one head or each, with the control."""
     cases = iterated_cases(transformer, tokens, layer, head, n)
     rows = [case.row for case in cases]
-    start = "random tokens" if not isinstance(tokens, str) else "the tokens of the text"
+    given = isinstance(tokens, str)
+    start = "the tokens of the text" if given else "random tokens"
     summary = (
         f"Layer {layer} run {n} times over, from {start}. {CONTROL} Here a run that keeps its "
         f"norms ends at a mean cosine of {_closest(rows)} with its control."
     )
     table = table_of("The layer iterated", rows, COLUMNS, _ROWS)
+    starts = other_starts(transformer, tokens if given else None, (layer,), head, n)
     figures: tuple[Picture, ...] = ()
     if pictures:
         figures = _iteration_figures(cases)
-    return Report(f"Layer {layer} iterated", summary, {}, (table,), {}, figures)
+    return Report(f"Layer {layer} iterated", summary, {}, (table, starts), {}, figures)
 
 
 _ROWS = (
@@ -154,7 +172,10 @@ _ROWS = (
     "steps shrink per layer; about 1 means it circles or wanders. Control: mean cosine, at the "
     "end, between a token of this run and the same token when all heads are silent. Places: least "
     "cosine between a cluster of this run and the nearest one of the control; 1 with a smaller "
-    "control means the same places, taken by other tokens."
+    "control means the same places, taken by other tokens. Values of f1*: distinct coordinates "
+    "along the leading eigenvector of the head's V, at 1 % of the largest. Foretold: times run for "
+    "which the attention P of the start, frozen, predicts all tokens to 10 %; frozen error: its "
+    "relative error at the end."
 )
 
 
@@ -199,6 +220,7 @@ def _iteration_figures(cases: Sequence[Iterated]) -> tuple[Picture, ...]:
     for ax, case in zip(panels, (one, control), strict=True):
         word_paths(visible(case.run)[0], ax)
         ax.set_title(case.name, fontsize=10, loc="left")
+    lead = "." if one.coordinates is None else f", {one.row['values']} distinct values at the end."
     return (
         Picture(
             "Settling",
@@ -211,4 +233,32 @@ def _iteration_figures(cases: Sequence[Iterated]) -> tuple[Picture, ...]:
             "look alike, norm and output bias do it alone.",
             panels[0].figure,
         ),
+        Picture(
+            "Leading eigenvector and frozen attention",
+            f"Left: f1* of the tokens, {one.name}{lead} Right: the same runs with the attention of "
+            "the start, relative error; small as long as P at the start tells where tokens go.",
+            _prediction_figure(cases, one),
+        ),
     )
+
+
+def _prediction_figure(cases: Sequence[Iterated], one: Iterated) -> Any:
+    from .pictures import curves, grid
+
+    axes = grid(1, 2, (12.0, 3.8))[0]
+    f, t = one.coordinates, one.run.t
+    if f is None:
+        f = np.linalg.norm(one.run.values.astype(np.float64), axis=-1)
+    axes[0].plot(t, f, lw=1.1)
+    axes[0].set_ylabel("|z_i|" if one.coordinates is None else "f1*(z_i)", fontsize=9)
+    kept = [case for case in cases if case.norm and case.frozen is not None][:MOST_LINES]
+    lines = {}
+    for case in kept:
+        assert case.frozen is not None
+        error = frozen_error(case.run, case.frozen)
+        lines[case.name] = (case.run.t[: len(error)], error)
+    curves(axes[1], lines, "relative error of frozen attention")
+    axes[1].legend(frameon=False, fontsize=7.5, ncols=2)
+    for ax in axes:
+        ax.set_xlabel("times run", fontsize=9)
+    return axes[0].figure

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, final
 
 import numpy as np
 from jaxtyping import Float
 
 from ..clustering import clusters
+from ..report import Table
 from ..trajectory import Trajectory
 from .examples import ONE_THREAD
+from .heads import Head
 from .traces import settling
 from .transformer import Transformer
 
@@ -20,10 +23,16 @@ __all__ = [
     "CONTROL",
     "Iterated",
     "agreement",
+    "foretold",
+    "frozen_error",
     "iterated_cases",
+    "other_starts",
     "places",
     "random_tokens",
 ]
+
+NEAR = 0.01  # clusters, and values of f1*, are counted at this share of the token length
+TRUSTED = 0.1  # a prediction counts while its relative error is below this
 
 CONTROL = (
     "Norm and output bias act even when every head is silent, so each run is held against that "
@@ -39,8 +48,11 @@ COLUMNS = {
     "rate": "rate",
     "growth": "growth",
     "step": "last step",
+    "values": "values of f1*",
     "control": "control",
     "places": "places",
+    "foretold": "foretold",
+    "frozen": "frozen error",
     "status": "status",
 }
 Parts = Literal["block", "attention", "head"]
@@ -49,17 +61,33 @@ Parts = Literal["block", "attention", "head"]
 @final
 @dataclass(frozen=True, eq=False)
 class Iterated:
-    """One run, what it is held against (None for a control itself), and its row of the table."""
+    """One run, what it is held against (None for a control itself), and its row of the table.
+
+    `frozen` is the same run with the attention P of its start, the prediction of the master
+    equation; `head` the head that was alone, if one was.
+    """
 
     name: str
     parts: Parts
     run: Trajectory
     control: Trajectory | None
     norm: bool
+    frozen: Trajectory | None = None
+    head: Head | None = None
 
     @property
+    def coordinates(self) -> Float[np.ndarray, "layers n"] | None:
+        """f1*(z_i) along the leading eigenvector of the head, by layer; None without one."""
+        lead = None if self.head is None else self.head.leading
+        return None if lead is None else self.run.values.astype(np.float64) @ lead.dual
+
+    @cached_property
     def row(self) -> dict[str, Any]:
-        """`settling` of the run, and its agreement with the control."""
+        """`settling` of the run, its agreement with the control, and how far P at the start tells.
+
+        `values` counts the distinct f1*(z_i) at the end (for one head alone), at 1 % of the
+        largest; see `foretold` for the last two.
+        """
         end: dict[str, Any] = dict.fromkeys(COLUMNS)
         if len(self.run) > 1:
             end |= settling(self.run)
@@ -67,7 +95,32 @@ class Iterated:
         if self.control is not None:
             end["control"] = agreement(self.run, self.control)
             end["places"] = places(self.run, self.control)
+        f = self.coordinates
+        if f is not None:
+            size = float(np.abs(f[-1]).max()) or 1.0
+            end["values"] = clusters(f[-1][:, None] / size, NEAR).count
+        if self.frozen is not None:
+            end["foretold"], end["frozen"] = foretold(self.run, self.frozen)
         return end
+
+
+def foretold(run: Trajectory, frozen: Trajectory) -> tuple[int, float]:
+    """For how many layers the attention of the start predicts the run, and the error at its end.
+
+    The relative error |Z - Z_frozen| / |Z| of every saved layer; the prediction holds up to the
+    last one before it first exceeds 10 %.
+    """
+    error = frozen_error(run, frozen)
+    late = np.flatnonzero(error > TRUSTED)
+    return int(run.t[late[0] - 1 if len(late) else len(error) - 1]), float(error[-1])
+
+
+def frozen_error(run: Trajectory, frozen: Trajectory) -> Float[np.ndarray, "layers"]:
+    """|Z - Z_frozen| / |Z| for every layer that both runs reached."""
+    m = min(len(run), len(frozen))
+    a, b = (tr.values[:m].astype(np.float64) for tr in (run, frozen))
+    size = np.linalg.norm(a, axis=(1, 2))
+    return np.linalg.norm(a - b, axis=(1, 2)) / np.where(size > 0, size, 1.0)
 
 
 def agreement(run: Trajectory, control: Trajectory) -> float | None:
@@ -77,7 +130,7 @@ def agreement(run: Trajectory, control: Trajectory) -> float | None:
     return float(((a * b).sum(axis=1) / length).mean()) if (length > 0).all() else None
 
 
-def places(run: Trajectory, control: Trajectory, tol: float = 0.01) -> float | None:
+def places(run: Trajectory, control: Trajectory, tol: float = NEAR) -> float | None:
     """How near every cluster of the run is to some cluster of the control, as the least cosine.
 
     1: the run ends where the control ends, though perhaps with other tokens at each place. None
@@ -115,30 +168,56 @@ def iterated_cases(
     its norms.
 
     The control of a whole layer keeps the feed-forward part, that of the others has norm and bias
-    only; both have every head silent.
+    only; both have every head silent. All but the controls are also run with frozen attention.
     """
-    heads = range(transformer.width) if head is None else (head,)
+    heads = transformer.heads(layer)
+    chosen = heads if head is None else (heads[head],)
     every = max(1, n // 200)
 
-    def go(parts: Parts, only: Any, norm: bool) -> Trajectory:
-        return transformer.iterate(
-            tokens, layer, n, parts=parts, head=only, norm=norm, save_every=every
-        )
+    def go(parts: Parts, only: Any, norm: bool, frozen: bool = False) -> Trajectory:
+        options: dict[str, Any] = {"norm": norm, "frozen": frozen, "save_every": every}
+        return transformer.iterate(tokens, layer, n, parts=parts, head=only, **options)
 
     out = []
     for norm in norms:
         whole, plain = go("block", (), norm), go("attention", (), norm)
-        wanted: list[tuple[str, Parts, Any, Trajectory | None]] = [
+        wanted: list[tuple[str, Parts, Head | None, Trajectory]] = [
             ("whole layer", "block", None, whole),
             ("all heads", "attention", None, plain),
-            *((f"head {h}", "head", h, plain) for h in heads),
-            ("whole layer, no head", "block", (), None),
-            ("no head", "attention", (), None),
+            *((f"head {one.index}", "head", one, plain) for one in chosen),
         ]
-        for name, parts, only, control in wanted:
-            if control is None:
-                run = whole if parts == "block" else plain
-            else:
-                run = go(parts, only, norm)
-            out.append(Iterated(name, parts, run, control, norm))
+        for name, parts, one, control in wanted:
+            only = None if one is None else one.index
+            run, frozen = (go(parts, only, norm, still) for still in (False, True))
+            out.append(Iterated(name, parts, run, control, norm, frozen, one))
+        out.append(Iterated("whole layer, no head", "block", whole, None, norm))
+        out.append(Iterated("no head", "attention", plain, None, norm))
     return out
+
+
+@ONE_THREAD
+def other_starts(
+    transformer: Transformer, text: Any, layers: Sequence[int], head: int | None, n: int
+) -> Table:
+    """Attention alone from the text (if any), random tokens and the unit sphere, with controls."""
+    random = random_tokens(transformer)
+    sphere = random / np.linalg.norm(random, axis=1, keepdims=True)
+    starts = {"text": text, "random tokens": random, "unit sphere": sphere}
+    kept = {"all heads": None} | ({} if head is None else {f"head {head}": head}) | {"no head": ()}
+    keys = ("clusters", "mean_cosine", "rate", "step")
+    rows = []
+    for layer in layers:
+        for start, z in starts.items():
+            if z is None:
+                continue
+            options: dict[str, Any] = {"parts": "attention", "save_every": max(1, n // 100)}
+            runs = {
+                name: transformer.iterate(z, layer, n, head=only, **options)
+                for name, only in kept.items()
+            }
+            for name, run in runs.items():
+                same = None if name == "no head" else agreement(run, runs["no head"])
+                end = settling(run)
+                rows.append((layer, start, name, *(end[key] for key in keys), same))
+    columns = ("layer", "start", "run", "clusters", "mean cosine", "rate", "last step", "control")
+    return Table("From other starts, without feed-forward", columns, tuple(rows))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from .hooks import quiet
 from .transformer import Transformer
 
 __all__ = ["block_jacobians", "coupling"]
@@ -25,7 +26,7 @@ def block_jacobians(
     import torch
 
     block = transformer._block(layer)
-    with transformer._quiet():
+    with quiet(transformer.model):
         state = transformer._tensor(z)
         step = transformer._step(block, transformer._rehearse(state.shape[1])[layer], "block")
         n = state.shape[1]

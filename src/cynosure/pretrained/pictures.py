@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from ..trajectory import Trajectory
 from .heads import Head
 
 __all__ = [
+    "MOST_TOKENS",
     "cosine_map",
     "curves",
     "grid",
@@ -27,6 +29,7 @@ __all__ = [
 ]
 
 MOST_NUMBERS = 16  # heads and layers up to which a map also shows its numbers
+MOST_TOKENS = 40  # columns a map by token has room for
 SHADES = "viridis"
 GAPS = (4.5, 9.0, 16.0, 26.0, 40.0, 58.0)  # points between a token and its word, tried in turn
 SPOT = 1.5  # points within which tokens are drawn on one spot
@@ -58,17 +61,27 @@ def head_maps(
     for ax, (title, values) in zip(axes.flat, maps.items(), strict=False):
         low, top = limits.get(title, (None, None))
         image = ax.imshow(values, cmap=SHADES, vmin=low, vmax=top, aspect="auto")
-        ax.figure.colorbar(image, ax=ax, fraction=0.04, pad=0.02).ax.tick_params(labelsize=TICK)
+        bar = ax.figure.colorbar(image, ax=ax, fraction=0.04, pad=0.02)
+        bar.ax.tick_params(labelsize=TICK)
+        if values.dtype.kind in "iu":
+            bar.locator.set_params(integer=True)
+            bar.update_ticks()
         ax.set_title(title, fontsize=TITLE, loc="left")
         ax.set_xlabel("head", fontsize=LABEL)
         ax.set_ylabel("layer", fontsize=LABEL)
+        _ticks(ax, [str(layer) for layer in layers], wide)
         if max(high, wide) <= MOST_NUMBERS:
-            ax.set_xticks(range(wide))
-            ax.set_yticks(range(high), [str(layer) for layer in layers])
             _numbers(ax, image, values)
     for ax in axes.flat[len(maps) :]:
         ax.remove()
     return axes[0, 0].figure
+
+
+def _ticks(ax: Any, layers: Sequence[str], columns: int) -> None:
+    """Whole numbers, at most MOST_NUMBERS of them on an axis."""
+    down, across = (-(-n // MOST_NUMBERS) for n in (len(layers), columns))
+    ax.set_xticks(range(0, columns, across))
+    ax.set_yticks(range(0, len(layers), down), layers[::down])
 
 
 def _numbers(ax: Any, image: Any, values: np.ndarray) -> None:
@@ -81,15 +94,15 @@ def _numbers(ax: Any, image: Any, values: np.ndarray) -> None:
 
 
 def token_map(values: np.ndarray, words: Sequence[str], title: str) -> Any:
-    """Values (layers, n) with a word for every column."""
+    """Values (layers, n) with a word for every column; of many tokens, those with the largest."""
+    most = np.sort(np.argsort(-values.max(axis=0), kind="stable")[:MOST_TOKENS])
+    values, words = values[:, most], [_writable(words)[i] for i in most]
     layers, n = values.shape
-    ax = grid(1, 1, (max(6.0, 0.42 * n + 2), 1.5 + 0.28 * layers))[0, 0]
+    ax = grid(1, 1, (max(6.0, 0.42 * n + 2), 1.5 + 0.28 * min(layers, 24)))[0, 0]
     image = ax.imshow(values, cmap=SHADES, vmin=0, aspect="auto")
     ax.figure.colorbar(image, ax=ax, fraction=0.03, pad=0.01).ax.tick_params(labelsize=TICK)
-    ax.set_xticks(
-        range(n), _writable(words), rotation=60, ha="right", fontsize=TICK, parse_math=False
-    )
-    ax.set_yticks(range(layers))
+    _ticks(ax, [str(k) for k in range(layers)], n)
+    ax.set_xticks(range(n), words, rotation=60, ha="right", fontsize=TICK, parse_math=False)
     ax.set_ylabel("layer", fontsize=LABEL)
     ax.set_title(title, fontsize=TITLE, loc="left")
     if n <= 2 * MOST_NUMBERS and layers <= 24:
@@ -113,7 +126,7 @@ def cosine_map(layers: Sequence[Mapping[str, Any]], bins: np.ndarray) -> Any:
     ax.set_xlabel("layer $k$", fontsize=LABEL)
     ax.set_ylabel("cosine of a pair of tokens", fontsize=LABEL)
     ax.legend(frameon=False, fontsize=LABEL, loc="lower left")
-    _whole(ax)
+    _whole(ax.xaxis)
     return ax.figure
 
 
@@ -136,6 +149,7 @@ def staircases(layers: Sequence[Mapping[str, Any]], near: float) -> Any:
     ax.axvline(near, color=GREY, lw=1, ls=":")
     ax.set_xlabel("tolerance, in root-mean-square token lengths", fontsize=LABEL)
     ax.set_ylabel("clusters", fontsize=LABEL)
+    _whole(ax.yaxis)
     ax.legend(frameon=False, fontsize=TICK, ncols=2)
     return ax.figure
 
@@ -163,8 +177,8 @@ def curves(
     ax.grid(True, color=PALE, lw=0.5)
 
 
-def _whole(ax: Any) -> None:
-    ax.xaxis.get_major_locator().set_params(integer=True)
+def _whole(axis: Any) -> None:
+    axis.get_major_locator().set_params(integer=True)
 
 
 # --- spectra -------------------------------------------------------------------------------------
@@ -280,8 +294,10 @@ def write_words(
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names in lines of at most about 28 characters, at most six of them."""
-    lines = textwrap.wrap(", ".join(names), 28, break_long_words=False) or [""]
+    """Names in lines of at most about 28 characters, at most six of them; repeated ones once."""
+    times = Counter(names)
+    said = ", ".join(f"{name} ×{k}" if k > 1 else name for name, k in times.items())
+    lines = textwrap.wrap(said, 28, break_long_words=False) or [""]
     return "\n".join(lines[:6]) + (" …" if len(lines) > 6 else "")
 
 

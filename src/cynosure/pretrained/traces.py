@@ -16,6 +16,7 @@ __all__ = ["Trace", "attention_table", "cosines", "leaders_by_layer", "sentence_
 BINS = np.linspace(-1, 1, 21)  # of the histogram of pairwise cosines
 TOLERANCES = np.linspace(0.05, 2, 40)  # in units of the layer's root-mean-square token length
 NEAR = 0.5  # the tolerance at which `sentence_table` counts clusters, in the same unit
+TIED = 100  # roundings within which two weights of P count as equal
 EPSILON = 0.01  # singular values of P below this share of the largest do not count
 
 
@@ -107,15 +108,17 @@ def attention_table(trace: Trace, epsilon: float = EPSILON) -> list[dict[str, An
     somebody's largest; `argmax_mass` the mean of max_j P_ij (1 is hardmax); `epsilon_rank` the
     number of singular values of P above epsilon times the largest.
 
-    Trap: a causal head gives its first token no choice: P_00 = 1, so it always leads.
+    Traps: weights within 100 roundings of the largest are tied, or tokens that have met would have
+    leaders made of rounding. A causal head gives its first token no choice: P_00 = 1, it leads.
     """
     words = trace.words
+    share = 1 - TIED * float(np.finfo(trace.attentions.dtype).eps)
     rows = []
     for k, layer in enumerate(trace.attentions):
         for h, P in enumerate(layer.astype(np.float64)):
             received = P.mean(axis=0)
             sink = int(received.argmax())
-            largest = P.max(axis=1, keepdims=True) == P
+            largest = share * P.max(axis=1, keepdims=True) <= P
             alone = largest.diagonal() & (largest.sum(axis=1) == 1)
             sigma = np.linalg.svd(P, compute_uv=False)
             rows.append(

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, final
@@ -15,6 +14,7 @@ from .._types import Array, as_tokens, is_torch
 from ..trajectory import Status, Trajectory
 from .families import Adapter
 from .heads import Head, facts
+from .hooks import Call, altered, first, quiet, recording
 from .sentences import Sentence, of_ids, of_text
 from .traces import Trace, settling
 
@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from ..report import Report
 
 __all__ = ["Transformer", "head_table", "iteration_table"]
-
-
-@final
-@dataclass(frozen=True)
-class _Layer:
-    """One call of a block, as recorded: tokens in and out, attention, and the other arguments."""
-
-    z: Any
-    out: Any
-    seen: Any
-    P: Any
-    call: tuple[tuple[Any, ...], dict[str, Any]]
-    attention_call: tuple[tuple[Any, ...], dict[str, Any]]
 
 
 @final
@@ -74,6 +61,11 @@ class Transformer:
         """The first layer of each set of weights: (0,) when all layers share theirs."""
         blocks = self.adapter.blocks(self.model)
         return tuple(i for i, block in enumerate(blocks) if blocks.index(block) == i)
+
+    def original(self, layer: int) -> int:
+        """The first layer with the weights of this one; the layer itself where none are shared."""
+        blocks = self.adapter.blocks(self.model)
+        return blocks.index(self._block(layer))
 
     @property
     def max_tokens(self) -> int:
@@ -130,7 +122,7 @@ class Transformer:
                 " only a weight-shared model goes on. Use iterate(tokens, layer, n) for one layer"
             )
         text = self._read(tokens)
-        with self._quiet():
+        with quiet(self.model):
             calls = self._record(tokens, text, layers)
         z = _stack([call.z for call in calls] + [calls[-1].out])
         kind = self.model.config.model_type
@@ -149,6 +141,7 @@ class Transformer:
         parts: Literal["block", "attention", "head"] = "block",
         head: int | Sequence[int] | None = None,
         norm: bool = True,
+        frozen: bool = False,
         save_every: int = 1,
     ) -> Trajectory:
         """Run the modules of one layer n times over, each time on their own output.
@@ -156,7 +149,9 @@ class Transformer:
         parts = "block" is the whole layer, "attention" the layer without its feed-forward part
         (z <- norm(z + heads(z)), or z + heads(norm(z)) in GPT-2), "head" the same with one head.
         `head` is the head, or heads, that are not silenced; norm=False makes every norm of the
-        layer the identity.
+        layer the identity; frozen=True keeps the attention P of the start, so that without norm
+        and feed-forward z <- z + sum_h P_h z V_hᵀ + b is affine: the master equation, whose
+        prediction is compared with the run that recomputes P.
         `tokens` as in `trace`: an array (n, d) starts as it is, a text where the model has it when
         it enters this layer.
 
@@ -174,119 +169,55 @@ class Transformer:
             raise ValueError(f"n and save_every: expected at least 1, got {n} and {save_every}")
         block = self._block(layer)
         text = self._read(tokens)
-        with self._quiet():
+        with quiet(self.model):
             if _is_tokens(tokens):
                 z, record = self._tensor(tokens), self._rehearse(np.shape(tokens)[0])[layer]
             else:
                 record = self._record(tokens, text, layer + 1)[layer]
                 z = record.z
             step = self._step(block, record, parts)
-            with self._altered(block, kept, norm):
+            with altered(block, self.adapter, self.width, kept=kept, norm=norm, frozen=frozen):
                 states, t, status = _repeat(step, z, n, save_every)
         return Trajectory(states, t, status, None, None, text.pieces)
 
-    def report(self, text: Any, *, layer: int | None = None, head: int | None = None) -> Report:
+    def report(
+        self,
+        text: Any = None,
+        *,
+        layer: int | None = None,
+        head: int | None = None,
+        layers: int | None = None,
+        words: bool = False,
+        iterate: int = 0,
+    ) -> Report:
         """One page on a text in this model: tokens, attention and heads, as figures and tables.
 
         `layer` and `head` choose the head whose spectra are drawn, by default the most
-        hardmax-like one; `inspection` has more to choose.
+        hardmax-like one; `iterate` runs that layer so many times over. `layers` and `words` as in
+        `trace`. Without a text, the heads alone.
         """
         from .inspection import inspection
 
-        return inspection(self, text, layer=layer, head=head)
+        options: dict[str, Any] = {"layers": layers, "words": words, "iterate": iterate}
+        return inspection(self, text, layer=layer, head=head, **options)
 
     # --- hooking the model ---
 
-    def _step(self, block: Any, record: _Layer, parts: str) -> Callable[[Any], Any]:
+    def _step(self, block: Any, record: Call, parts: str) -> Callable[[Any], Any]:
         if parts == "block":
-            return lambda z: _first(block(z, *record.call[0], **record.call[1]))
+            return lambda z: first(block(z, *record.block[0], **record.block[1]))
         attention = attrgetter(self.adapter.attention)(block)
-        args, kwargs = record.attention_call
+        args, kwargs = record.attention
         return lambda z: self.adapter.sublayer(
-            block, lambda x: _first(attention(x, *args, **kwargs)), z
+            block, lambda x: first(attention(x, *args, **kwargs)), z
         )
-
-    @contextlib.contextmanager
-    def _altered(self, block: Any, kept: tuple[int, ...] | None, norm: bool) -> Iterator[None]:
-        """Heads not kept are silenced before W_O; norms return what they are given."""
-        from torch import nn
-
-        handles = []
-        if kept is not None:
-
-            def silence(_: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
-                x = args[0].clone()
-                parts = x.view(*x.shape[:-1], self.width, -1)
-                parts[..., [i for i in range(self.width) if i not in kept], :] = 0
-                return (x, *args[1:])
-
-            output = attrgetter(self.adapter.output)(block)
-            handles.append(output.register_forward_pre_hook(silence))
-        if not norm:
-            norms = [m for m in block.modules() if isinstance(m, nn.LayerNorm)]
-            handles += [m.register_forward_hook(lambda _, args, __: args[0]) for m in norms]
-        try:
-            yield
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    @contextlib.contextmanager
-    def _recording(self) -> Iterator[list[_Layer]]:
-        """Every call of a block made inside is appended to the list."""
-        calls: list[_Layer] = []
-        attended: list[tuple[Any, ...]] = []
-
-        def attention(_: Any, args: Any, kwargs: Any, out: Any) -> None:
-            attended[:] = [(args, kwargs, out[1])]
-
-        def block(_: Any, args: Any, kwargs: Any, out: Any) -> None:
-            if not attended or attended[0][2] is None:
-                raise RuntimeError(
-                    f"{self.name}: the model returned no attention weights; load it with "
-                    "attn_implementation='eager'"
-                )
-            (seen, *rest), attention_kwargs, P = attended.pop()
-            call, attention_call = (args[1:], kwargs), (tuple(rest), attention_kwargs)
-            calls.append(_Layer(args[0], _first(out), seen, P, call, attention_call))
-
-        handles = []
-        for module in dict.fromkeys(self.adapter.blocks(self.model)):
-            inside = attrgetter(self.adapter.attention)(module)
-            handles.append(inside.register_forward_hook(attention, with_kwargs=True))
-            handles.append(module.register_forward_hook(block, with_kwargs=True))
-        try:
-            yield calls
-        finally:
-            for handle in handles:
-                handle.remove()
-
-    @contextlib.contextmanager
-    def _quiet(self) -> Iterator[None]:
-        """Eager attention, no dropout, no gradients; a model of the user's is left as it was."""
-        import torch
-
-        model = self.model
-        implementation = model.config._attn_implementation
-        training = [module for module in model.modules() if module.training]
-        if implementation != "eager":
-            model.set_attn_implementation("eager")
-        model.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            for module in training:
-                module.training = True
-            if implementation != "eager":
-                model.set_attn_implementation(implementation)
 
     def _forward(self, **inputs: Any) -> None:
         if self.causal:
             inputs["use_cache"] = False  # a cache would make repeated calls depend on each other
         self.model(**inputs)
 
-    def _record(self, tokens: Any, text: Sentence, layers: int) -> list[_Layer]:
+    def _record(self, tokens: Any, text: Sentence, layers: int) -> list[Call]:
         import torch
 
         if _is_tokens(tokens):
@@ -294,17 +225,17 @@ class Transformer:
             done = 0
         else:
             ids = torch.tensor([text.ids], device=self.model.device)
-            with self._recording() as rehearsed:
+            with recording(self.model, self.adapter, self.name) as rehearsed:
                 self._forward(input_ids=ids, attention_mask=torch.ones_like(ids))
             z, done = rehearsed[-1].out, len(rehearsed)
         blocks = self.adapter.blocks(self.model)
-        with self._recording() as calls:
+        with recording(self.model, self.adapter, self.name) as calls:
             for k in range(done, layers):
-                args, kwargs = rehearsed[min(k, self.depth - 1)].call
-                z = _first(blocks[min(k, self.depth - 1)](z, *args, **kwargs))
+                args, kwargs = rehearsed[min(k, self.depth - 1)].block
+                z = first(blocks[min(k, self.depth - 1)](z, *args, **kwargs))
         return [*rehearsed[:done], *calls][:layers]
 
-    def _rehearse(self, n: int) -> list[_Layer]:
+    def _rehearse(self, n: int) -> list[Call]:
         """The model run on n blank tokens, for the masks and other arguments of each block."""
         import torch
 
@@ -314,7 +245,7 @@ class Transformer:
         blank = torch.zeros(
             1, n, embedding.shape[1], dtype=embedding.dtype, device=embedding.device
         )
-        with self._recording() as calls:
+        with recording(self.model, self.adapter, self.name) as calls:
             self._forward(inputs_embeds=blank)
         return calls
 
@@ -416,7 +347,3 @@ def _stack(tensors: Sequence[Any]) -> np.ndarray:
 
     joint = torch.cat(list(tensors)).cpu()
     return (joint if joint.dtype == torch.float64 else joint.float()).numpy()
-
-
-def _first(out: Any) -> Any:
-    return out[0] if isinstance(out, tuple) else out
