@@ -1,18 +1,26 @@
-"""Write the pages of docs/ that are read off the package: cli.md, experiments.md, api.md.
+"""Write the pages of docs/ that are read off the package: cli, experiments, api and gallery.
 
-    python docs/generate.py             write them (`make docs`)
-    python docs/generate.py --check     write nothing; exit 1 if one is stale
-    python docs/generate.py --pictures  redraw docs/images too
+    python docs/generate.py                    write them (`make docs`)
+    python docs/generate.py --check            write nothing; exit 1 if one is stale
+    python docs/generate.py --pictures         redraw docs/images too
+    python docs/generate.py --gallery FOLDER   take FOLDER/NAME/, as `cynosure run NAME --out
+                                               FOLDER/NAME` leaves it, into the gallery
+    python docs/generate.py --gallery FOLDER --run   first run there what the gallery has not, or
+                                               has with other parameters than today's
 
-`tests/test_docs.py` runs the check, so a page cannot drift from the code.
+`tests/test_docs.py` runs the check, so a page cannot drift from the code. The gallery needs full
+runs, minutes each: what it shows is kept in docs/gallery/, and entries of which FOLDER has no run
+stay as they are. Experiments on data of somebody else's (`--set data=`) are run by hand.
 """
 
 from __future__ import annotations
 
 import inspect
+import io
+import json
 import re
 import sys
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -23,7 +31,12 @@ HEADER = "<!-- Written by docs/generate.py; do not edit, run `make docs`. -->\n\
 
 def pages() -> dict[str, str]:
     """File name -> text of every generated page."""
-    written = {"cli.md": cli_page(), "experiments.md": experiments_page(), "api.md": api_page()}
+    written = {
+        "cli.md": cli_page(),
+        "experiments.md": experiments_page(),
+        "api.md": api_page(),
+        "gallery.md": gallery_page(kept_gallery()),
+    }
     return {name: HEADER + text.rstrip() + "\n" for name, text in written.items()}
 
 
@@ -167,8 +180,10 @@ def experiments_page() -> str:
     parts = [
         "# Experiments",
         "`cynosure run NAME` writes a report with its tables and figures; `--quick` runs the small "
-        "values, `--set name=value` changes one. From Python: "
-        "`cynosure.experiments.available()[NAME].run(Params(...))`.",
+        "values, `--set name=value` changes one. What long ones measure is kept beside the report: "
+        "an interrupted run goes on where it was, `--redraw` draws again without measuring. From "
+        "Python: `cynosure.experiments.available()[NAME].run(Params(...))`. A figure of each is in "
+        "the [gallery](gallery.md).",
     ]
     for name, module in available().items():
         parts += [f"## {name}", f"**{module.TITLE}**", prose(inspect.getdoc(module) or "")]
@@ -184,6 +199,181 @@ def experiments_page() -> str:
 def _quick(module: ModuleType, name: str) -> str:
     quick = getattr(module.QUICK, name)
     return "" if quick == getattr(module.Params(), name) else code(quick)
+
+
+# --- the gallery ---------------------------------------------------------------------------------
+
+GALLERY = DOCS / "gallery"
+PILLARS = {  # a new experiment comes under the one that names nobody
+    "Simulate: the papers' figures": "figure1 figure2 first_checks",
+    "Simulate: open questions": "finite_depth emergent_leaders leader_count robustness_A "
+    "multi_head feed_forward control_leaders basins cylinder_flow",
+    "Simulate: flows": "",
+    "Classify: film reviews": "reviews_explained sentiment_paper sentiment_placed "
+    "sentiment_ablation sentiment_faithfulness",
+    "Inspect: real transformers": "albert_spectra albert_head_flow sentence_flow "
+    "sentence_collapse block_coupling",
+}
+TELLING = {"emergent_leaders": 2}  # the figure shown where it is not the first
+LARGEST = 90_000  # bytes of a picture
+WIDTH = 900  # pixels
+
+
+def kept_gallery(folder: Path = GALLERY) -> dict[str, dict[str, Any]]:
+    """Name -> what the gallery shows of that experiment."""
+    path = folder / "gallery.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def own_params(module: ModuleType) -> dict[str, Any]:
+    """The default parameters, without the places of data and models on somebody's machine."""
+    from cynosure.report import jsonable
+
+    params: dict[str, Any] = jsonable(asdict(module.Params()))
+    return {name: value for name, value in params.items() if value != ""}
+
+
+def entry(name: str, folder: Path, pictures: Path = GALLERY) -> dict[str, Any]:
+    """What the gallery shows of the run in `folder`; its picture goes to `pictures`."""
+    from cynosure.experiments import available
+
+    report = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    expected = own_params(available()[name])
+    found = {key: report["params"].get(key) for key in expected}
+    if found != expected:
+        other = [key for key in expected if found[key] != expected[key]]
+        raise ValueError(f"{name}: not a run with the default parameters ({', '.join(other)})")
+    figure, path = _figures(report, folder / "data")[TELLING.get(name, 1) - 1]
+    pictures.mkdir(parents=True, exist_ok=True)
+    (pictures / f"{name}.png").write_bytes(small_picture(path))
+    return {
+        "title": report["title"],
+        "figure": figure,
+        "text": _finding(report),
+        "verdict": report["verdict"],
+        "params": found,
+        "version": report["version"],
+    }
+
+
+def _finding(report: dict[str, Any]) -> str:
+    """The first paragraph, and where it has no number of two digits the first one that has."""
+    first, *rest = (p for text in _summaries(report) for p in re.split(r"\n\s*\n", text.strip()))
+    measured = re.compile(r"\d[.\d%]")
+    if measured.search(first):
+        return first
+    return "\n\n".join([first, *[p for p in rest if measured.search(p)][:1]])
+
+
+def _summaries(report: dict[str, Any]) -> list[str]:
+    inner = [text for chapter in report["chapters"] for text in _summaries(chapter)]
+    return [report["summary"], *inner]
+
+
+def _figures(report: dict[str, Any], folder: Path) -> list[tuple[dict[str, str], Path]]:
+    """(title and caption, PNG) of every figure of a report and of its chapters."""
+    own = [
+        (figure, next(folder.glob(f"figure{i}-*.png")))
+        for i, figure in enumerate(report["figures"], 1)
+    ]
+    for i, chapter in enumerate(report["chapters"], 1):
+        inner = next(folder.glob(f"{i}-*/"), folder)
+        own += _figures(chapter, inner)
+    return own
+
+
+def small_picture(path: Path) -> bytes:
+    """The picture at most WIDTH wide and LARGEST long, with as many colours as that allows."""
+    from PIL import Image
+
+    with Image.open(path) as picture:
+        image = picture.convert("RGB")
+    if image.width > WIDTH:
+        image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.LANCZOS)
+    for colours in (256, 128, 64, 32, 16):
+        stream = io.BytesIO()
+        image.quantize(colours, dither=Image.Dither.NONE).save(stream, "PNG", optimize=True)
+        if stream.tell() <= LARGEST:
+            break
+    return stream.getvalue()
+
+
+def run_stale(runs: Path, folder: Path = GALLERY) -> list[str]:
+    """Full runs in `runs` of what the gallery lacks or shows with other parameters; their names."""
+    from cynosure.cli import main as cynosure
+    from cynosure.experiments import available
+
+    shown, made = kept_gallery(folder), []
+    for name, module in available().items():
+        fresh = name in shown and shown[name]["params"] == own_params(module)
+        if fresh or any(f.name == "data" for f in fields(module.Params) if f.default == ""):
+            continue
+        force = ["--force"] if (runs / name / "report.html").exists() else []
+        print(f"running {name}", flush=True)
+        if cynosure(["-q", "run", name, "--out", str(runs / name), *force]) == 0:
+            made.append(name)
+    return made
+
+
+def update_gallery(runs: Path, folder: Path = GALLERY) -> list[str]:
+    """Take the runs found into the gallery; returns what was said about each experiment."""
+    from cynosure.experiments import available
+
+    shown, said = kept_gallery(folder), []
+    for name in available():
+        if (runs / name / "report.json").exists():
+            try:
+                shown[name] = entry(name, runs / name, folder)
+                said.append(f"gallery: {name}")
+            except (ValueError, StopIteration, IndexError) as error:
+                said.append(f"gallery: LEFT AS IT WAS, {error or name}")
+    kept = {name: shown[name] for name in available() if name in shown}
+    for picture in folder.glob("*.png"):
+        if picture.stem not in kept:
+            picture.unlink()
+    text = json.dumps(kept, indent=1, ensure_ascii=False)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "gallery.json").write_text(text + "\n", encoding="utf-8")
+    return said
+
+
+def gallery_page(shown: dict[str, dict[str, Any]]) -> str:
+    from cynosure.experiments import available
+
+    experiments = available()
+    named = {name for names in PILLARS.values() for name in names.split()}
+    parts = [
+        "# Gallery",
+        "One figure of each experiment, with what it found, from full runs with the default "
+        "parameters. The command under a figure makes the whole report: all figures, tables, "
+        "theorem checks. Parameters and what to look for: [experiments](experiments.md).",
+    ]
+    for pillar, names in PILLARS.items():
+        group = names.split() or [name for name in experiments if name not in named]
+        links = " · ".join(f"[{name}](#{name.lower()})" for name in group)
+        parts += [f"## {pillar}", links]
+        for name in group:
+            parts += _shown(name, experiments[name], shown.get(name))
+    return "\n\n".join(parts)
+
+
+def _shown(name: str, module: ModuleType, found: dict[str, Any] | None) -> list[str]:
+    command = f"`cynosure run {name}`"
+    about = f"[parameters](experiments.md#{name.lower()})"
+    if found is None:
+        reads = any(f.name == "data" for f in fields(module.Params))
+        how = f"`cynosure run {name} --set data=FILE`" if reads else command
+        needs = f"Needs data or weights that do not come with the package: {how} · {about}"
+        return [f"### {name}", f"**{module.TITLE}**", needs]
+    figure = found["figure"]
+    return [
+        f"### {name}",
+        f"**{found['title']}**",
+        f"![{figure['title']}](gallery/{name}.png)",
+        f"*{figure['title']}.* {prose(figure['caption'])}",
+        prose(found["text"]),
+        f"{found['verdict']} {command} · {about}",
+    ]
 
 
 # --- the Python interface ------------------------------------------------------------------------
@@ -302,15 +492,21 @@ def draw(folder: Path = DOCS / "images") -> Path:
 
 
 def main(argv: list[str]) -> int:
-    unknown = set(argv) - {"--check", "--pictures"}
-    if unknown:
-        print(f"generate.py: expected --check or --pictures, got {' '.join(sorted(unknown))}")
+    runs = Path(argv.pop(argv.index("--gallery") + 1)) if "--gallery" in argv[:-1] else None
+    unknown = set(argv) - {"--check", "--pictures", "--gallery", "--run"}
+    if unknown or (runs is None and not {"--gallery", "--run"}.isdisjoint(argv)):
+        expected = "--check, --pictures or --gallery FOLDER [--run]"
+        print(f"generate.py: expected {expected}, got {' '.join(argv)}")
         return 2
     if "--check" in argv:
         found = stale()
         for name in found:
             print(f"docs/{name} is stale: run `make docs`")
         return 1 if found else 0
+    if runs is not None:
+        if "--run" in argv:
+            run_stale(runs)
+        print(*update_gallery(runs), sep="\n")
     for name, text in pages().items():
         (DOCS / name).write_text(text, encoding="utf-8")
         print(f"docs/{name}")

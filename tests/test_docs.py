@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib.util
+import json
 import re
 import shlex
 from pathlib import Path
@@ -194,6 +195,56 @@ def test_the_picture_is_small():
     assert picture.stat().st_size < 400_000
 
 
+# --- the gallery ---------------------------------------------------------------------------------
+
+NEEDS_DATA = {"sentiment_paper", "sentiment_placed", "sentiment_ablation", "sentiment_faithfulness"}
+
+
+def gallery_faults(shown, folder):
+    """What is missing, stale or too large in a gallery."""
+    from cynosure.experiments import available
+
+    experiments, faults = available(), []
+    for name in experiments:
+        picture = folder / f"{name}.png"
+        if name not in shown:
+            faults += [] if name in NEEDS_DATA else [f"{name}: not shown"]
+            continue
+        if shown[name]["params"] != GENERATE.own_params(experiments[name]):
+            faults.append(f"{name}: parameters have changed since")
+        if shown[name]["title"] != experiments[name].TITLE:
+            faults.append(f"{name}: has another title now")
+        if "FAIL" in shown[name]["verdict"]:
+            faults.append(f"{name}: a check failed")
+        if not picture.exists() or not picture.read_bytes().startswith(b"\x89PNG"):
+            faults.append(f"{name}: no picture")
+    faults += [f"{name}: no such experiment" for name in shown if name not in experiments]
+    pictures = list(folder.glob("*.png"))
+    faults += [f"{p.stem}: a picture of nothing" for p in pictures if p.stem not in shown]
+    faults += [f"{p.stem}: too large" for p in pictures if p.stat().st_size > 100_000]
+    return faults
+
+
+def test_the_gallery_shows_full_runs_of_every_experiment():
+    again = "run it in full, then python docs/generate.py --gallery FOLDER"
+    assert gallery_faults(GENERATE.kept_gallery(), DOCS / "gallery") == [], again
+
+
+def test_images_of_the_repository_are_small():
+    images = [p for p in DOCS.rglob("*") if p.suffix in (".png", ".gif", ".svg", ".jpg")]
+    assert len(images) > 30 and sum(p.stat().st_size for p in images) < 4_000_000
+
+
+def test_every_experiment_is_on_the_page_once():
+    from cynosure.experiments import available
+
+    page = GENERATE.gallery_page(GENERATE.kept_gallery())
+    entries = re.findall(r"^### (\w+)$", page, re.M)
+    assert sorted(entries) == sorted(available())
+    for name in available():
+        assert f"`cynosure run {name}" in page
+
+
 def test_the_readme_opens_as_promised():
     text = read(ROOT / "README.md")
     first = text[: text.index("## ")]
@@ -273,6 +324,72 @@ def test_a_stale_page_is_noticed(tmp_path):
         page.write("more\n")
     (tmp_path / "api.md").unlink()
     assert GENERATE.stale(tmp_path) == ["cli.md", "api.md"]
+
+
+def test_a_stale_gallery_is_noticed(tmp_path):
+    shown = {"figure1": GENERATE.kept_gallery()["figure1"]}
+    (tmp_path / "figure1.png").write_bytes(b"\x89PNG")
+
+    def found(**changes):
+        return [f for f in gallery_faults({"figure1": shown["figure1"] | changes}, tmp_path)
+                if f.startswith("figure1")]  # fmt: skip
+
+    assert found() == []
+    assert found(params=shown["figure1"]["params"] | {"seed": 99}) == [
+        "figure1: parameters have changed since"
+    ]
+    assert found(title="Other") == ["figure1: has another title now"]
+    assert found(verdict="1; FAILING: 1.") == ["figure1: a check failed"]
+    (tmp_path / "nobody.png").write_bytes(bytes(100_001))
+    (tmp_path / "figure1.png").unlink()
+    faults = gallery_faults(shown | {"gone": shown["figure1"]}, tmp_path)
+    assert {"figure1: no picture", "gone: no such experiment", "figure2: not shown"} <= set(faults)
+    assert {"nobody: a picture of nothing", "nobody: too large"} <= set(faults)
+    assert not any("sentiment_paper" in fault for fault in faults)
+
+
+def test_a_run_enters_the_gallery_and_a_quick_one_does_not(tmp_path, monkeypatch):
+    from cynosure.cli import main
+    from cynosure.experiments import figure1
+
+    monkeypatch.chdir(tmp_path)
+    assert main(["-q", "run", "figure1", "--out", "runs/figure1"]) == 0
+    said = GENERATE.update_gallery(tmp_path / "runs", tmp_path / "gallery")
+    assert said == ["gallery: figure1"]
+    (shown,) = GENERATE.kept_gallery(tmp_path / "gallery").values()
+    assert shown["title"] == figure1.TITLE and shown["params"]["n"] == figure1.Params().n
+    picture = (tmp_path / "gallery" / "figure1.png").read_bytes()
+    assert picture.startswith(b"\x89PNG") and len(picture) <= GENERATE.LARGEST
+    page = GENERATE.gallery_page({"figure1": shown})
+    assert "![" in page and shown["text"].split(".")[0] in page and str(tmp_path) not in page
+    args = ["-q", "run", "figure1", "--set", "seed=9", "--out", "runs/figure1", "--force"]
+    assert main(args) == 0
+    (said,) = GENERATE.update_gallery(tmp_path / "runs", tmp_path / "gallery")
+    assert "LEFT AS IT WAS" in said and "seed" in said
+    assert GENERATE.kept_gallery(tmp_path / "gallery")["figure1"] == shown
+
+
+def test_only_what_is_stale_is_run_for_the_gallery(tmp_path, monkeypatch):
+    from cynosure.experiments import available
+
+    runs, folder = tmp_path / "runs", tmp_path / "gallery"
+    asked = []
+    monkeypatch.setattr("cynosure.cli.main", lambda args: asked.append(args) or 0)
+    fresh = {name: {"params": GENERATE.own_params(module)} for name, module in available().items()}
+    del fresh["basins"]
+    fresh["figure1"]["params"]["seed"] = -1
+    folder.mkdir()
+    (folder / "gallery.json").write_text(json.dumps(fresh))
+    (runs / "figure1").mkdir(parents=True)
+    (runs / "figure1" / "report.html").write_text("an earlier one")
+    assert GENERATE.run_stale(runs, folder) == ["basins", "figure1"]
+    assert asked == [
+        ["-q", "run", "basins", "--out", str(runs / "basins")],
+        ["-q", "run", "figure1", "--out", str(runs / "figure1"), "--force"],
+    ]
+    (folder / "gallery.json").unlink()
+    asked.clear()
+    assert set(available()) - set(GENERATE.run_stale(runs, folder)) == NEEDS_DATA
 
 
 def test_labels_are_found():

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import tempfile
 from fractions import Fraction
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
@@ -15,7 +17,7 @@ from cynosure import configurations
 from cynosure import demo as demo_module
 from cynosure.demo import demo
 from cynosure.dynamics import PureAttention, UnnormalizedAttention
-from cynosure.experiments import available, figure1, figure2, first_checks
+from cynosure.experiments import available, figure1, figure2, first_checks, keeping
 from cynosure.limits import Limit, limit
 from cynosure.report import Report
 from cynosure.simulation import simulate
@@ -25,12 +27,19 @@ from test_report import Page
 EXPERIMENTS = available()
 
 
+FOLDER = tempfile.TemporaryDirectory()  # removed when the tests end
+MEASURED: dict[str, list[str]] = {}
+
+
 @cache
 def quick(name: str) -> tuple[Report, list[tuple[float, str]]]:
     """An experiment on QUICK, with what it told its progress; run once, when first asked for."""
     told: list[tuple[float, str]] = []
     module = EXPERIMENTS[name]
-    return module.run(module.QUICK, lambda *step: told.append(step)), told
+    with keeping(Path(FOLDER.name, name)) as store:
+        report = module.run(module.QUICK, lambda *step: told.append(step))
+    MEASURED[name] = store.made
+    return report, told
 
 
 def test_the_folder_is_the_registry() -> None:
@@ -72,6 +81,22 @@ SOME = {"figure1", "figure2", "first_checks"}  # a second run of all of them is 
 def test_a_second_run_without_progress_gives_the_same(name: str) -> None:
     module = EXPERIMENTS[name]
     assert module.run(module.QUICK).to_json() == quick(name)[0].to_json()
+
+
+LONG = (
+    "basins codimension control_leaders cylinder_flow emergent_leaders feed_forward finite_depth "
+    "head_count leader_count multi_head random_matrices robustness_A token_count"
+).split()
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_a_long_experiment_is_drawn_again_without_measuring(name: str) -> None:
+    """The store has what it measured, to the last bit: pages and pictures are the same."""
+    report, module = quick(name)[0], EXPERIMENTS[name]
+    with keeping(Path(FOLDER.name, name)) as store:
+        again = module.run(module.QUICK)
+    assert MEASURED[name] and store.made == [] and set(store.reused) == set(MEASURED[name])
+    assert again.to_json() == report.to_json() and again.to_html() == report.to_html()
 
 
 def rows(report: Report, title: str) -> list[dict]:

@@ -12,6 +12,7 @@ from cynosure.attention import Hardmax, Heads
 from cynosure.clustering import clusters
 from cynosure.dynamics import PureAttention, Scheduled
 from cynosure.experiments import (
+    _forms,
     _lattice_boltzmann,
     basins,
     control_leaders,
@@ -57,7 +58,27 @@ def test_embeddings_can_be_read_from_a_file(tmp_path) -> None:
     np.save(path, configurations.gaussian(60, 3, 0))
     report = leader_count.run(replace(leader_count.QUICK, d=(2,), n=(10,), embeddings=str(path)))
     found = [r for r in rows(report, "real data") if r["data"] == "embeddings"]
-    assert [r["d"] for r in found] == [3]
+    assert [r["d"] for r in found] == [2, 3]
+
+
+def test_data_beside_their_gaussian_twins() -> None:
+    """Gaussian tokens as data: both counts agree with the formula of their second moments."""
+    p = replace(leader_count.QUICK, n=(30,), directions=(2,), drawn=400)
+    z = configurations.gaussian(20_000, 3, 1) * np.array([1.0, 0.7, 0.4])
+    for found in leader_count._against_gaussian(p, "data", z):
+        for mean in (found.real, found.gaussian):
+            assert abs(mean - found.formula) < 6 * found.error
+    assert {d for _, d, *_ in leader_count._against_gaussian(p, "data", z)} == {2, 3}
+
+
+def test_words_of_a_review_settle_on_few_leaders() -> None:
+    for review, tokens, first, last, certified in leader_count._reviews().rows:
+        assert certified and 2 <= first <= last < tokens / 4 and review in (1, 2, 3)
+
+
+def test_unknown_data_are_refused() -> None:
+    with pytest.raises(ValueError, match="digits, reviews, MiniLM"):
+        leader_count.run(replace(leader_count.QUICK, data=("iris",)))
 
 
 # --- emergent_leaders ----------------------------------------------------------------------------
@@ -124,9 +145,9 @@ def test_three_tokens_collapse_at_the_known_rate(alpha: float) -> None:
 
 
 def test_circles_of_followers() -> None:
-    assert robustness_A._circle(np.array([1, 2, 0, 0]))
-    assert robustness_A._circle(np.array([1, 0, 2]))
-    assert not robustness_A._circle(np.array([0, 0, 1, 3]))
+    assert _forms.circle(np.array([1, 2, 0, 0]))
+    assert _forms.circle(np.array([1, 0, 2]))
+    assert not _forms.circle(np.array([0, 0, 1, 3]))
 
 
 def test_turned_forms_lose_clusters() -> None:
@@ -137,6 +158,20 @@ def test_turned_forms_lose_clusters() -> None:
     families = {r["A"]: r for r in rows(report, "Families")}
     assert families["symmetric positive definite"]["norms fell"] == 0
     assert families["minus the identity"]["one cluster"] == 1
+
+
+def test_a_head_is_measured_like_any_form() -> None:
+    """A symmetric positive definite "head" keeps norms and leaders; a turned one does not."""
+    p = robustness_A.QUICK
+    z0 = configurations.gaussian(12, 2, 0)
+    good = robustness_A._learned(p, "I", np.diag([2.0, 1.0]), z0)
+    assert good.antisymmetric == 0 and good.least == pytest.approx(0.5)
+    assert not good.fate.norms_fell and good.fate.leaders == good.fate.clusters
+    turned = robustness_A._learned(p, "turned", _forms.turn(2, 100), z0)
+    assert turned.antisymmetric > 0.98 and turned.least == -1 and turned.fate.cycle
+    text = robustness_A._learned_text([good, turned])
+    assert "Of 2 heads of a trained transformer 1 have" in text
+    assert robustness_A._learned_text([]) == ""
 
 
 # --- multi_head ----------------------------------------------------------------------------------
@@ -338,6 +373,15 @@ def test_the_full_flow_sheds_vortices_at_the_known_frequency() -> None:
 
 def rows_of_flow(report: Report) -> tuple:
     return next(t for t in report.tables if t.title == "The flow").rows
+
+
+def test_a_rehearsal_says_that_it_is_one() -> None:
+    coarse = cylinder_flow.run(cylinder_flow.QUICK)
+    assert "not the flow of the literature" in coarse.summary
+    z = np.zeros((3, 2))
+    right, wrong = (cylinder_flow.Pod(z, np.ones(2), x) for x in (0.1671, 0.1801))
+    assert cylinder_flow._caution(cylinder_flow.Params(), right) == ""
+    assert "rehearsal" in cylinder_flow._caution(cylinder_flow.QUICK, wrong)
 
 
 # --- all of them ---------------------------------------------------------------------------------

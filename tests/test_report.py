@@ -172,6 +172,12 @@ def test_text_columns_are_aligned() -> None:
     assert table.to_text() == "token  rule\n    3  S\n   12  leader\n    –  G"
 
 
+@pytest.mark.parametrize(("rows", "box"), [(24, '<div class="scroll">'), (25, "scroll tall")])
+def test_only_a_long_table_scrolls_in_its_own_box(rows: int, box: str) -> None:
+    page = Table("t", ("k",), tuple((k,) for k in range(rows))).to_html()
+    assert box in page and page.count("<tr>") == rows + 1 and Page(page).open == []
+
+
 def test_save_writes_whole_files_and_refuses_other_kinds(tmp_path: Path) -> None:
     report = a_report()
     assert report.save(tmp_path / "new" / "r.html").read_text("utf-8") == report.to_html()
@@ -199,6 +205,19 @@ def test_data_of_every_chapter_is_written(tmp_path: Path) -> None:
 def test_the_same_report_gives_the_same_bytes() -> None:
     assert a_report().to_html() == a_report().to_html()
     assert a_picture().encode(".png") == a_picture().encode(".png")
+
+
+def test_a_picture_is_the_same_however_often_it_was_drawn() -> None:
+    """Constrained layouts move a little with every drawing unless they are laid out once."""
+    figure = Figure(figsize=(6, 3), layout="constrained")
+    for ax in figure.subplots(1, 2):
+        ax.set(aspect="equal", xlabel="$z_1$", ylabel="a long name", title="title")
+        ax.plot([0, 1], [1, 0], label="line")
+    figure.legend(loc="outside lower center", ncols=2)
+    picture = Picture("Two panels", "", figure)
+    first = picture.encode(".svg")
+    assert picture.encode(".png") == picture.encode(".png")
+    assert picture.encode(".svg") == first
 
 
 def test_a_notebook_shows_the_page_apart_from_its_own_styles() -> None:

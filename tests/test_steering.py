@@ -320,3 +320,28 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     for bad in ("x", "9", "-1", ""):
         assert main(["control", "t.csv", f"--leaders={bad}"]) == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_command_confirms_by_the_limit_and_takes_a_lead_away(tmp_path, monkeypatch, capsys):
+    from cynosure.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("2,0\n0.2,1\n1.5,0.9\n0.1,0.1\n")
+    z = np.loadtxt("t.csv", delimiter=",")
+    assert main(["control", "t.csv", "--leaders", "1", "--json"]) == 0
+    limited = json.loads(capsys.readouterr().out)["result"]["limit"]
+    assert limited["certified"] and 1 in limited["leaders"]
+    assert limited["born"][limited["leaders"].index(1)] == 0
+    assert main(["control", "t.csv", "--remove", "2", "--json", "--out", "A.csv"]) == 0
+    found = json.loads(capsys.readouterr().out)["result"]
+    A = np.loadtxt("A.csv", delimiter=",")
+    assert np.array_equal(A, found["A"])
+    assert Hardmax().followed(z).leads[2] and not Hardmax(A).followed(z).leads[2]
+    moved = z.copy()
+    moved[2] = found["moved"]["to"]
+    assert not Hardmax().followed(moved).leads[2]
+    for args in ([], ["--leaders", "1", "--remove", "2"], ["--leaders", "1", "--A", "A.csv"]):
+        assert main(["control", "t.csv", *args]) == 2
+        assert "--" in capsys.readouterr().err
+    assert main(["control", "t.csv", "--remove", "3"]) == 2
+    assert "does not lead" in capsys.readouterr().err

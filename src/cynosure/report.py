@@ -28,6 +28,7 @@ from .trajectory import write_atomically
 __all__ = ["Picture", "Report", "Table", "jsonable"]
 
 _LARGEST_SVG = 400_000  # bytes; beyond, a bitmap is smaller and scrolls better
+_LONG = 24  # rows; a longer table scrolls in its own box, under its own head
 
 
 @final
@@ -68,8 +69,9 @@ class Table:
         )
         note = f"<p class=note>{_prose(self.note)}</p>" if self.note else ""
         title = f"<h4>{escape(self.title)}</h4>\n" if self.title else ""
+        box = "scroll tall" if len(self.rows) > _LONG else "scroll"
         return (
-            f"{title}<div class=scroll><table><thead><tr>{head}</tr></thead>\n"
+            f'{title}<div class="{box}"><table><thead><tr>{head}</tr></thead>\n'
             f"<tbody>{body}</tbody></table></div>{note}\n"
         )
 
@@ -94,6 +96,10 @@ class Picture:
             return self.drawing
         import matplotlib
 
+        if self.drawing.get_layout_engine() is not None:
+            # Once and for all: a second layout starts from the first and ends a hair beside it.
+            self.drawing.draw_without_rendering()
+            self.drawing.set_layout_engine("none")
         stream = io.BytesIO()
         with matplotlib.rc_context({"svg.hashsalt": self.title}):
             kind = suffix.lstrip(".")
@@ -428,6 +434,9 @@ figure img{display:block;max-width:100%;height:auto;margin:0 auto}
 figcaption{color:#4a5260;font-size:.9rem;max-width:85ch;margin:.8em auto 0}
 figcaption code{background:#f1f3f5}
 .scroll{overflow-x:auto}
+.tall{max-height:38em;overflow-y:auto;border:1px solid var(--line);border-radius:6px}
+.tall thead th{position:sticky;top:0;background:var(--card)}
+@media print{.tall{max-height:none}}
 table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums;margin:.4em 0}
 th,td{padding:.34em .8em;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
 th{color:var(--dim);font-weight:600;white-space:nowrap}

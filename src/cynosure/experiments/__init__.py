@@ -1,7 +1,8 @@
 """Experiments: one file each, with Params, QUICK, TITLE and run(p, progress) -> Report.
 
 A new experiment is a new file in this folder: the command line, the documentation and the smoke
-test on QUICK find it by listing the folder.
+test on QUICK find it by listing the folder. In a block `with keeping(folder):` what it measures
+is kept there, and not measured again.
 """
 
 from __future__ import annotations
@@ -12,9 +13,15 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, TypeAlias
 
-__all__ = ["Progress", "available"]
+from ._measured import forget, keeping
+
+__all__ = ["Progress", "available", "forget", "keeping", "silent"]
 
 Progress: TypeAlias = Callable[[float, str], Any]  # (share done in [0, 1], what comes next)
+
+
+def silent(share: float, what: str) -> None:
+    """A progress that tells nobody."""
 
 
 def available() -> dict[str, ModuleType]:

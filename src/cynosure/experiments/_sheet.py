@@ -1,12 +1,14 @@
-"""What experiments on flows share: a sheet of axes, and a check made of one measured number."""
+"""What experiments share: a sheet of axes, means with their errors, a check of one number."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..theorems import Check
 
-__all__ = ["measured", "sheet"]
+__all__ = ["means", "measured", "sheet"]
 
 
 def sheet(
@@ -20,6 +22,14 @@ def sheet(
     for ax in axes.flat:
         ax.spines[["top", "right"]].set_visible(False)
     return figure, axes
+
+
+def means(ax: Any, x: Any, samples: Any, **look: Any) -> None:
+    """The mean of each sample against x, joined, with a bar of one standard error up and down."""
+    rows = [np.asarray(sample, dtype=float) for sample in samples]
+    error = [row.std(ddof=1) / np.sqrt(len(row)) if len(row) > 1 else 0.0 for row in rows]
+    style = {"fmt": "o-", "ms": 4, "capsize": 2, "elinewidth": 0.8, **look}
+    ax.errorbar(x, [row.mean() for row in rows], error, **style)
 
 
 def measured(

@@ -25,7 +25,8 @@ from ..polytope import hull
 from ..report import Picture, Report, Table
 from ..simulation import simulate
 from ..theorems import Check
-from . import Progress
+from . import Progress, silent
+from ._measured import kept
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -74,24 +75,20 @@ class Atlas(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """Three starts and a zoom."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if p.pixels < 8 or p.n < 3 or not 0 < p.zoom < 1:
         raise ValueError(f"basins: pixels >= 8, n >= 3 and 0 < zoom < 1; got {p}")
     atlases = []
     for done, (name, z) in enumerate(_starts(p).items()):
         say(0.25 * done, name)
         reach = 1.15 * float(np.abs(z).max())
-        atlases.append(_atlas(p, name, z, (-reach, reach, -reach, reach)))
+        atlases.append(kept(_atlas, p, name, z, (-reach, reach, -reach, reach)))
     say(0.75, "zoom")
     whole = atlases[1]
-    zoom = _atlas(p, f"zoom into: {whole.name}", whole.z, _window(p, whole))
+    zoom = kept(_atlas, p, f"zoom into: {whole.name}", whole.z, _window(p, whole))
     say(0.95, "figures")
     figures = (
-        Picture("Basins", _CAPTION, _figure(atlases)),
+        Picture("Basins", _CAPTION, _figure(atlases, window=zoom.box)),
         Picture("Zoom", _ZOOM, _figure([zoom], side=6.2)),
     )
     say(1.0, "done")
@@ -107,12 +104,16 @@ def run(p: Params, progress: Progress | None = None) -> Report:
 
 
 _CAPTION = (
-    "Each pixel has the colour of the leader its probe tends to; white pixels lead themselves, "
-    "black ones are not proved. Black lines: power cells of the final leaders (stars); grey line: "
-    "hull of the fixed tokens (dots). Left all vertices lead and colours fill the cells; in the "
-    "others they do not."
+    "Each pixel has the colour of the leader its probe tends to; a probe on a white pixel leads "
+    "itself. Black lines: power cells of the final leaders (stars, where they lead); grey line: "
+    "hull of the fixed tokens (dots: those that follow, at their start). Left all vertices of the "
+    "hull lead and colours fill the cells; in the others they do not. Dashed: the zoom."
 )
-_ZOOM = "The busiest place of the second start, recomputed at full resolution."
+_ZOOM = (
+    "The busiest place of the second start, recomputed at full resolution. See the colours cross "
+    "the black lines: between a line and the colour beside it the probe changes who leads, or "
+    "follows a token that is itself on its way."
+)
 
 
 def _starts(p: Params) -> dict[str, np.ndarray]:
@@ -259,10 +260,21 @@ def _summary(atlases: list[Atlas]) -> str:
     )
 
 
-def _figure(atlases: list[Atlas], side: float = 4.6) -> Any:
+def _scores(a: Atlas) -> np.ndarray:
+    """<x, v> on a 201 x 201 grid over the picture for each leader v: the last axis."""
+    x, y = (np.linspace(*ends, 201) for ends in (a.box[:2], a.box[2:]))
+    return np.stack(np.meshgrid(x, y), axis=-1) @ a.li.points[a.li.leaders].T
+
+
+def _figure(
+    atlases: list[Atlas],
+    side: float = 4.6,
+    window: tuple[float, float, float, float] | None = None,
+) -> Any:
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch, Rectangle
 
     from ..plot import GREY, INK, PALETTE
 
@@ -287,10 +299,11 @@ def _figure(atlases: list[Atlas], side: float = 4.6) -> Any:
             interpolation="nearest",
             alpha=0.75,
         )
-        for leader in a.li.leaders.tolist():
-            own = (a.cell == leader).astype(float)
-            if 0 < own.mean() < 1:
-                ax.contour(own, [0.5], colors=INK, linewidths=0.9, extent=a.box)
+        scores = _scores(a)
+        for k in range(len(a.li.leaders)):  # ahead of the best of the others: above 0 in its cell
+            ahead = scores[..., k] - np.delete(scores, k, axis=-1).max(axis=-1)
+            if ahead.min() < 0 < ahead.max():
+                ax.contour(ahead, [0.0], colors=INK, linewidths=0.9, extent=a.box)
         ring = hull(a.z).ordered()
         ax.plot(*np.vstack([ring, ring[:1]]).T, color=GREY, lw=1.2)
         follow = np.setdiff1d(np.arange(len(a.z)), a.li.leaders)
@@ -299,11 +312,23 @@ def _figure(atlases: list[Atlas], side: float = 4.6) -> Any:
             star = colour.get(i, "white")
             ax.plot(*a.li.points[i], "*", mfc=star, mec=INK, ms=14, mew=0.8)
         ax.set(xlim=a.box[:2], ylim=a.box[2:], aspect="equal", title=a.name)
+        ax.set(xlabel="$z_1$", ylabel="$z_2$")
         ax.tick_params(labelsize=8)
-    entries = [Patch(fc="white", ec=GREY, label="the probe leads")]
+    if window is not None and len(atlases) > 1:
+        left, right, bottom, top = window
+        frame = Rectangle((left, bottom), right - left, top - bottom, fill=False, ls="--", ec=INK)
+        figure.axes[1].add_patch(frame)
+    entries: list[Any] = [
+        Patch(fc="white", ec=GREY, label="the probe leads"),
+        Line2D([], [], marker="*", ls="", mfc=GREY, mec=INK, ms=12, label="leader"),
+        Line2D([], [], marker="o", ls="", mfc="white", mec=INK, ms=5, label="follower"),
+        Line2D([], [], color=INK, lw=0.9, label="power cells"),
+        Line2D([], [], color=GREY, lw=1.2, label="hull of the tokens"),
+    ]
     if any((a.label == NO_LEADER).any() for a in atlases):
         entries.append(Patch(fc="#BBBBBB", label="limit proved, no leader"))
     if any((a.label == OPEN).any() for a in atlases):
         entries.append(Patch(fc="black", label="not proved"))
-    figure.legend(handles=entries, loc="outside lower center", ncols=3, frameon=False)
+    columns = len(entries) if len(atlases) > 1 else 3
+    figure.legend(handles=entries, loc="outside lower center", ncols=columns, frameon=False)
     return figure

@@ -28,8 +28,9 @@ from ..simulation import simulate
 from ..steppers import RK4, Adaptive, Stepper
 from ..theorems import check
 from ..trajectory import Trajectory
-from . import Progress
+from . import Progress, silent
 from ._flow_panels import nearest, panels, tidy
+from ._measured import kept
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -74,19 +75,20 @@ class Try(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """The paper's matrix, then the random ones."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if not all(1 <= k < d for d, k in p.cells) or not 0 < p.least < 1:
         raise ValueError(f"codimension: cells (d, k) with 1 <= k < d, 0 < least < 1; got {p}")
     say(0.0, "the paper's matrix")
     values, S = _paper_modes()
-    w = _follow(p, np.diag(values), S, p.seed, np.linspace(0, 60, 601), Adaptive(1e-9, 1e-12))
+    times, stepper = np.linspace(0, 60, 601), Adaptive(1e-9, 1e-12)
+    w = kept(_follow, p, np.diag(values), S, p.seed, times, stepper)
     leading = w.values[..., :2]
     end = clusters(leading[-1], p.tol * float(np.abs(leading[-1]).max()))
-    tried = _tries(p, lambda share: say(0.1 + 0.7 * share, "random matrices"))
+    todo = [(d, k, kind) for d, k in p.cells for kind in KINDS if kind == "real" or k >= 3]
+    tried: list[Try] = []
+    for done, (d, k, kind) in enumerate(todo):
+        say(0.1 + 0.7 * done / len(todo), f"random matrices, d = {d}, k = {k}, {kind}")
+        tried += kept(_tries, p, d, k, kind)
     # tolerances are relative to the longest token: judge before the growing component is huge
     early = replace(w, z=w.z[:201], t=w.t[:201])
     say(0.8, "figures")
@@ -152,27 +154,24 @@ def _random_modes(
     return D, S
 
 
-def _tries(p: Params, say: Any) -> list[Try]:
+def _tries(p: Params, d: int, k: int, kind: str) -> list[Try]:
     out = []
-    todo = [(d, k, kind) for d, k in p.cells for kind in KINDS if kind == "real" or k >= 3]
-    for done, (d, k, kind) in enumerate(todo):
-        rng = np.random.default_rng([p.seed, d, k, len(kind)])
-        for m in range(p.matrices):
-            D, S = _random_modes(rng, d, k, kind, p.least)
-            # Fixed steps: once tokens agree to rounding, who is looked at is decided by noise, and
-            # error control would follow every change of mind with a tiny step.
-            last = 20 / p.least
-            times = np.array([0.0, 0.6 * last, last])
-            followed = _follow(p, D, S, p.seed + m, times, RK4(0.1)).values[..., :k]
-            early = clusters(followed[1], p.tol * float(np.abs(followed[1]).max())).count
-            w = followed[2]
-            size = float(np.abs(w).max())
-            found = clusters(w, p.tol * size)
-            gaps = np.linalg.norm(found.centres[:, None] - found.centres, axis=2)
-            apart = gaps[np.triu_indices(found.count, 1)].min(initial=np.inf) / size
-            spread = float(np.abs(w - found.centres[found.labels]).max()) / size
-            out.append(Try(d, k, kind, early, found.count, spread, float(apart)))
-            say((done + (m + 1) / p.matrices) / len(todo))
+    rng = np.random.default_rng([p.seed, d, k, len(kind)])
+    for m in range(p.matrices):
+        D, S = _random_modes(rng, d, k, kind, p.least)
+        # Fixed steps: once tokens agree to rounding, who is looked at is decided by noise, and
+        # error control would follow every change of mind with a tiny step.
+        last = 20 / p.least
+        times = np.array([0.0, 0.6 * last, last])
+        followed = _follow(p, D, S, p.seed + m, times, RK4(0.1)).values[..., :k]
+        early = clusters(followed[1], p.tol * float(np.abs(followed[1]).max())).count
+        w = followed[2]
+        size = float(np.abs(w).max())
+        found = clusters(w, p.tol * size)
+        gaps = np.linalg.norm(found.centres[:, None] - found.centres, axis=2)
+        apart = gaps[np.triu_indices(found.count, 1)].min(initial=np.inf) / size
+        spread = float(np.abs(w - found.centres[found.labels]).max()) / size
+        out.append(Try(d, k, kind, early, found.count, spread, float(apart)))
     return out
 
 

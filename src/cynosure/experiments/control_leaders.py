@@ -24,7 +24,9 @@ from ..polytope import hull
 from ..report import Picture, Report, Table
 from ..steering import Control, control, remove_leader
 from ..theorems import Check
-from . import Progress
+from . import Progress, silent
+from ._measured import kept
+from ._sheet import sheet
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -79,11 +81,7 @@ class Cell(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """Single tokens, sets, and the smallest changes that take a lead away."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if min(p.d) < 2 or min(p.sizes) < 2 or min(p.sets, p.single) < 1 or p.n < 4:
         raise ValueError(
             f"control_leaders: d and sizes start at 2, sets and single at 1, n at 4; got {p}"
@@ -91,15 +89,15 @@ def run(p: Params, progress: Progress | None = None) -> Report:
     singles = []
     for done, d in enumerate(p.d):
         say(0.2 * done / len(p.d), f"single tokens, d = {d}")
-        singles.append(_singles(p, d))
+        singles.append(kept(_singles, p, d))
     grid = [(d, m) for d in p.d for m in p.sizes] if find_spec("cvxpy") else []
     cells = []
     for done, (d, m) in enumerate(grid):
         say(0.2 + 0.7 * done / len(grid), f"sets of {m}, d = {d}")
-        if (cell := _cell(p, d, m)) is not None:
+        if (cell := kept(_cell, p, d, m)) is not None:
             cells.append(cell)
     say(0.9, "removals and figures")
-    removals = _removals(p)
+    removals = [kept(_taken, p, d) for d in p.d]
     figures = [Picture("One start, two forms", _BEFORE, _before_and_after(p))]
     if cells:
         figures.append(Picture("Sets that can lead together", _RATE, _rates(p, cells)))
@@ -121,8 +119,9 @@ _BEFORE = (
     "can lead at all."
 )
 _RATE = (
-    "Left: share of random sets of vertices of conv(Z u {0}) that some form makes lead. Right: "
-    "median condition number of the forms found."
+    "Left: share of random sets of vertices of conv(Z u {0}) that some form makes lead; a curve "
+    "ends where no start has so many vertices. Right: median condition number of the forms found "
+    "(1: they lead under A = I)."
 )
 
 
@@ -271,29 +270,24 @@ class Taken(NamedTuple):
     gone: int  # leads that both changes took away
 
 
-def _removals(p: Params) -> list[Taken]:
-    out = []
-    for d in p.d:
-        z = configurations.gaussian(p.n, d, p.seed)
-        longest = float(np.linalg.norm(z, axis=1).max())
-        leaders = np.flatnonzero(Hardmax().followed(z).leads)
-        found = [remove_leader(z, int(i)) for i in leaders]
-        gone = sum(
-            r.A is not None
-            and not Hardmax().followed(r.z).leads[r.leader]
-            and not Hardmax(r.A).followed(z).leads[r.leader]
-            for r in found
-        )
-        out.append(
-            Taken(
-                d,
-                len(leaders),
-                float(np.median([r.distance for r in found])) / longest,
-                float(np.median([r.change for r in found])),
-                gone,
-            )
-        )
-    return out
+def _taken(p: Params, d: int) -> Taken:
+    z = configurations.gaussian(p.n, d, p.seed)
+    longest = float(np.linalg.norm(z, axis=1).max())
+    leaders = np.flatnonzero(Hardmax().followed(z).leads)
+    found = [remove_leader(z, int(i)) for i in leaders]
+    gone = sum(
+        r.A is not None
+        and not Hardmax().followed(r.z).leads[r.leader]
+        and not Hardmax(r.A).followed(z).leads[r.leader]
+        for r in found
+    )
+    return Taken(
+        d,
+        len(leaders),
+        float(np.median([r.distance for r in found])) / longest,
+        float(np.median([r.change for r in found])),
+        gone,
+    )
 
 
 def _removal_table(removals: list[Taken]) -> Table:
@@ -342,29 +336,24 @@ def _summary(p: Params, singles: list[Single], cells: list[Cell], removals: list
 
 
 def _rates(p: Params, cells: list[Cell]) -> Any:
-    from matplotlib.figure import Figure
-
     from ..plot import PALETTE
 
-    figure = Figure(figsize=(10, 3.8), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for colour, d in zip(PALETTE, p.d):
+    figure, grid = sheet(1, 2, width=5, height=3.8)
+    left, right = grid[0]
+    for k, (colour, d) in enumerate(zip(PALETTE, p.d)):
         line = [c for c in cells if c.d == d]
-        left.plot([c.size for c in line], [c.rate for c in line], "o-", color=colour, ms=4)
+        look = {"color": colour, "marker": "osD^vP"[k % 6], "ms": 9 - k, "lw": 3.2 - 0.4 * k}
+        left.plot([c.size for c in line], [c.rate for c in line], **look)  # thick below thin
         known = [c for c in line if c.rate > 0]
         median = [np.median([x.condition for x in c.sets if x.feasible]) for c in known]
-        right.plot([c.size for c in known], median, "o-", color=colour, ms=4, label=f"d = {d}")
-    left.set(xlabel="size of the set", ylabel="can lead together", ylim=(-0.03, 1.03))
-    right.set(xlabel="size of the set", ylabel="median condition number", yscale="log")
-    for ax in (left, right):
-        ax.spines[["top", "right"]].set_visible(False)
+        right.plot([c.size for c in known], median, **look, label=f"d = {d}")
+    left.set(xlabel="size of the set", ylabel="share of sets that can lead", ylim=(-0.03, 1.05))
+    right.set(xlabel="size of the set", ylabel="median condition number of A", yscale="log")
     figure.legend(loc="outside lower center", ncols=len(p.d), frameon=False)
     return figure
 
 
 def _before_and_after(p: Params) -> Any:
-    from matplotlib.figure import Figure
-
     from ..plot import GREY, INK, PALETTE, shade
 
     z = configurations.gaussian(p.n, 2, p.seed)
@@ -374,8 +363,8 @@ def _before_and_after(p: Params) -> Any:
     found = control(z, wish or np.flatnonzero(plain)[:1], condition=p.condition)
     if not found.feasible:  # two that contradict each other: one of them will do for the picture
         found = control(z, wish[:1], condition=p.condition)
-    figure = Figure(figsize=(9.4, 4.4), layout="constrained")
-    axes = figure.subplots(1, 2, sharex=True, sharey=True)
+    figure, grid = sheet(1, 2, width=4.7, height=4.8)
+    axes = grid[0]
     circle = np.linspace(0, 2 * np.pi, 200)
     size = 0.35 * float(np.linalg.norm(z, axis=1).max())
     assert found.A is not None
@@ -384,14 +373,15 @@ def _before_and_after(p: Params) -> Any:
         shade(ax, hull(np.vstack([z, np.zeros((1, 2))])), color=GREY, alpha=0.15)
         values, vectors = np.linalg.eigh(A)
         ball = np.stack([np.cos(circle), np.sin(circle)]) / np.sqrt(values / values[-1])[:, None]
-        ax.plot(*(size * vectors @ ball), ":", color=PALETTE[3], lw=1.2)
-        ax.plot(*z[~leads].T, "o", mfc="white", mec=PALETTE[0], ms=5)
-        ax.plot(*z[leads].T, "*", color=PALETTE[1], ms=14)
-        ax.plot(*z[found.targets].T, "o", mfc="none", mec=INK, ms=18, mew=1.2)
+        ax.plot(*(size * vectors @ ball), ":", color=PALETTE[3], lw=1.2, label="$|x|_A$ constant")
+        ax.plot(*z[~leads].T, "o", mfc="white", mec=PALETTE[0], ms=5, label="follows")
+        ax.plot(*z[leads].T, "*", color=PALETTE[1], ms=14, label="leads")
+        wished = {"mfc": "none", "mec": INK, "ms": 18, "mew": 1.2, "label": "shall lead"}
+        ax.plot(*z[found.targets].T, "o", **wished)
         ax.plot([0], [0], "+", color=GREY)
         reach = 1.2 * float(np.abs(z).max())
         ax.set(aspect="equal", title=name, xlim=(-reach, reach), ylim=(-reach, reach))
-        ax.set(xlabel="$z_1$")
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("$z_2$")
+        ax.set(xlabel="$z_1$", ylabel="$z_2$")
+    handles = axes[0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
     return figure

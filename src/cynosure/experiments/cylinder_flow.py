@@ -3,14 +3,16 @@
 A real flow: the two-dimensional wake of a cylinder at Re = 100, computed by the lattice Boltzmann
 method from rest until vortices are shed periodically. Its snapshots are expanded in their proper
 orthogonal modes (POD), the coefficients are tokens, and the model of arXiv 2407.01602 runs on them.
-See: the tokens trace a closed curve; leaders are its outermost snapshots, always among the extreme
-points of the curve; how many there are is a matter of how the modes are weighted, A =
+See: the tokens trace a closed curve; leaders are extreme points of it, but only those where it is
+perpendicular to the radius; how many there are is a matter of how the modes are weighted, A =
 diag(energies^p): the more the weak modes count, the more snapshots lead. The Strouhal number beside
-the literature's 0.16 to 0.17 says that the flow is the right one.
+the literature's 0.16 to 0.17 says whether the flow is the right one: with `--quick` it is not (a
+coarse grid, neighbours too near), and the report says so.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, final
 
@@ -23,8 +25,10 @@ from ..polytope import hull
 from ..report import Picture, Report, Table
 from ..simulation import simulate
 from ..theorems import check
-from . import Progress
+from . import Progress, silent
 from ._lattice_boltzmann import Wake, vorticity, wake
+from ._measured import kept
+from ._sheet import sheet
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -71,6 +75,17 @@ class Pod(NamedTuple):
     frequency: float  # of the leading pair, in units of U/D: the Strouhal number
 
 
+class Street(NamedTuple):
+    """What is kept of a flow: its modes, its frequency, and pictures of its vorticity."""
+
+    pod: Pod
+    probed: float  # Strouhal number from the velocity behind the cylinder
+    steps: int
+    period: float  # of the shedding, in snapshots
+    fields: np.ndarray  # (snapshots, y, x) vorticity in units of U/D, two diameters up and down
+    body: np.ndarray  # (y, x), True inside the cylinder
+
+
 class Choice(NamedTuple):
     """Snapshots singled out for one form A."""
 
@@ -84,38 +99,22 @@ class Choice(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """Flow, POD, leaders."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if p.snapshots < max(p.dims) + 2 or min(p.dims) < 2:
         raise ValueError(f"cylinder_flow: dims start at 2 and stay below snapshots; got {p}")
-    flow = wake(
-        p.diameter,
-        p.length,
-        p.height,
-        p.reynolds,
-        p.start,
-        p.time,
-        p.snapshots,
-        progress=lambda share: say(0.85 * share, "flow"),
-    )
-    if not np.isfinite(flow.velocity).all():
-        raise ArithmeticError(
-            "cylinder_flow: the flow became unstable; use more cells per diameter or a smaller Re"
-        )
-    say(0.85, "modes")
-    pod = _pod(flow, max(p.dims))
+    names = ("diameter", "length", "height", "reynolds", "start", "time", "snapshots")
+    flow = {name: getattr(p, name) for name in names}
+    street = kept(_street, flow, progress=lambda share: say(0.85 * share, "flow"))
+    pod = street.pod
     cases = [(d, 0.0) for d in p.dims] + [(max(p.dims), q) for q in p.powers if q != 0]
     choices = []
     for done, (d, power) in enumerate(cases):
         say(0.88 + 0.08 * done / len(cases), f"d = {d}, p = {power:g}")
-        choices.append(_choice(p, pod, d, power))
+        choices.append(kept(_choice, p.alpha, pod, d, power))
     say(0.96, "figures")
     figures = (
+        Picture("Leading snapshots", _FIELDS, _fields(p, street, choices[0])),
         Picture("The cycle and its leaders", _CYCLE, _cycle(pod, choices)),
-        Picture("Leading snapshots", _FIELDS, _fields(p, flow, choices[0])),
         Picture("Against the weight of the modes", _POWERS, _power_curve(p, choices)),
     )
     tr = simulate(PureAttention(alpha=p.alpha), pod.tokens[:, : p.dims[0]], layers=12)
@@ -124,7 +123,7 @@ def run(p: Params, progress: Progress | None = None) -> Report:
         TITLE,
         _summary(p, pod, choices),
         asdict(p),
-        (_flow_table(p, flow, pod), _choice_table(choices), _energy_table(pod)),
+        (_flow_table(p, street), _choice_table(choices), _energy_table(pod, max(p.dims))),
         {f"{p.dims[0]} modes": tuple(check(tr))},
         figures,
         command="cynosure run cylinder_flow",
@@ -132,18 +131,43 @@ def run(p: Params, progress: Progress | None = None) -> Report:
 
 
 _CYCLE = (
-    "Tokens are snapshots: their coefficients on modes 1 and 2, 1 and 3. Stars lead (A = I, the "
-    "smallest number of modes), open circles are extreme points that do not, crosses are medoids."
+    "Tokens are snapshots: their coefficients on modes 1 and 2, 1 and 3, in units of U. Stars lead "
+    "(A = I, the smallest number of modes), open circles are extreme points that do not, crosses "
+    "are as many medoids. See: leaders crowd where the curve is perpendicular to the radius, at "
+    "its farthest and nearest points, for a token leads when the plane through it perpendicular to "
+    "it has all others on one side; medoids are spread along the curve."
 )
 _FIELDS = (
-    "Vorticity (red: anticlockwise) of leading snapshots, chosen for their phases in the shedding "
-    "cycle: leaders are different moments of the same street."
+    "Vorticity of leading snapshots (red: anticlockwise), chosen to be spread over the shedding "
+    "cycle of period T: leaders are different moments of the same street. Lengths are measured in "
+    "diameters D from the centre of the cylinder."
 )
 _POWERS = (
     "A = diag(energies^p) on the largest number of modes. p = -1 makes all modes count alike, "
     "p > 0 leaves the leading pair alone. Left: leaders and extreme points. Right: mean distance "
     "of a snapshot to the nearest representative, as a share of the mean size of a snapshot."
 )
+
+
+def _street(of: dict[str, Any], progress: Callable[[float], Any] | None = None) -> Street:
+    """Run the flow and keep what the figures need; 32 modes are more than anybody asks for."""
+    flow = wake(**of, progress=progress)
+    if not np.isfinite(flow.velocity).all():
+        raise ArithmeticError(
+            "cylinder_flow: the flow became unstable; use more cells per diameter or a smaller Re"
+        )
+    probed = _probe_frequency(of["start"], flow)
+    middle, two = flow.solid.shape[0] // 2, of["diameter"]  # every second cell is kept: 2 D
+    band = slice(max(0, middle - two), middle + two)
+    fields = vorticity(flow.velocity)[:, band] * flow.diameter / 2
+    return Street(
+        _pod(flow, min(32, len(flow.velocity))),
+        probed,
+        len(flow.lift),
+        flow.convective / probed / flow.interval,
+        fields.astype(np.float16),
+        flow.solid[band],
+    )
 
 
 def _pod(flow: Wake, modes: int) -> Pod:
@@ -166,10 +190,10 @@ def _form(pod: Pod, d: int, power: float) -> np.ndarray:
     return np.diag(weight / weight.max())
 
 
-def _choice(p: Params, pod: Pod, d: int, power: float) -> Choice:
+def _choice(alpha: float, pod: Pod, d: int, power: float) -> Choice:
     z = pod.tokens[:, :d]
     A = _form(pod, d, power)
-    li = limit(PureAttention(Hardmax(A), alpha=p.alpha), z)
+    li = limit(PureAttention(Hardmax(A), alpha=alpha), z)
     x = z * np.sqrt(np.diag(A))  # the A-norm is the plain one here
     distance = np.linalg.norm(x[:, None] - x, axis=-1)
     k = len(li.leaders)
@@ -204,24 +228,24 @@ def _shared(a: np.ndarray, b: np.ndarray) -> int:
     return len(np.intersect1d(a, b))
 
 
-def _probe_frequency(p: Params, flow: Wake) -> float:
+def _probe_frequency(start: float, flow: Wake) -> float:
     """Strouhal number from the cross-stream velocity behind the cylinder, by its zero crossings."""
-    v = flow.lift[round(p.start * flow.convective) :]
+    v = flow.lift[round(start * flow.convective) :]
     v = v - v.mean()
     up = np.flatnonzero((v[:-1] < 0) & (v[1:] >= 0)) + 0.0
     return float((len(up) - 1) / (up[-1] - up[0]) * flow.convective) if len(up) > 1 else np.nan
 
 
-def _flow_table(p: Params, flow: Wake, pod: Pod) -> Table:
+def _flow_table(p: Params, street: Street) -> Table:
     rows = (
         ("Reynolds number", p.reynolds),
         ("cells per diameter", p.diameter),
         ("height of the domain in diameters", p.height),
-        ("steps", len(flow.lift)),
-        ("Strouhal number, leading POD pair", pod.frequency),
-        ("Strouhal number, velocity behind the cylinder", _probe_frequency(p, flow)),
+        ("steps", street.steps),
+        ("Strouhal number, leading POD pair", street.pod.frequency),
+        ("Strouhal number, velocity behind the cylinder", street.probed),
         ("Strouhal number, literature", "0.16 to 0.17"),
-        ("shedding periods recorded", p.time * pod.frequency),
+        ("shedding periods recorded", p.time * street.pod.frequency),
     )
     note = (
         "The domain repeats above and below, so the cylinder sees neighbours: that raises the "
@@ -262,9 +286,9 @@ def _choice_table(choices: list[Choice]) -> Table:
     return Table("Which snapshots lead", columns, rows, note)
 
 
-def _energy_table(pod: Pod) -> Table:
+def _energy_table(pod: Pod, modes: int) -> Table:
     total = np.cumsum(pod.energy)
-    rows = tuple((k + 1, float(pod.energy[k]), float(total[k])) for k in range(pod.tokens.shape[1]))
+    rows = tuple((k + 1, float(pod.energy[k]), float(total[k])) for k in range(modes))
     return Table("Energy of the modes", ("mode", "share", "together"), rows)
 
 
@@ -278,9 +302,10 @@ def _summary(p: Params, pod: Pod, choices: list[Choice]) -> str:
     counts = ", ".join(f"{len(c.li.leaders)} on {c.d} modes" for c in plain.values())
     proved = sum(c.li.certified for c in choices)
     return (
-        f"Vortices are shed at a Strouhal number of {pod.frequency:.3f} (literature 0.16 to 0.17); "
-        f"the first two modes carry {pod.energy[:2].sum():.1%} of the fluctuating energy. Of "
-        f"{p.snapshots} snapshots over {p.time * pod.frequency:.1f} periods lead, for A = I: "
+        f"Vortices are shed at a Strouhal number of {pod.frequency:.3f} (literature 0.16 to 0.17). "
+        + _caution(p, pod)
+        + f"The first two modes carry {pod.energy[:2].sum():.1%} of the fluctuating energy. "
+        f"Leaders among {p.snapshots} snapshots over {p.time * pod.frequency:.1f} periods, A = I: "
         f"{counts}; "
         + ("all leaders are" if extreme else "not all leaders are")
         + f" extreme points of the curve, but only {len(first.li.leaders)} of "
@@ -292,85 +317,87 @@ def _summary(p: Params, pod: Pod, choices: list[Choice]) -> str:
     )
 
 
+def _caution(p: Params, pod: Pod) -> str:
+    """What a reader of a rehearsal must know before quoting it."""
+    if round(pod.frequency, 2) in (0.16, 0.17):
+        return ""
+    return (
+        f"This is not the flow of the literature: {p.diameter} cells per diameter are coarse, and "
+        f"neighbours {p.height:g} diameters away hasten the shedding; what follows is a rehearsal "
+        f"on a flow of the same kind. "
+    )
+
+
 def _cycle(pod: Pod, choices: list[Choice]) -> Any:
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     from ..plot import GREY, PALETTE
 
     c, z = choices[0], pod.tokens
-    figure = Figure(figsize=(10, 5), layout="constrained")
-    for ax, (a, b) in zip(figure.subplots(1, 2), ((0, 1), (0, 2))):
+    figure, grid = sheet(1, 2, width=5, height=5)
+    for ax, (a, b) in zip(grid[0], ((0, 1), (0, 2))):
         b = min(b, z.shape[1] - 1)
         ax.plot(z[:, a], z[:, b], ".", color=GREY, ms=4, label="snapshots")
         rest = np.setdiff1d(c.extreme, c.li.leaders)
-        ax.plot(*z[rest][:, [a, b]].T, "o", mfc="none", mec=PALETTE[0], ms=8, label="extreme only")
+        ax.plot(*z[rest][:, [a, b]].T, "o", mfc="none", mec=PALETTE[0], ms=5, label="extreme only")
         ax.plot(*z[c.medoids][:, [a, b]].T, "x", color=PALETTE[2], ms=8, mew=2, label="medoids")
-        ax.plot(*z[c.li.leaders][:, [a, b]].T, "*", color=PALETTE[1], ms=14, label="leaders")
-        ax.set(xlabel=f"mode {a + 1}", ylabel=f"mode {b + 1}")
+        ax.plot(*z[c.li.leaders][:, [a, b]].T, "*", color=PALETTE[1], ms=11, label="leaders")
+        ax.set(xlabel=f"coefficient of mode {a + 1}", ylabel=f"coefficient of mode {b + 1}")
         ax.xaxis.set_major_locator(MaxNLocator(5))
-        ax.spines[["top", "right"]].set_visible(False)
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    handles = grid[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
-def _fields(p: Params, flow: Wake, choice: Choice) -> Any:
-    from matplotlib.figure import Figure
-
+def _fields(p: Params, street: Street, choice: Choice) -> Any:
     leaders = choice.li.leaders
-    period = flow.convective / _probe_frequency(p, flow)
-    phase = (leaders * flow.interval / period) % 1
+    phase = (leaders / street.period) % 1
     apart = np.abs((phase - np.arange(p.show)[:, None] / p.show + 0.5) % 1 - 0.5)
-    shown = leaders[list(dict.fromkeys(apart.argmin(axis=1).tolist()))]  # spread over the cycle
-    columns = 2
-    rows = -(-len(shown) // columns)
-    ny, nx = flow.solid.shape
-    band = slice(max(0, ny // 2 - p.diameter), ny // 2 + p.diameter)  # two diameters up and down
-    body = np.ma.masked_where(~flow.solid[band], np.ones_like(flow.solid[band], dtype=float))
-    fields = [vorticity(flow.velocity[i])[band] for i in shown]
+    rows_shown = list(dict.fromkeys(apart.argmin(axis=1).tolist()))  # spread over the cycle
+    fields = street.fields[leaders[rows_shown]].astype(np.float64)
+    body = np.ma.masked_where(~street.body, np.ones(street.body.shape))
+    cell = 2 / p.diameter  # every second one is kept
+    high, wide = (x * cell for x in street.body.shape)
+    centre = street.body.nonzero()[1].mean() * cell
+    box = (-centre, wide - centre, -high / 2, high / 2)
     top = float(np.quantile(np.abs(fields), 0.99))
-    tall = 5.6 * 4 / (nx * 2 / p.diameter) + 0.5
-    figure = Figure(figsize=(5.6 * columns, tall * rows + 0.3), layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).ravel()
-    extent = (0, nx * 2 / p.diameter, -2, 2)
-    for ax, i, field in zip(axes, shown, fields):
-        view = {"origin": "lower", "extent": extent, "aspect": "equal"}
-        ax.imshow(field, cmap="RdBu_r", vmin=-top, vmax=top, interpolation="bilinear", **view)
+    columns = 2
+    rows = -(-len(fields) // columns)
+    right = box[1]
+    figure, axes = sheet(rows, columns, width=6, height=6 * high / (right + 1.5) + 0.5)
+    view: dict[str, Any] = {"origin": "lower", "extent": box, "aspect": "equal"}
+    for ax, i, field in zip(axes.flat, rows_shown, fields):
+        image = ax.imshow(
+            field, cmap="RdBu_r", vmin=-top, vmax=top, interpolation="bilinear", **view
+        )
         ax.imshow(body, cmap="gray", vmin=0, vmax=2, **view)
-        ax.set_title(f"snapshot {i}, phase {(i * flow.interval / period) % 1:.2f}", fontsize=9)
-        ax.tick_params(labelsize=7)
-        ax.set_ylabel("y/D", fontsize=8)
-    for ax in axes[len(shown) :]:
+        ax.set_title(f"snapshot {leaders[i]}, t/T = {phase[i]:.2f}", fontsize=10)
+        ax.set(xlim=(-1.5, right), xlabel="x/D", ylabel="y/D")
+    for ax in axes.flat[len(fields) :]:
         ax.set_visible(False)
-    for ax in axes[max(0, len(shown) - columns) : len(shown)]:
-        ax.set_xlabel("x/D", fontsize=8)
+    figure.colorbar(image, ax=axes, label="vorticity, U/D", shrink=0.7)
     return figure
 
 
 def _power_curve(p: Params, choices: list[Choice]) -> Any:
-    from matplotlib.figure import Figure
-
     from ..plot import PALETTE
 
     line = sorted((c for c in choices if c.d == max(p.dims)), key=lambda c: c.power)
     power = [c.power for c in line]
-    figure = Figure(figsize=(10, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    figure, grid = sheet(1, 2, width=5, height=3.6)
+    left, right = grid[0]
     leaders = [len(c.li.leaders) for c in line]
     left.plot(power, leaders, "*-", color=PALETTE[1], ms=10, label="leaders")
     extreme = [len(c.extreme) for c in line]
     left.plot(power, extreme, "o-", color=PALETTE[0], ms=4, label="extreme points")
-    left.set(xlabel="p", ylabel="snapshots")
+    left.set(xlabel="p in A = diag(energies$^p$)", ylabel="number of snapshots")
     left.set_ylim(bottom=0)
     left.legend(frameon=False, fontsize="small")
     for k, (colour, name) in enumerate(
         ((PALETTE[1], "leaders"), (PALETTE[2], "medoids"), (PALETTE[4], "evenly spaced"))
     ):
         right.plot(power, [c.cost[k] for c in line], "o-", color=colour, ms=4, label=name)
-    right.set(xlabel="p", ylabel="mean distance")
+    right.set(xlabel="p in A = diag(energies$^p$)", ylabel="mean distance to the nearest")
     right.set_ylim(bottom=0)
     right.legend(frameon=False, fontsize="small")
-    for ax in (left, right):
-        ax.spines[["top", "right"]].set_visible(False)
     return figure

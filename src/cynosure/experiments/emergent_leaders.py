@@ -22,7 +22,8 @@ from ..polytope import hull
 from ..report import Picture, Report, Table
 from ..simulation import simulate
 from ..theorems import Check
-from . import Progress
+from . import Progress, silent
+from ._measured import kept
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -68,20 +69,16 @@ class Cell(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """The census, then the sweep over alpha."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if min(*p.d, *p.n, p.starts) < 1 or p.sweep < 2:
         raise ValueError(f"emergent_leaders: d, n, starts begin at 1 and sweep at 2; got {p}")
     grid = list(product(p.d, p.n, p.alpha))
     cells = []
     for done, (d, n, alpha) in enumerate(grid):
         say(0.6 * done / len(grid), f"d = {d}, n = {n}, alpha = {alpha:g}")
-        cells.append(_cell(p, d, n, alpha))
+        cells.append(kept(_cell, p, d, n, alpha))
     say(0.6, "sweep over alpha")
-    curves = _sweep(p, lambda share: say(0.6 + 0.3 * share, "sweep over alpha"))
+    curves = kept(_sweep, p, say=lambda share: say(0.6 + 0.3 * share, "sweep over alpha"))
     say(0.9, "figures")
     births = [b for c in cells for b in c.births]
     figures = [
@@ -107,7 +104,9 @@ _SWEEP = (
 )
 _WHERE = (
     "Left and middle: share of Gaussian starts with at least one leader born later, against n "
-    "(mean over alpha) and against alpha (mean over n). Right: the layers at which they are born."
+    "(mean over alpha) and against alpha (mean over n). Bars: a standard error, for the number of "
+    "different starts: those of one (d, n) are the same for every alpha. Right: the layers at "
+    "which they are born, by where they started; the axis is logarithmic."
 )
 _G1 = "Token 1 (inside) follows token 3, overshoots, and leads from layer 1 on."
 
@@ -189,7 +188,7 @@ def _summary(p: Params, cells: list[Cell], births: list[Birth], curves: Sweep) -
     leaders = sum(c.leaders for c in cells)
     inside = [b for b in births if not b.vertex]
     text = (
-        f"{hit} of {runs} Gaussian starts ({hit / runs:.2%}) have a leader that was born after "
+        f"{hit} of {runs} runs from Gaussian starts ({hit / runs:.2%}) have a leader born after "
         f"layer 0, most often ({most.with_births / most.runs:.1%}) for d = {most.d}, n = {most.n}, "
         f"alpha = {most.alpha:g}; {len(births) / leaders:.2%} of all leaders are born late. "
     )
@@ -201,7 +200,8 @@ def _summary(p: Params, cells: list[Cell], births: list[Birth], curves: Sweep) -
             f"{np.median(layers):g}, the last at layer {layers.max()}. "
         )
     ranges = "; ".join(
-        f"{name}: {count.min()} to {count.max()} leaders, {_changes(count)} changes"
+        f"{name}: {count.min()} to {count.max()} leaders, changing at "
+        + " and ".join(f"{x:.3g}" for x in _jumps(curves.alpha, count))
         for name, count in curves.counts.items()
     )
     return (
@@ -262,8 +262,10 @@ def _short(token: tuple) -> str:
     return "(" + ", ".join(str(x) if len(str(x)) < 12 else f"{float(x):.6f}" for x in token) + ")"
 
 
-def _changes(count: np.ndarray) -> int:
-    return int((np.diff(count) != 0).sum())
+def _jumps(alpha: np.ndarray, count: np.ndarray) -> list[float]:
+    """The steps at which the number of leaders changes, to the resolution of the sweep."""
+    at = np.flatnonzero(np.diff(count))
+    return [float(np.sqrt(alpha[i] * alpha[i + 1])) for i in at]
 
 
 def _sweep_table(curves: Sweep) -> Table:
@@ -273,12 +275,12 @@ def _sweep_table(curves: Sweep) -> Table:
             len(count),
             int(count.min()),
             int(count.max()),
-            _changes(count),
+            ", ".join(f"{x:.3g}" for x in _jumps(curves.alpha, count)),
             f"{curves.certified[name]}/{len(count)}",
         )
         for name, count in curves.counts.items()
     )
-    columns = ("start", "values of alpha", "fewest", "most", "changes seen", "certified")
+    columns = ("start", "values of alpha", "fewest", "most", "changes at alpha", "certified")
     return Table("Leaders against alpha", columns, rows)
 
 
@@ -303,31 +305,38 @@ def _steps(curves: Sweep) -> Any:
 
 def _census(p: Params, cells: list[Cell], births: list[Birth]) -> Any:
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     from ..plot import PALETTE
 
-    figure = Figure(figsize=(12, 3.3), layout="constrained")
+    figure = Figure(figsize=(12, 3.5), layout="constrained")
     left, middle, right = figure.subplots(1, 3)
     for colour, d in zip(PALETTE, p.d):
-        rates = [
-            np.mean([c.with_births / c.runs for c in cells if (c.d, c.n) == (d, n)]) for n in p.n
-        ]
-        left.plot(p.n, rates, "o-", color=colour, label=f"d = {d}")
+        for ax, over, column in ((left, p.n, "n"), (middle, p.alpha, "alpha")):
+            groups = [[c for c in cells if (c.d, getattr(c, column)) == (d, x)] for x in over]
+            rate = np.array([np.mean([c.with_births / c.runs for c in g]) for g in groups])
+            starts = [len({c.n for c in g}) * p.starts for g in groups]
+            error = np.sqrt(rate * (1 - rate) / starts)
+            ax.errorbar(
+                over, rate, error, fmt="o-", ms=4, color=colour, capsize=2, label=f"d = {d}"
+            )
     left.set(xscale="log", xlabel="tokens n", ylabel="starts with a late leader")
-    left.set_ylim(bottom=0)
-    left.legend(frameon=False, fontsize="small")
-    for colour, d in zip(PALETTE, p.d):
-        rates = [
-            np.mean([c.with_births / c.runs for c in cells if (c.d, c.alpha) == (d, a)])
-            for a in p.alpha
-        ]
-        middle.plot(p.alpha, rates, "o-", color=colour)
-    middle.set(xscale="log", xlabel=r"step $\alpha$")
-    middle.set_ylim(bottom=0)
-    count = np.bincount([b.layer for b in births], minlength=2)[1:]
-    right.bar(1 + np.arange(len(count)), count, color=PALETTE[0])
-    right.set(xlabel="layer of birth", ylabel="leaders", xlim=(0.4, max(len(count), 5) + 0.6))
+    middle.set(xscale="log", xlabel=r"step $\alpha$", ylabel="starts with a late leader")
+    left.legend(frameon=False, fontsize="small", loc="upper left")
+    for ax in (left, middle):
+        ax.set_ylim(bottom=0)
+        ax.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=1))
+    born = [[b.layer for b in births if b.vertex == vertex] for vertex in (True, False)]
+    most = max((b.layer for b in births), default=1)
+    for shift, colour, layers, name in zip(
+        (-0.2, 0.2), PALETTE, born, ("vertex of the first hull", "inside it")
+    ):
+        count = np.bincount(layers, minlength=most + 1)[1:]
+        right.bar(1 + shift + np.arange(most), count, 0.4, color=colour, label=name)
+    right.set(xlabel="layer of birth", ylabel="leaders born", xlim=(0.4, max(most, 5) + 0.6))
+    if births:
+        right.set(yscale="log", ylim=(0.7, None))
+    right.legend(frameon=False, fontsize="small", title="where they started")
     right.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     for ax in (left, middle, right):
         ax.spines[["top", "right"]].set_visible(False)

@@ -24,7 +24,7 @@ from ..simulation import simulate
 from ..steppers import Adaptive
 from ..theorems import Check, check
 from ..theorems.sphere import equiangular
-from . import Progress
+from . import Progress, silent
 from ._flow_panels import tidy
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
@@ -59,11 +59,7 @@ class Curve(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """Both models over the grid of n and beta."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if min(p.n) < 2 or not -1 / (max(p.n) - 1) < p.r0 < 1 or not 0 < p.reach < 1 - p.r0:
         raise ValueError(f"equiangular: n >= 2, -1/(n-1) < r0 < 1, 0 < reach < 1 - r0; got {p}")
     curves, checks = [], {}

@@ -24,7 +24,9 @@ from ..dynamics import LayerMap, PureAttention, Scheduled
 from ..report import Picture, Report, Table
 from ..simulation import simulate
 from ..theorems import Check
-from . import Progress
+from . import Progress, silent
+from ._measured import kept
+from ._sheet import means, measured, sheet
 
 __all__ = ["QUICK", "TITLE", "FeedForward", "Params", "run"]
 
@@ -75,11 +77,7 @@ class Fate(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """All weights on the same starts."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if p.layers < 2 or min(p.starts, p.n, p.width, *p.d) < 1 or 0.0 not in p.weights:
         raise ValueError(
             "feed_forward: layers >= 2, sizes >= 1, and 0 among the weights, to compare with the "
@@ -89,12 +87,10 @@ def run(p: Params, progress: Progress | None = None) -> Report:
     grid = [(d, w) for d in p.d for w in p.weights]
     for done, (d, w) in enumerate(grid):
         say(0.9 * done / len(grid), f"d = {d}, w = {w:g}")
-        fates[d, w] = [_fate(p, d, w, s) for s in range(p.starts)]
+        fates[d, w] = kept(_fates, p, d, w)
     say(0.9, "figures")
-    figures = (
-        Picture("Against the weight of the sublayer", _CURVES, _curves(p, fates)),
-        Picture("One start under several weights", _PANELS, _panels(p)),
-    )
+    curves = Picture("Against the weight of the sublayer", _CURVES, _curves(p, fates))
+    panels = Picture("One start under several weights", _PANELS, _panels(p))
     say(1.0, "done")
     return Report(
         TITLE,
@@ -102,15 +98,15 @@ def run(p: Params, progress: Progress | None = None) -> Report:
         asdict(p),
         (_table(fates),),
         {"w = 0": (_check(p, fates),)},
-        figures,
+        (curves, panels),
         command="cynosure run feed_forward",
     )
 
 
 _CURVES = (
-    "Means over the starts, against w (0 is drawn at the left edge). Left: share of the leaders of "
-    "layer 0 that lead at the last layer. Middle: clusters at the last layer. Right: share of the "
-    "tokens whose sets C_i did not change in the last layer."
+    "Means over the starts, with a standard error, against w (0 is drawn at the left edge). "
+    "Left: share of the leaders of layer 0 that lead at the last layer. Middle: clusters at the "
+    "last layer. Right: share of the tokens whose sets C_i did not change in the last layer."
 )
 _PANELS = (
     "Tokens at the last layer, divided by the longest; stars lead there, open circles are the "
@@ -132,6 +128,10 @@ def _layers(p: Params, d: int, w: float, s: int) -> np.ndarray:
     return z / np.linalg.norm(z, axis=-1).max(axis=1)[:, None, None]
 
 
+def _fates(p: Params, d: int, w: float) -> list[Fate]:
+    return [_fate(p, d, w, s) for s in range(p.starts)]
+
+
 def _fate(p: Params, d: int, w: float, s: int) -> Fate:
     z = _layers(p, d, w, s)
     first, before, last = (Hardmax().followed(z[k]) for k in (0, -2, -1))
@@ -150,18 +150,16 @@ def _fate(p: Params, d: int, w: float, s: int) -> Fate:
 def _check(p: Params, fates: dict[tuple[int, float], list[Fate]]) -> Check:
     """Without the sublayer this is the theorem: leaders lead for ever and do not move."""
     runs = [f for d in p.d for f in fates[d, 0.0]]
-    lost, moved, tol = max(1 - f.kept for f in runs), max(f.moved for f in runs), 1e-12
-    return Check(
-        theorem="B5",
-        reference="arXiv 2407.01602; theory B5",
-        statement="without a sublayer, leaders of layer 0 lead at every layer and never move",
-        applies=True,
-        holds=lost == 0 and moved <= tol,
-        margin=tol - max(lost, moved),
-        tol=tol,
-        witness={"runs": len(runs), "share lost": lost, "largest movement": moved},
-        hypotheses=(),
-        arithmetic="float64",
+    lost, moved = max(1 - f.kept for f in runs), max(f.moved for f in runs)
+    return measured(
+        "B5",
+        "arXiv 2407.01602; theory B5",
+        "without a sublayer, leaders of layer 0 lead at every layer and never move",
+        max(lost, moved),
+        1e-12,
+        runs=len(runs),
+        lost=lost,
+        moved=moved,
     )
 
 
@@ -208,43 +206,43 @@ def _summary(p: Params, fates: dict[tuple[int, float], list[Fate]]) -> str:
 
 
 def _curves(p: Params, fates: dict[tuple[int, float], list[Fate]]) -> Any:
-    from matplotlib.figure import Figure
-
     from ..plot import PALETTE
 
-    figure = Figure(figsize=(12, 3.6), layout="constrained")
-    axes = figure.subplots(1, 3)
+    figure, grid = sheet(1, 3, height=3.6)
     least = min(w for w in p.weights if w > 0)
-    for colour, d in zip(PALETTE, p.d):
-        for ax, name in zip(axes, ("kept", "clusters", "frozen")):
-            y = [_mean(fates[d, w], name) for w in p.weights]
-            ax.plot(p.weights, y, "o-", color=colour, ms=4, label=f"d = {d}")
-    labels = ("first leaders that still lead", "clusters", "unchanged sets")
-    for ax, name in zip(axes, labels):
+    names = {
+        "kept": "first leaders that still lead",
+        "clusters": "clusters",
+        "frozen": "tokens with an unchanged set $C_i$",
+    }
+    for ax, (name, label) in zip(grid[0], names.items()):
+        for colour, d in zip(PALETTE, p.d):
+            samples = [[getattr(f, name) for f in fates[d, w]] for w in p.weights]
+            means(ax, p.weights, samples, color=colour, label=f"d = {d}")
         ax.set_xscale("symlog", linthresh=least)
         ax.set_xticks([0, *(t for t in (0.01, 0.1, 1.0) if t >= least)])
-        ax.set(xlabel="weight w of the sublayer", ylabel=name)
-        ax.set_ylim(0, 1.04 if name != "clusters" else None)
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].legend(frameon=False, fontsize="small", loc="lower left")
+        ax.set(xlabel="weight w of the sublayer", ylabel=label)
+        if name != "frozen":  # nearly all of them: its own range
+            ax.set_ylim(bottom=0)
+    handles = grid[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=len(p.d), frameon=False)
     return figure
 
 
 def _panels(p: Params) -> Any:
-    from matplotlib.figure import Figure
-
     from ..plot import GREY, PALETTE
 
-    figure = Figure(figsize=(3.4 * len(p.shown), 3.6), layout="constrained")
-    axes = figure.subplots(1, len(p.shown), squeeze=False, sharex=True, sharey=True)[0]
-    for ax, w in zip(axes, p.shown):
+    figure, grid = sheet(1, len(p.shown), width=3.4, height=3.9)
+    for ax, w in zip(grid[0], p.shown):
         z = _layers(p, 2, w, 0)
         leads = Hardmax().followed(z[-1]).leads
         ax.plot(z[..., 0], z[..., 1], color=GREY, lw=0.5, zorder=1)
-        ax.plot(*z[0].T, "o", mfc="none", mec=PALETTE[0], ms=4)
-        ax.plot(*z[-1, ~leads].T, "o", color=PALETTE[1], ms=4)
-        ax.plot(*z[-1, leads].T, "*", color=PALETTE[1], ms=13)
-        ax.set(aspect="equal", title=f"w = {w:g}", xlabel="$z_1$")
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("$z_2$")
+        ax.plot(*z[0].T, "o", mfc="none", mec=PALETTE[0], ms=4, label="start")
+        ax.plot(*z[-1, ~leads].T, "o", color=PALETTE[1], ms=4, label="end, follows")
+        ax.plot(*z[-1, leads].T, "*", color=PALETTE[1], ms=13, label="end, leads")
+        ax.set(aspect="equal", title=f"w = {w:g}", xlabel="$z_1$", xlim=(-1.1, 1.1))
+        ax.set_ylim(-1.1, 1.1)
+    grid[0, 0].set_ylabel("$z_2$")
+    handles = grid[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
     return figure

@@ -32,7 +32,8 @@ from ..simulation import simulate
 from ..spectra import rate
 from ..steppers import RK4
 from ..trajectory import Trajectory
-from . import Progress
+from . import Progress, silent
+from ._measured import kept
 from ._sheet import measured, sheet
 
 __all__ = ["QUICK", "TITLE", "GrowingHeads", "Params", "run"]
@@ -105,11 +106,7 @@ class Fate(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """Every kind of heads for every number of them."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if min(*p.heads, p.starts) < 1 or p.n < 2 or p.time < 12:
         raise ValueError(f"head_count: heads, starts >= 1, n >= 2, time >= 12; got {p}")
     fates: dict[tuple[str, int], list[Fate]] = {}
@@ -118,7 +115,7 @@ def run(p: Params, progress: Progress | None = None) -> Report:
     for kind in KINDS:
         for h in p.heads:
             say(0.9 * len(fates) / steps, f"{kind}, H = {h}")
-            tr = shown[kind, h] = _simulated(p, kind, h)
+            tr = shown[kind, h] = kept(_simulated, p, kind, h)
             fates[kind, h] = [_fate(tr.select(s)) for s in range(p.starts)]
     say(0.9, "figures")
     figures = (

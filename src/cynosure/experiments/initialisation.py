@@ -22,7 +22,7 @@ from ..report import Picture, Report, Table
 from ..simulation import simulate
 from ..theorems import check
 from ..trajectory import Trajectory
-from . import Progress
+from . import Progress, silent
 from ._polytope_runs import End, ended, to_rest
 from ._sheet import measured, sheet
 
@@ -51,11 +51,7 @@ QUICK = Params(n=24, starts=1)
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """Every kind of start under both models."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if p.n < 4 or p.starts < 1 or p.time < 12:
         raise ValueError(f"initialisation: n >= 4, starts >= 1, time >= 12; got {p}")
     kinds = _starts(p, 0)

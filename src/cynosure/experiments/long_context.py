@@ -22,7 +22,7 @@ from ..report import Picture, Report, Table
 from ..simulation import simulate
 from ..theorems import Check, check
 from ..theorems.long_context import critical_cosine, output_cosine
-from . import Progress
+from . import Progress, silent
 from ._flow_panels import tidy
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
@@ -57,11 +57,7 @@ class Layer(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """Real layers first, then the closed form."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if min(*p.n, *p.measured) < 2 or not all(0 < r < 1 for r in p.r) or min(p.at) <= 0:
         raise ValueError(f"long_context: n >= 2, 0 < r < 1 and at > 0; got {p}")
     layers, checks = [], {}

@@ -22,7 +22,7 @@ from ..spectra import Plateau, energy, metastable
 from ..steppers import Adaptive
 from ..theorems import check
 from ..trajectory import Trajectory
-from . import Progress
+from . import Progress, silent
 from ._flow_panels import tidy
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
@@ -60,11 +60,7 @@ class Caps(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """The three caps over beta, the staircase, and the checked caps."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if len(p.degrees) != 3 or len(p.beta) < 2 or p.per_cap < 1 or p.saved < 20:
         raise ValueError(
             f"metastability: three caps, two or more beta, per_cap >= 1, saved >= 20; got {p}"

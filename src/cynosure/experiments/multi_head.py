@@ -22,7 +22,9 @@ from ..dynamics import PureAttention
 from ..report import Picture, Report, Table
 from ..simulation import simulate
 from ..theorems import Check
-from . import Progress
+from . import Progress, silent
+from ._measured import kept
+from ._sheet import means, measured, sheet
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -63,11 +65,7 @@ class Fate(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """Every kind of heads for every number of them."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if min(*p.heads, p.n, p.starts) < 1 or p.layers < 2:
         raise ValueError(f"multi_head: heads, n, starts begin at 1, layers at 2; got {p}")
     fates: dict[tuple[str, int], list[Fate]] = {}
@@ -75,34 +73,28 @@ def run(p: Params, progress: Progress | None = None) -> Report:
     for kind in KINDS:
         for h in p.heads:
             say(0.9 * len(fates) / steps, f"{kind}, H = {h}")
-            fates[kind, h] = [_fate(p, kind, h, s) for s in range(p.starts)]
+            fates[kind, h] = kept(_fates, p, kind, h)
     say(0.9, "figures")
     figures = (
-        Picture("Against the number of heads", _CURVES, _curves(p, fates)),
         Picture("One start, one and several heads", _PANELS, _panels(p)),
+        Picture("Against the number of heads", _CURVES, _curves(p, fates)),
     )
+    checks = {"V_h = I": _checks(fates)}
+    command, text, tables = "cynosure run multi_head", _summary(p, fates), (_table(fates),)
     say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, fates),
-        asdict(p),
-        (_table(fates),),
-        {"V_h = I": _checks(fates)},
-        figures,
-        command="cynosure run multi_head",
-    )
+    return Report(TITLE, text, asdict(p), tables, checks, figures, command=command)
 
 
 _CURVES = (
-    "Means over the starts. Left: tokens that lead in every head at layer 0 (the other two kinds "
-    "have the forms of the random heads). Middle: limits at the last layer. Right: layers until no "
-    "token moves by more than 1e-6 of the longest one; runs "
-    "that do not settle count with the layers run."
+    "Means over the starts, with a standard error. Left: tokens that lead in every head at layer "
+    "0 (the other two kinds have the forms of the random heads). Middle: limits at the last "
+    "layer. Right: layers until no token moves by more than 1e-6 of the longest one; runs that "
+    "do not settle count with the layers run."
 )
 _PANELS = (
     "The same start under one head and under several. Stars lead in every head and never move; "
-    "lines are the paths of the others, squares where they end. With several heads paths end at "
-    "points between the tokens."
+    "lines are the paths of the other tokens, squares where these end, shaded the hull of the end. "
+    "With several heads paths end at points between the tokens."
 )
 
 
@@ -127,6 +119,10 @@ def _attention(p: Params, kind: str, h: int, s: int) -> Heads:
         rng = np.random.default_rng([p.seed, s, 2])
         values = [np.eye(p.d) + p.spread * rng.standard_normal((p.d, p.d)) for _ in range(h)]
     return Heads(heads, values)
+
+
+def _fates(p: Params, kind: str, h: int) -> list[Fate]:
+    return [_fate(p, kind, h, s) for s in range(p.starts)]
 
 
 def _fate(p: Params, kind: str, h: int, s: int) -> Fate:
@@ -161,26 +157,11 @@ def _checks(fates: dict[tuple[str, int], list[Fate]]) -> tuple[Check, ...]:
     plain = [f for (k, _), fs in fates.items() if k in ("equal heads", "random heads") for f in fs]
     soft = [f for (k, _), fs in fates.items() if k == "softmax heads" for f in fs]
     growth, moved = max(f.growth for f in plain + soft), max(f.moved for f in plain)
-    tol = 1e-12
-
-    def judged(name: str, statement: str, value: float, runs: int) -> Check:
-        witness = {"runs": runs, "largest": value}
-        return Check(
-            name,
-            "theory B1, E6",
-            statement,
-            applies=True,
-            holds=value <= tol,
-            margin=tol - value,
-            tol=tol,
-            witness=witness,
-            hypotheses=(),
-            arithmetic="float64",
-        )
-
+    still = "a token that leads in every head never moves"
+    shrinks, tol = "the hull shrinks under averaged heads", 1e-12
     return (
-        judged("B1", "the hull shrinks under averaged heads", growth, len(plain + soft)),
-        judged("B5", "a token that leads in every head never moves", moved, len(plain)),
+        measured("B1", "theory B1, E6", shrinks, growth, tol, runs=len(plain + soft)),
+        measured("B5", "theory B5, E6", still, moved, tol, runs=len(plain)),
     )
 
 
@@ -239,49 +220,49 @@ def _summary(p: Params, fates: dict[tuple[str, int], list[Fate]]) -> str:
 
 
 def _curves(p: Params, fates: dict[tuple[str, int], list[Fate]]) -> Any:
-    from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
     from ..plot import PALETTE
 
-    figure = Figure(figsize=(12, 3.6), layout="constrained")
-    axes = figure.subplots(1, 3)
+    figure, grid = sheet(1, 3, height=3.6)
+    axes = grid[0]
     for colour, kind in zip(PALETTE, KINDS):
         groups = [fates[kind, h] for h in p.heads]
-        time = [np.mean([p.layers if f.settled is None else f.settled for f in g]) for g in groups]
-        curves = ([_mean(g, "all_heads") for g in groups], [_mean(g, "limits") for g in groups])
-        for ax, y in zip(axes, (*curves, time)):
-            if ax is not axes[0] or kind in KINDS[:2]:  # the others share the random forms
-                ax.plot(p.heads, y, "o-", color=colour, ms=4, label=kind)
-    for ax, name in zip(axes, ("lead in every head", "limits", "layers to settle")):
+        if kind in KINDS[:2]:  # the others share the random forms
+            means(axes[0], p.heads, [[f.all_heads for f in g] for g in groups], color=colour)
+        limits = [[f.limits for f in g] for g in groups]
+        means(axes[1], p.heads, limits, color=colour, label=kind)
+        time = [[p.layers if f.settled is None else f.settled for f in g] for g in groups]
+        means(axes[2], p.heads, time, color=colour)
+    labels = ("tokens that lead in every head", "distinct limits", "layers to settle")
+    for ax, name in zip(axes, labels):
         ax.set(xlabel="heads H", ylabel=name)
         ax.set_ylim(bottom=0)
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-        ax.spines[["top", "right"]].set_visible(False)
-    handles, labels = axes[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    handles = axes[1].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
 def _panels(p: Params) -> Any:
-    from matplotlib.figure import Figure
-
     from ..plot import GREY, PALETTE, shade
     from ..polytope import hull
 
     shown = sorted({min(p.heads), p.heads[len(p.heads) // 2], max(p.heads)})
-    figure = Figure(figsize=(4 * len(shown), 4), layout="constrained")
+    figure, grid = sheet(1, len(shown), height=4.2)
     z0 = configurations.gaussian(p.n, p.d, p.seed)
-    for ax, h in zip(figure.subplots(1, len(shown), squeeze=False)[0], shown):
+    for ax, h in zip(grid[0], shown):
         dynamics = PureAttention(_attention(p, "random heads", h, 0), alpha=p.alpha)
         z = simulate(dynamics, z0, layers=p.layers, throw=False).values[..., :2]
         forms = _forms(p, "random heads", h, 0)
         leads = np.all([Hardmax(A).followed(z0).leads for A in forms], axis=0)
         shade(ax, hull(z[-1]))
         ax.plot(z[:, ~leads, 0], z[:, ~leads, 1], color=GREY, lw=0.8, zorder=1)
-        ax.plot(*z[0, ~leads].T, "o", color=PALETTE[0], ms=4)
-        ax.plot(*z[-1, ~leads].T, "s", color=PALETTE[1], ms=6)
-        ax.plot(*z[0, leads].T, "*", color=PALETTE[2], ms=14)
-        ax.set(aspect="equal", title=f"H = {h}", xlabel="$z_1$", ylabel="$z_2$")
-        ax.spines[["top", "right"]].set_visible(False)
+        ax.plot(*z[0, ~leads].T, "o", color=PALETTE[0], ms=4, label="start")
+        ax.plot(*z[-1, ~leads].T, "s", color=PALETTE[1], ms=6, label="end")
+        ax.plot(*z[0, leads].T, "*", color=PALETTE[2], ms=14, label="leads in every head")
+        heads = "1 head" if h == 1 else f"{h} heads"
+        ax.set(aspect="equal", title=heads, xlabel="$z_1$", ylabel="$z_2$")
+    handles = grid[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=3, frameon=False)
     return figure

@@ -25,7 +25,8 @@ from ..spectra import good_triple
 from ..steppers import Adaptive
 from ..theorems import check, expected_leaders
 from ..trajectory import Trajectory
-from . import Progress
+from . import Progress, silent
+from ._measured import kept
 from ._sheet import measured, sheet
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
@@ -75,22 +76,18 @@ class Ended(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """The law of leaders, then the flows."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if min(p.kappa) < 1 or min(*p.d, p.few, p.n) < 2 or min(p.draws, p.flows) < 2:
         raise ValueError(f"random_matrices: kappa >= 1, d, n, few, draws, flows >= 2; got {p}")
     counts: dict[tuple[int, float], Count] = {}
     for d in p.d:
         for kappa in p.kappa:
             say(0.5 * len(counts) / len(p.d) / len(p.kappa), f"hardmax, d = {d}, kappa = {kappa:g}")
-            counts[d, kappa] = _count(p, d, kappa)
+            counts[d, kappa] = kept(_count, p, d, kappa)
     ended: dict[str, list[Ended]] = {}
     for kind in KINDS:
         say(0.5 + 0.1 * len(ended), kind)
-        ended[kind] = [_ended(p, kind, s) for s in range(p.flows)]
+        ended[kind] = [kept(_ended, p, kind, s) for s in range(p.flows)]
     say(0.9, "figures")
     figures = (
         Picture("Hardmax leaders against kappa", _LAW, _law(p, counts)),

@@ -19,7 +19,8 @@ from ..polytope import hull
 from ..report import Picture, Report, Table
 from ..theorems import check, expected_leaders
 from ..trajectory import Trajectory
-from . import Progress
+from . import Progress, silent
+from ._measured import kept
 from ._polytope_runs import End, ended, to_rest
 from ._sheet import sheet
 
@@ -47,11 +48,7 @@ QUICK = Params(n=(10, 40, 120), d=(2,), starts=2)
 
 def run(p: Params, progress: Progress | None = None) -> Report:
     """Every (d, n), all starts."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if min(*p.n, *p.d) < 2 or p.starts < 1 or max(p.d) > 3 or p.time < 12:
         raise ValueError(f"token_count: n >= 2, d 2 or 3, starts >= 1, time >= 12; got {p}")
     cells: dict[tuple[int, int], list[End]] = {}
@@ -63,7 +60,7 @@ def run(p: Params, progress: Progress | None = None) -> Report:
         for n in p.n:
             say(0.9 * done, f"d = {d}, n = {n}")
             runs = [
-                to_rest(configurations.gaussian(n, d, p.seed + s), p.time, p.rtol)
+                kept(to_rest, configurations.gaussian(n, d, p.seed + s), p.time, p.rtol)
                 for s in range(p.starts)
             ]
             cells[d, n] = [ended(tr, p.alpha) for tr in runs]
