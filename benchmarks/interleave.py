@@ -46,5 +46,6 @@ def write(script: str, rows: list[dict[str, Any]]) -> None:
         "numpy": numpy.__version__,
         "scipy": scipy.__version__,
     }
-    path.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")
+    text = json.dumps({"machine": machine, "rows": rows}, indent=1, default=lambda x: x.item())
+    path.write_text(text + "\n")  # NumPy's numbers are written as Python's
     print(f"written {path.name}")
