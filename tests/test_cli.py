@@ -157,6 +157,16 @@ def test_run_leaves_report_tables_and_figures(here: Path, capsys) -> None:
     assert json.loads(capsys.readouterr().out) == json.loads(Path("f1/report.json").read_text())
 
 
+def test_parameters_take_the_type_they_have() -> None:
+    from cynosure.cli.given import settings
+    from cynosure.experiments import finite_depth
+
+    given = ["laws=gaussian", "d=2,3", "alpha=1,0.5", "embeddings=12.csv"]
+    assert settings(finite_depth.Params(), given) == {
+        "laws": ("gaussian",), "d": (2, 3), "alpha": (1.0, 0.5), "embeddings": "12.csv",
+    }  # fmt: skip
+
+
 def test_run_lists_the_folder(capsys) -> None:
     assert main(["run", "--list"]) == 0
     out = capsys.readouterr().out

@@ -156,14 +156,16 @@ def settings(params: Any, changes: list[str]) -> dict[str, Any]:
 
 
 def _like(default: Any, change: str, text: str) -> Any:
-    """`text` in the type of `default`: 3,4,5 is a row of numbers, 2,1;1,2 a matrix."""
+    """`text` in the type of `default`: 3,4,5 a row of numbers, 2,1;1,2 a matrix, a,b words."""
     if isinstance(default, tuple):
         nested = isinstance(default[0], tuple)
         parts = text.split(";" if nested else ",")
         row = tuple(_like(default[0], change, part.strip()) for part in parts)
-        if any(isinstance(x, str) for x in row):
+        if any(isinstance(x, str) for x in row) and not isinstance(default[0], str):
             raise ValueError(f"--set {change}: expected numbers such as 1,2,3 (matrix rows by ;)")
         return row
+    if isinstance(default, str):
+        return text
     value = named_value(text)
     if isinstance(default, float) and isinstance(value, int):
         return float(value)
