@@ -104,6 +104,14 @@ def test_the_judge_of_pages_sees_a_bad_one() -> None:
     assert Page("<div>").open == ["div"]
 
 
+def test_what_applies_nowhere_is_folded() -> None:
+    some = {"x": (a_check("B1"), a_check("B2", False, None)), "y": (a_check("B1", False, None),)}
+    page = Report("r", checks=some).to_html()
+    shown, _, folded = page.partition("Not applicable here: B2</summary>")
+    assert "<b>B1</b>" in shown and "<b>B2</b>" not in shown and "<b>B2</b>" in folded
+    assert "Not applicable here" not in Report("r", checks={"x": (a_check(),)}).to_html()
+
+
 def test_the_matrix_of_checks_shows_each_verdict() -> None:
     checks = (a_check(), a_check("B2", False, None), a_check("B3", True, False))
     text = Report("t", checks={"case": checks}).to_html()

@@ -356,29 +356,40 @@ _MARKS = {True: ("good", "✓"), False: ("bad", "✗"), None: ("idle", "·")}
 
 
 def _checks(checks: Mapping[str, tuple[Check, ...]]) -> str:
-    """A matrix of verdicts, theorems by configurations, and the details folded below it."""
+    """A matrix of verdicts, theorems by configurations; what applies nowhere and details folded."""
     if not checks:
         return ""
     by_theorem: dict[str, dict[str, Check]] = {}
     for name, group in checks.items():
         for check in group:
             by_theorem.setdefault(check.theorem, {})[name] = check
-    head = "".join(f"<th class=c>{escape(name)}</th>" for name in checks)
-    body = ""
-    for theorem, found in by_theorem.items():
-        first = next(iter(found.values()))
-        marks = "".join(_mark(found.get(name)) for name in checks)
-        body += (
-            f"<tr><td><b>{escape(theorem)}</b></td><td class=say>{_prose(first.statement)}"
-            f" <span class=note>{escape(first.reference)}</span></td>{marks}</tr>\n"
-        )
+    told = {t: f for t, f in by_theorem.items() if any(c.applies for c in f.values())}
+    silent = {t: f for t, f in by_theorem.items() if t not in told}
+    shown = _matrix(told, tuple(checks)) if told else ""
+    if silent:
+        names = ", ".join(map(escape, silent))
+        folded = _matrix(silent, tuple(checks))
+        shown += f"<details><summary>Not applicable here: {names}</summary>{folded}</details>\n"
     details = "".join(
         f"<details><summary>Details: {escape(name)}</summary>{_details(group)}</details>\n"
         for name, group in checks.items()
     )
+    return f"<h4>Theorem checks</h4>\n{shown}{details}"
+
+
+def _matrix(by_theorem: Mapping[str, Mapping[str, Check]], columns: tuple[str, ...]) -> str:
+    head = "".join(f"<th class=c>{escape(name)}</th>" for name in columns)
+    body = ""
+    for theorem, found in by_theorem.items():
+        first = next(iter(found.values()))
+        marks = "".join(_mark(found.get(name)) for name in columns)
+        body += (
+            f"<tr><td><b>{escape(theorem)}</b></td><td class=say>{_prose(first.statement)}"
+            f" <span class=note>{escape(first.reference)}</span></td>{marks}</tr>\n"
+        )
     return (
-        "<h4>Theorem checks</h4>\n<div class=scroll><table><thead><tr><th></th><th>statement</th>"
-        f"{head}</tr></thead><tbody>{body}</tbody></table></div>\n{details}"
+        "<div class=scroll><table><thead><tr><th></th><th>statement</th>"
+        f"{head}</tr></thead><tbody>{body}</tbody></table></div>\n"
     )
 
 
