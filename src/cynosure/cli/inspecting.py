@@ -6,7 +6,7 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -113,8 +113,7 @@ def inspect(
 def _load(model: str, pickled: bool) -> Transformer:
     from ..pretrained import load_transformer
 
-    options: dict[str, Any] = {"allow_pickle": pickled}
-    return load_transformer(model, **options)
+    return load_transformer(model, allow_pickle=pickled)
 
 
 def _asked(
