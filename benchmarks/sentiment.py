@@ -31,8 +31,8 @@ from sklearn.linear_model import LogisticRegression  # isort: skip
 from sklearn.pipeline import make_pipeline  # isort: skip
 
 from cynosure import HardmaxClassifier, datasets  # isort: skip
-from cynosure.deletions import faithfulness  # isort: skip
-from cynosure.evaluation import Rivals, evaluate  # isort: skip
+from cynosure.classifier.deletions import faithfulness  # isort: skip
+from cynosure.classifier.evaluation import Rivals, evaluate  # isort: skip
 
 # (dim, ngrams, telling words, budgets of leaders); without a bound on words, accuracy is the aim
 TABLE = [

@@ -39,7 +39,8 @@ from cynosure.dynamics import (  # isort: skip
     UnnormalizedFlow,
     UnnormalizedSphereFlow,
 )
-from cynosure.steppers import RK4, Adaptive, Euler, ExponentialEuler  # isort: skip
+
+from cynosure.simulation.steppers import RK4, Adaptive, Euler, ExponentialEuler  # isort: skip
 from cynosure.theorems.rescaled import pair_limit  # isort: skip
 
 HYPERPLANE = np.array([[0.647, 0.819], [0.612, 0.633]])
@@ -54,7 +55,7 @@ FLOWS = {
     "PreNormFlow": PreNormFlow(Softmax(4.0)),
     "UnnormalizedSphereFlow": UnnormalizedSphereFlow(beta=1.0),
 }
-# Limits of theory B25, computed there by other means than pair_limit.
+# Limits of docs/mathematics.md B25, computed there by other means than pair_limit.
 PAIRS = {1.0: 0.9483019578715, 0.5: 0.1873767679086, 0.3: 5.21195036056e-3, 0.2: 4.98251158e-6}
 
 

@@ -182,7 +182,7 @@ def experiments_page() -> str:
         "`cynosure run NAME` writes a report with its tables and figures; `--quick` runs the small "
         "values, `--set name=value` changes one. What long ones measure is kept beside the report: "
         "an interrupted run goes on where it was, `--redraw` draws again without measuring. From "
-        "Python: `cynosure.experiments.available()[NAME].run(Params(...))`. A figure of each is in "
+        "Python: `cynosure.experiments.experiment(NAME).run(Params(...))`. A figure of each is in "
         "the [gallery](gallery.md).",
     ]
     for name, module in available().items():
@@ -204,16 +204,6 @@ def _quick(module: ModuleType, name: str) -> str:
 # --- the gallery ---------------------------------------------------------------------------------
 
 GALLERY = DOCS / "gallery"
-PILLARS = {  # a new experiment comes under the one that names nobody
-    "Simulate: the papers' figures": "figure1 figure2 first_checks",
-    "Simulate: open questions": "finite_depth emergent_leaders leader_count robustness_A "
-    "multi_head feed_forward control_leaders basins cylinder_flow",
-    "Simulate: flows": "",
-    "Classify: film reviews": "reviews_explained sentiment_paper sentiment_placed "
-    "sentiment_ablation sentiment_faithfulness",
-    "Inspect: real transformers": "albert_spectra albert_head_flow sentence_flow "
-    "sentence_collapse block_coupling",
-}
 TELLING = {"emergent_leaders": 2}  # the figure shown where it is not the first
 LARGEST = 90_000  # bytes of a picture
 WIDTH = 900  # pixels
@@ -227,7 +217,7 @@ def kept_gallery(folder: Path = GALLERY) -> dict[str, dict[str, Any]]:
 
 def own_params(module: ModuleType) -> dict[str, Any]:
     """The default parameters, without the places of data and models on somebody's machine."""
-    from cynosure.report import jsonable
+    from cynosure.drawing.report import jsonable
 
     params: dict[str, Any] = jsonable(asdict(module.Params()))
     return {name: value for name, value in params.items() if value != ""}
@@ -338,20 +328,18 @@ def update_gallery(runs: Path, folder: Path = GALLERY) -> list[str]:
 
 
 def gallery_page(shown: dict[str, dict[str, Any]]) -> str:
-    from cynosure.experiments import available
+    from cynosure.experiments import available, chapters
 
     experiments = available()
-    named = {name for names in PILLARS.values() for name in names.split()}
     parts = [
         "# Gallery",
         "One figure of each experiment, with what it found, from full runs with the default "
         "parameters. The command under a figure makes the whole report: all figures, tables, "
         "theorem checks. Parameters and what to look for: [experiments](experiments.md).",
     ]
-    for pillar, names in PILLARS.items():
-        group = names.split() or [name for name in experiments if name not in named]
+    for chapter, group in chapters().items():
         links = " · ".join(f"[{name}](#{name.lower()})" for name in group)
-        parts += [f"## {pillar}", links]
+        parts += [f"## {chapter}", links]
         for name in group:
             parts += _shown(name, experiments[name], shown.get(name))
     return "\n\n".join(parts)

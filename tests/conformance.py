@@ -10,7 +10,7 @@ import numpy as np
 
 import cynosure as cy
 from cynosure.dynamics import Flow, Relaxation
-from cynosure.steppers import RK4, Adaptive, Euler, ExponentialEuler
+from cynosure.simulation.steppers import RK4, Adaptive, Euler, ExponentialEuler
 
 EXEMPT: dict[str, dict[str, str]] = {
     "jump_chain": {

@@ -14,12 +14,13 @@ PACKAGE = ROOT / "src" / "cynosure"
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
-# Not the kernels: numba compiles the plain functions. Not the package itself: its name would
-# switch on everything below it, kernels included. Not cli: typer reads its annotations.
-UNCHECKED = {"__init__", "kernels", "cli"}
+# Not the kernels: numba compiles the plain functions. Not the packages above them: a name switches
+# on everything below it, kernels included. Not cli: typer reads its annotations.
+UNCHECKED = {"__init__", "engine", "kernels", "cli"}
 CHECKED = sorted(
-    f"cynosure.{path.stem}"
-    for path in PACKAGE.iterdir()
+    ".".join(("cynosure", *path.relative_to(PACKAGE).with_suffix("").parts))
+    for folder in (PACKAGE, PACKAGE / "engine")
+    for path in folder.iterdir()
     if (path.suffix == ".py" or (path / "__init__.py").exists()) and path.stem not in UNCHECKED
 )
 install_import_hook(CHECKED, "beartype.beartype")

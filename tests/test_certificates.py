@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import cynosure as cy
 import oracle
-from cynosure.certificates import Exponomial
+from cynosure.engine.certificates import Exponomial
 
 coefficients = st.lists(st.fractions(-3, 3, max_denominator=6), max_size=3)
 

@@ -16,9 +16,9 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from cynosure.classifier import HardmaxClassifier
-from cynosure.datasets import Dataset, read, synthetic
-from cynosure.placement import Placed
+from cynosure.classifier.datasets import Dataset, read, synthetic
+from cynosure.classifier.estimator import HardmaxClassifier
+from cynosure.classifier.placement import Placed
 
 SRC = Path(__file__).resolve().parent.parent / "src"
 
@@ -147,8 +147,8 @@ def test_class_weights_and_sample_weights(data: Dataset) -> None:
 def test_the_same_seed_gives_the_same_model_in_another_process(tmp_path: Path) -> None:
     program = """
 import sys
-from cynosure.classifier import HardmaxClassifier
-from cynosure.datasets import synthetic
+from cynosure import HardmaxClassifier
+from cynosure.classifier.datasets import synthetic
 data = synthetic(120)
 HardmaxClassifier(leaders=5).fit(data.texts, data.labels).save(sys.argv[1])
 """

@@ -158,8 +158,8 @@ def test_run_leaves_report_tables_and_figures(here: Path, capsys) -> None:
 
 
 def test_parameters_take_the_type_they_have() -> None:
-    from cynosure.cli.given import settings
-    from cynosure.experiments import finite_depth
+    from cynosure.cli.inputs import settings
+    from cynosure.experiments.hardmax import finite_depth
 
     given = ["laws=gaussian", "d=2,3", "alpha=1,0.5", "embeddings=12.csv"]
     assert settings(finite_depth.Params(), given) == {
@@ -175,7 +175,7 @@ def test_run_lists_the_folder(capsys) -> None:
 
 
 def test_a_failed_check_in_a_report_is_exit_1(here: Path, capsys, monkeypatch) -> None:
-    from cynosure.experiments import figure1
+    from cynosure.experiments.hardmax import figure1
     from test_report import a_check
 
     honest = figure1.run
@@ -225,7 +225,7 @@ def test_the_help_names_every_model(capsys) -> None:
     """The text is written by hand, since help must not import NumPy."""
     assert main(["simulate", "--help"]) == 0
     words = set(re.findall(r"\w+", capsys.readouterr().out))
-    assert {*cy.DYNAMICS, *cy.ATTENTIONS, *cy.steppers.STEPPERS} - TURNS <= words
+    assert {*cy.DYNAMICS, *cy.ATTENTIONS, *cy.STEPPERS} - TURNS <= words
 
 
 SAME = {
@@ -338,7 +338,7 @@ def test_a_movie_that_cannot_be_made_leaves_nothing_else_behind(here: Path, monk
     def no_ffmpeg(*args, **options):
         raise ValueError("MP4 needs ffmpeg")
 
-    monkeypatch.setattr("cynosure.movie.movie", no_ffmpeg)
+    monkeypatch.setattr("cynosure.drawing.movie.movie", no_ffmpeg)
     files = ["--movie", "m.mp4", "--plot", "p.png", "--out", "r.npz"]
     assert main(["simulate", "tokens.csv", "--layers", "2", *files]) == 2
     assert left(here) == set()
@@ -456,7 +456,7 @@ def test_an_error_of_ours_is_exit_1(here: Path, capsys, monkeypatch) -> None:
     def broken(*args, **options):
         raise AssertionError("two\nlines")
 
-    monkeypatch.setattr("cynosure.limits.limit", broken)
+    monkeypatch.setattr("cynosure.analysis.limits.limit", broken)
     assert main(["limit", "tokens.csv"]) == 1
     err = capsys.readouterr().err
     assert err == "cynosure: error: two lines (AssertionError; --debug shows where)\n"

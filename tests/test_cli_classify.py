@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 from cynosure import datasets
-from cynosure.classifier import HardmaxClassifier
+from cynosure.classifier.estimator import HardmaxClassifier
+from cynosure.classifier.shipped import load_pretrained
 from cynosure.cli import main
-from cynosure.cli.painted import painted, plain, wants_colour
-from cynosure.shipped import load_pretrained
+from cynosure.cli.terminal import painted, plain, wants_colour
 
 SRC = Path(__file__).resolve().parent.parent / "src"
 ENV = {**os.environ, "PYTHONPATH": str(SRC)}

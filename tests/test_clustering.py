@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cynosure.clustering import clusters, merge_layers, tolerance_curve
+from cynosure.analysis.clustering import clusters, merge_layers, tolerance_curve
 
-# `cynosure.clustering` names the function once the package has been asked for it.
 module = sys.modules[clusters.__module__]
 
 

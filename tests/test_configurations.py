@@ -10,11 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cynosure.configurations import (
+from cynosure._files import _read_slowly, _rows
+from cynosure.simulation.configurations import (
     CONFIGURATIONS,
     GOLDEN,
-    _read_slowly,
-    _rows,
     ball,
     box,
     figure2,

@@ -11,7 +11,7 @@ import pytest
 import cynosure as cy
 from conformance import tokens
 from cynosure.dynamics import Flow
-from cynosure.steppers import RK4, Adaptive
+from cynosure.simulation.steppers import RK4, Adaptive
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

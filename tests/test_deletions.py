@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from cynosure import datasets
-from cynosure.classifier import HardmaxClassifier
-from cynosure.deletions import faithfulness
-from cynosure.explanation import Explanation
-from cynosure.text import Documents
+from cynosure.classifier.deletions import faithfulness
+from cynosure.classifier.estimator import HardmaxClassifier
+from cynosure.classifier.explanation import Explanation
+from cynosure.classifier.text import Documents
 
 DATA = datasets.synthetic(300, seed=1, noise=0.25)
 TEST = datasets.synthetic(60, seed=2, noise=0.25)

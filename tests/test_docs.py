@@ -130,8 +130,8 @@ def wrong_commands(text, known):
 
 
 def cited_labels(text):
-    """Labels after the word theory: "theory C5, C6", "theory B17-B34"."""
-    lists = re.findall(rf"theory ((?:{LABEL}(?:, | and |-|–)?)+)", text)
+    """Labels after the page's name: "docs/mathematics.md C5, C6", "docs/mathematics.md B17-B34"."""
+    lists = re.findall(rf"docs/mathematics\.md ((?:{LABEL}(?:, | and |-|–)?)+)", text)
     return {label for found in lists for label in re.findall(LABEL, found)}
 
 
@@ -350,7 +350,7 @@ def test_a_stale_gallery_is_noticed(tmp_path):
 
 def test_a_run_enters_the_gallery_and_a_quick_one_does_not(tmp_path, monkeypatch):
     from cynosure.cli import main
-    from cynosure.experiments import figure1
+    from cynosure.experiments.hardmax import figure1
 
     monkeypatch.chdir(tmp_path)
     assert main(["-q", "run", "figure1", "--out", "runs/figure1"]) == 0
@@ -393,7 +393,7 @@ def test_only_what_is_stale_is_run_for_the_gallery(tmp_path, monkeypatch):
 
 
 def test_labels_are_found():
-    assert cited_labels("(theory C5, C6 and B17-B34) theory A1. C9") == {
+    assert cited_labels("(docs/mathematics.md C5, C6 and B17-B34) docs/mathematics.md A1. C9") == {
         "C5",
         "C6",
         "B17",

@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 
 from cynosure import datasets
-from cynosure.classifier import HardmaxClassifier
-from cynosure.evaluation import (
-    Evaluation,
-    LogRatio,
-    Rivals,
-    calibration_error,
-    evaluate,
-)
-from cynosure.shipped import available, load_pretrained
+from cynosure.classifier.estimator import HardmaxClassifier
+from cynosure.classifier.evaluation import Evaluation, LogRatio, Rivals, calibration_error, evaluate
+from cynosure.classifier.shipped import available, load_pretrained
 
 DATA = datasets.synthetic(300, seed=1, noise=0.25)
 TEST = datasets.synthetic(60, seed=2, noise=0.25)
@@ -136,7 +130,7 @@ def test_the_naive_bayes_ratio_by_hand() -> None:
 
 
 def test_the_shipped_model_is_small_reads_reviews_and_explains_exactly() -> None:
-    from cynosure import shipped
+    from cynosure.classifier import shipped
 
     folder = shipped._FOLDER / "imdb"
     assert sum(f.stat().st_size for f in folder.iterdir()) <= 3_000_000

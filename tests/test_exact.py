@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cynosure.kernels.exact import exact_in_floats, integers, matvec, maximisers
+from cynosure.engine.kernels.exact import exact_in_floats, integers, matvec, maximisers
 
 rationals = st.fractions(min_value=-5, max_value=5, max_denominator=12)
 

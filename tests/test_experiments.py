@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 
 from cynosure import configurations
-from cynosure import demo as demo_module
-from cynosure.demo import demo
+from cynosure.analysis.limits import Limit, limit
+from cynosure.cli import demo as demo_module
+from cynosure.cli.demo import demo
+from cynosure.drawing.report import Report
 from cynosure.dynamics import PureAttention, UnnormalizedAttention
-from cynosure.experiments import available, figure1, figure2, first_checks, keeping
-from cynosure.limits import Limit, limit
-from cynosure.report import Report
-from cynosure.simulation import simulate
+from cynosure.experiments import available, keeping
+from cynosure.experiments.hardmax import figure1, figure2, first_checks
+from cynosure.simulation.loop import simulate
 from cynosure.theorems import THEOREMS
 from test_report import Page
 
@@ -64,7 +65,7 @@ def test_quick_runs_and_every_check_that_applies_holds(name: str) -> None:
     assert report.params == dataclasses.asdict(EXPERIMENTS[name].QUICK)
     assert report.command.startswith(f"cynosure run {name}")
     assert report.failures == []
-    assert any(r.figures for r in report.walk()) and any(r.tables for r in report.walk())
+    assert any(r.figures for r in report.parts()) and any(r.tables for r in report.parts())
     shares = [share for share, _ in told]
     assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] <= 1
     json.loads(report.to_json())
@@ -100,7 +101,7 @@ def test_a_long_experiment_is_drawn_again_without_measuring(name: str) -> None:
 
 
 def rows(report: Report, title: str) -> list[dict]:
-    (table,) = [t for r in report.walk() for t in r.tables if title in t.title]
+    (table,) = [t for r in report.parts() for t in r.tables if title in t.title]
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
@@ -181,7 +182,7 @@ TINY = dataclasses.replace(
 
 
 def checks_of(report: Report) -> dict[str, bool]:
-    return {c.theorem: c.holds for r in report.walk() for cs in r.checks.values() for c in cs}
+    return {c.theorem: c.holds for r in report.parts() for cs in r.checks.values() for c in cs}
 
 
 def test_limits_outside_S_make_the_first_experiment_fail(monkeypatch) -> None:

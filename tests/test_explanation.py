@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cynosure as cy
-from cynosure.classifier import HardmaxClassifier
-from cynosure.datasets import synthetic
-from cynosure.explanation import Explanation, explain
-from cynosure.model import Model, Plane
-from cynosure.text import Documents, Vocabulary
+from cynosure.classifier.datasets import synthetic
+from cynosure.classifier.estimator import HardmaxClassifier
+from cynosure.classifier.explanation import Explanation, explain
+from cynosure.classifier.model import Model, Plane
+from cynosure.classifier.text import Documents, Vocabulary
 
 DATA = synthetic(200)
 CLF = HardmaxClassifier(leaders=6).fit(DATA.texts, DATA.labels)

@@ -8,22 +8,20 @@ import numpy as np
 import pytest
 
 from cynosure import configurations
+from cynosure.analysis.spectra import good_triple
 from cynosure.dynamics import EuclideanFlow, LeadingFlow, RescaledFlow
-from cynosure.experiments import (
+from cynosure.experiments.softmax import (
     boolean_attention,
-    causal_collapse,
     codimension,
-    equiangular,
     hyperplane_polytope,
     hyperplanes,
     long_context,
-    metastability,
     polytope_flow,
     repulsion,
 )
-from cynosure.simulation import simulate
-from cynosure.spectra import good_triple
-from cynosure.steppers import Adaptive
+from cynosure.experiments.sphere import causal_collapse, equiangular, metastability
+from cynosure.simulation.loop import simulate
+from cynosure.simulation.steppers import Adaptive
 
 
 def test_the_doubly_exponential_fit_finds_its_slope() -> None:

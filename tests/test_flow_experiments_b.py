@@ -8,21 +8,21 @@ import numpy as np
 import pytest
 
 from cynosure import configurations
+from cynosure.analysis.limits import limit
 from cynosure.attention import Hardmax, Heads, Softmax
 from cynosure.dynamics import PureAttention, RescaledFlow, UnnormalizedFlow
-from cynosure.experiments import (
-    head_count,
+from cynosure.experiments._frame import at_most
+from cynosure.experiments.hardmax import neural_collapse
+from cynosure.experiments.heads import head_count
+from cynosure.experiments.softmax import (
     initialisation,
     master_equation,
-    neural_collapse,
     random_matrices,
     softmax_to_hardmax,
     value_spectrum,
 )
-from cynosure.experiments._polytope_runs import ended, to_rest
-from cynosure.experiments._sheet import measured
-from cynosure.limits import limit
-from cynosure.simulation import simulate
+from cynosure.experiments.softmax._polytope_runs import ended, to_rest
+from cynosure.simulation.loop import simulate
 
 
 def test_growing_heads_are_the_heads_in_other_variables() -> None:
@@ -137,8 +137,8 @@ def test_groups_with_one_leader_collapse_at_the_hardmax_rate() -> None:
 
 
 def test_a_measured_check_can_fail() -> None:
-    assert measured("x", "y", "z", 1.0, 2.0).holds
-    wrong = measured("x", "y", "z", 3.0, 2.0, runs=4)
+    assert at_most("x", "y", "z", 1.0, 2.0).holds
+    wrong = at_most("x", "y", "z", 3.0, 2.0, runs=4)
     assert not wrong.holds and wrong.margin == -1 and wrong.witness == {"measured": 3.0, "runs": 4}
 
 

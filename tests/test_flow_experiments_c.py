@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 
 from cynosure import configurations
+from cynosure.analysis.limits import limit
 from cynosure.dynamics import PureAttention
-from cynosure.experiments import (
-    _low_rank,
-    master_equation,
-    neural_collapse,
-    softmax_to_hardmax,
-    sphere_beta,
-)
-from cynosure.limits import limit
+from cynosure.experiments.hardmax import neural_collapse
+from cynosure.experiments.softmax import _low_rank, master_equation, softmax_to_hardmax
+from cynosure.experiments.sphere import sphere_beta
 
 
 def softmax(scores):

@@ -24,7 +24,7 @@ from cynosure.dynamics import (
     UnnormalizedSphereFlow,
     ValueAttention,
 )
-from cynosure.steppers import RK4, Adaptive, Euler
+from cynosure.simulation.steppers import RK4, Adaptive, Euler
 
 PAPER_V = np.array([[0.647, 0.819], [0.612, 0.633]])  # an example of arXiv 2305.05465
 
@@ -326,7 +326,7 @@ def test_value_attention():
         z = cf.gaussian(12, 2, seed=seed)
         body = cy.hull(z)
         left.append(not body.contains(ValueAttention(V=V).step(z, 0), 1e-12).all())
-    assert any(left)  # theory A6: the hull need not shrink
+    assert any(left)  # docs/mathematics.md A6: the hull need not shrink
     with pytest.raises(ValueError, match="invertible"):
         ValueAttention(V=-np.eye(2))
 

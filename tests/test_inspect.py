@@ -6,14 +6,16 @@ import dataclasses
 import json
 import shutil
 import socket
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cynosure.analysis.spectra import freeze
 from cynosure.cli import main
-from cynosure.plot import new_axes
+from cynosure.drawing.plot import new_axes
+from cynosure.drawing.report import Report
+from cynosure.experiments import experiment
 from cynosure.pretrained import (
     HYPOTHESES,
     Head,
@@ -45,11 +47,9 @@ from cynosure.pretrained.iterations import (
 )
 from cynosure.pretrained.jacobians import block_jacobians, coupling
 from cynosure.pretrained.pictures import token_map, write_words
-from cynosure.report import Report
-from cynosure.simulation import simulate
-from cynosure.spectra import freeze
-from cynosure.steppers import RK4
-from cynosure.trajectory import Status, Trajectory
+from cynosure.simulation.loop import simulate
+from cynosure.simulation.steppers import RK4
+from cynosure.simulation.trajectory import Status, Trajectory
 from test_architecture import _loaded_by
 from test_pretrained import TEXT, random_head, tiny_model, tiny_tokenizer
 
@@ -76,7 +76,7 @@ def report(m) -> Report:
 
 
 def rows(report: Report, title: str) -> list[dict]:
-    (table,) = [t for r in report.walk() for t in r.tables if t.title == title]
+    (table,) = [t for r in report.parts() for t in r.tables if t.title == title]
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
@@ -390,7 +390,7 @@ def test_the_model_of_the_experiments(no_wheel, folder) -> None:
     ],
 )
 def test_random_weights_are_called_random(name: str, change: dict, no_wheel) -> None:
-    module = import_module(f"cynosure.experiments.{name}")
+    module = experiment(name)
     found = module.run(dataclasses.replace(module.QUICK, **change))
     assert RANDOM in found.summary and "weights are random" in found.summary
     assert found.failures == []
@@ -407,7 +407,7 @@ def test_random_weights_are_called_random(name: str, change: dict, no_wheel) -> 
     ],
 )
 def test_experiments_refuse_what_they_cannot_measure(name: str, change: dict) -> None:
-    module = import_module(f"cynosure.experiments.{name}")
+    module = experiment(name)
     with pytest.raises(ValueError, match="got"):
         module.run(dataclasses.replace(module.QUICK, **change))
 
@@ -419,7 +419,7 @@ def a_good_head() -> Head:
 
 
 def test_three_values_can_fail() -> None:
-    from cynosure.experiments.albert_head_flow import three_values
+    from cynosure.experiments.transformers.albert_head_flow import three_values
 
     head, z = a_good_head(), np.random.default_rng(3).standard_normal((9, 4))
     tr = simulate(head.leading_flow(), z, time=12.0, stepper=RK4(0.05))
@@ -437,7 +437,7 @@ def test_three_values_can_fail() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_flow_of_the_experiment_is_that_of_the_whole_head(causal: bool) -> None:
     """Run in the small space the head acts on, against the flow in all d dimensions."""
-    from cynosure.experiments.albert_head_flow import _flow, _rate
+    from cynosure.experiments.transformers.albert_head_flow import _flow, _rate
 
     head = random_head(2, 11, seed=4, causal=causal)  # 8 of 11 dimensions
     z = np.random.default_rng(0).standard_normal((6, 11)) / 3
@@ -450,7 +450,7 @@ def test_the_flow_of_the_experiment_is_that_of_the_whole_head(causal: bool) -> N
 
 
 def test_decay_growth_and_values_of_a_run() -> None:
-    from cynosure.experiments.albert_head_flow import _decay, _row
+    from cynosure.experiments.transformers.albert_head_flow import _decay, _row
 
     head, t = a_good_head(), np.linspace(0, 15, 61)
     ends = np.array([[1.0, 0, 0, 0], [1, 0, 0, 0], [-2, 0, 0, 0]])
@@ -469,7 +469,7 @@ def test_decay_growth_and_values_of_a_run() -> None:
 
 def test_all_heads_on_the_sphere_meet() -> None:
     """Two equal heads with V = I are one with 2I, and B30 says that its tokens meet."""
-    from cynosure.experiments.albert_head_flow import _on_the_sphere, _pace
+    from cynosure.experiments.transformers.albert_head_flow import _on_the_sphere, _pace
 
     head = dataclasses.replace(a_good_head(), W_V=np.eye(4))
     z = np.random.default_rng(1).standard_normal((7, 4)) / 2  # beta = |z|² about 1

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from cynosure.kernels import (
+from cynosure.engine.kernels import (
     Candidates,
     candidates,
     classes,
@@ -23,9 +23,9 @@ from cynosure.kernels import (
     place,
     reference_candidates,
 )
-from cynosure.kernels.planar import planar_candidates
-from cynosure.kernels.pruned import WIDTH, _reach, by_norm, pruned_candidates
-from cynosure.kernels.spatial import _facets, inside_hull, pays, spatial_candidates
+from cynosure.engine.kernels.planar import planar_candidates
+from cynosure.engine.kernels.pruned import WIDTH, _reach, by_norm, pruned_candidates
+from cynosure.engine.kernels.spatial import _facets, inside_hull, pays, spatial_candidates
 
 U = 2.0**-53
 RNG = np.random.default_rng(20240701)
@@ -414,6 +414,6 @@ def test_place_is_an_assignment_of_rows() -> None:
 
 
 def test_importing_the_package_compiles_nothing() -> None:
-    code = "import sys, cynosure.kernels; sys.exit('numba' in sys.modules)"
+    code = "import sys, cynosure.engine.kernels; sys.exit('numba' in sys.modules)"
     path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     assert subprocess.run([sys.executable, "-c", code], env=path, check=False).returncode == 0

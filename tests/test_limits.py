@@ -154,7 +154,7 @@ def test_margin_is_the_smallest_gap_of_the_scores():
 
 
 def test_non_symmetric_matrix_is_never_called_converged():
-    """A rotation by 75 degrees makes three tokens chase each other for ever (theory B16)."""
+    """A rotation by 75 degrees: three tokens chase each other, docs/mathematics.md B16."""
     t = np.deg2rad(75)
     A = np.array([[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]])
     z = cf.polygon(3)

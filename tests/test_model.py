@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cynosure as cy
-from cynosure.model import Model, Plane, load_files, save_files
-from cynosure.text import Documents, Vocabulary
+from cynosure.classifier.model import Model, Plane, load_files, save_files
+from cynosure.classifier.text import Documents, Vocabulary
 
 
 def plane_of(embedding: np.ndarray, anchor: np.ndarray, rows: int = 1) -> Plane:
@@ -141,11 +141,11 @@ def test_exact_ties_are_decided_as_simulate_does() -> None:
 def test_long_texts_leave_the_batched_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(3)
     plane = plane_of(draw.normal(size=(30, 2)), np.ones(2))
-    monkeypatch.setattr("cynosure.model._MOST_RAYS", 0)
+    monkeypatch.setattr("cynosure.classifier.model._MOST_RAYS", 0)
     documents = Documents(np.array([0, 30]), np.arange(30))
     model = Model((plane,))
     expected = model.read(documents)
-    monkeypatch.setattr("cynosure.model._MOST_IN_BATCH", 10)
+    monkeypatch.setattr("cynosure.classifier.model._MOST_IN_BATCH", 10)
     again = model.read(documents)
     np.testing.assert_allclose(again.decision, expected.decision, atol=1e-12)
     assert again.leaders.tolist() == expected.leaders.tolist()
@@ -229,7 +229,7 @@ def test_damaged_files_are_refused(saved: Path, name: str, damage: str) -> None:
 def test_files_of_the_first_version_are_read_with_an_anchor_that_counts_once(saved: Path) -> None:
     from safetensors.numpy import load, save
 
-    from cynosure.model import _canonical, _sha256
+    from cynosure.classifier.model import _canonical, _sha256
 
     arrays = load((saved / "model.safetensors").read_bytes())
     del arrays["count"]

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from cynosure import configurations
+from cynosure.analysis.clustering import clusters
+from cynosure.analysis.limits import limit
 from cynosure.attention import Hardmax, Heads
-from cynosure.clustering import clusters
+from cynosure.drawing.report import Report
 from cynosure.dynamics import PureAttention, Scheduled
-from cynosure.experiments import (
+from cynosure.experiments.hardmax import (
     _forms,
     _lattice_boltzmann,
     basins,
@@ -21,12 +23,10 @@ from cynosure.experiments import (
     feed_forward,
     finite_depth,
     leader_count,
-    multi_head,
     robustness_A,
 )
-from cynosure.limits import limit
-from cynosure.report import Report
-from cynosure.simulation import simulate
+from cynosure.experiments.heads import multi_head
+from cynosure.simulation.loop import simulate
 from cynosure.theorems import expected_leaders
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cynosure.classifier import HardmaxClassifier
-from cynosure.datasets import _TONES, Dataset, synthetic
-from cynosure.placement import Placed, _decoder, _lloyd, _placed
+from cynosure.classifier.datasets import _TONES, Dataset, synthetic
+from cynosure.classifier.estimator import HardmaxClassifier
+from cynosure.classifier.placement import Placed, _decoder, _lloyd, _placed
 
 
 @pytest.fixture(scope="module")

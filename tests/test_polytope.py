@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
-from cynosure.polytope import Polytope, hull, minimal_points
-from cynosure.vertices import orientation
+from cynosure.analysis.polytope import Polytope, hull, minimal_points
+from cynosure.analysis.vertices import orientation
 
 CUBE = np.array(list(product((-1.0, 1.0), repeat=3)))
 

@@ -31,8 +31,8 @@ from cynosure.pretrained import (
     sentence_table,
     settling,
 )
-from cynosure.simulation import simulate
-from cynosure.trajectory import Status, Trajectory, load
+from cynosure.simulation.loop import simulate
+from cynosure.simulation.trajectory import Status, Trajectory, load
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

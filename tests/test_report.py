@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from cynosure.report import Picture, Report, Table, jsonable
+from cynosure.drawing.report import Picture, Report, Table, jsonable
 from cynosure.theorems import Check, Hypothesis
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}

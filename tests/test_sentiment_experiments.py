@@ -14,12 +14,13 @@ import pytest
 import torch
 
 from cynosure.attention import Hardmax
-from cynosure.classifier import HardmaxClassifier
-from cynosure.datasets import Dataset, blocks, synthetic
-from cynosure.experiments import sentiment_ablation as ablation
-from cynosure.experiments import sentiment_faithfulness as faithful
-from cynosure.experiments import sentiment_paper as paper
-from cynosure.experiments._sentiment import (
+from cynosure.classifier.datasets import Dataset, blocks, synthetic
+from cynosure.classifier.estimator import HardmaxClassifier
+from cynosure.classifier.text import Tokenizer
+from cynosure.experiments.reviews import sentiment_ablation as ablation
+from cynosure.experiments.reviews import sentiment_faithfulness as faithful
+from cynosure.experiments.reviews import sentiment_paper as paper
+from cynosure.experiments.reviews._sentiment import (
     STOP_WORDS,
     Ids,
     Reviews,
@@ -35,8 +36,7 @@ from cynosure.experiments._sentiment import (
     train,
     with_padding,
 )
-from cynosure.experiments._sentiment_gpu import fit
-from cynosure.text import Tokenizer
+from cynosure.experiments.reviews._sentiment_gpu import fit
 
 torch.set_num_threads(1)  # small tensors
 ROOT = Path(__file__).resolve().parent.parent
@@ -254,7 +254,7 @@ found = importlib.machinery.PathFinder.find_spec
 importlib.machinery.PathFinder.find_spec = classmethod(
     lambda cls, name, *rest: None if name.split(".")[0] in absent else found(name, *rest)
 )
-from cynosure.experiments._sentiment_gpu import main
+from cynosure.experiments.reviews._sentiment_gpu import main
 sys.exit(main(sys.argv[1:]))
 """
 

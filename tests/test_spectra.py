@@ -19,8 +19,8 @@ from cynosure.dynamics import (
     UnnormalizedFlow,
     UnnormalizedSphereFlow,
 )
-from cynosure.steppers import Adaptive
-from cynosure.trajectory import Status, Trajectory
+from cynosure.simulation.steppers import Adaptive
+from cynosure.simulation.trajectory import Status, Trajectory
 
 PAPER_V = np.array([[0.647, 0.819], [0.612, 0.633]])
 

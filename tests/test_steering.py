@@ -11,12 +11,12 @@ import pytest
 from scipy.optimize import linprog, minimize
 
 from cynosure import configurations
+from cynosure.analysis.limits import limit
+from cynosure.analysis.polytope import hull
+from cynosure.analysis.steering import _condition, _shortest, _turning, control, remove_leader
 from cynosure.attention import Hardmax
 from cynosure.dynamics import PureAttention
-from cynosure.limits import limit
-from cynosure.polytope import hull
-from cynosure.simulation import definite
-from cynosure.steering import _condition, _shortest, _turning, control, remove_leader
+from cynosure.simulation.loop import definite
 
 INF = float("inf")
 
@@ -301,7 +301,7 @@ def test_examples_run() -> None:
     import doctest
 
     # By name: the attribute `control` of the package may be the function.
-    assert doctest.testmod(sys.modules["cynosure.steering"]).failed == 0
+    assert doctest.testmod(sys.modules["cynosure.analysis.steering"]).failed == 0
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

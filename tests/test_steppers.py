@@ -7,6 +7,7 @@ import pytest
 
 import conformance
 import cynosure as cy
+from cynosure.analysis.polytope import hull
 from cynosure.attention import Causal, Softmax
 from cynosure.dynamics import (
     AttentionFlow,
@@ -16,8 +17,7 @@ from cynosure.dynamics import (
     SphereFlow,
     UnnormalizedSphereFlow,
 )
-from cynosure.polytope import hull
-from cynosure.steppers import RK4, STEPPERS, Adaptive, Euler, ExponentialEuler, FixedStep
+from cynosure.simulation.steppers import RK4, STEPPERS, Adaptive, Euler, ExponentialEuler, FixedStep
 
 PAPER_V = np.array([[0.647, 0.819], [0.612, 0.633]])
 

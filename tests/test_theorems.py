@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 import cynosure as cy
 from cynosure import configurations, theorems
 from cynosure.dynamics import Scheduled
-from cynosure.followed import Record
+from cynosure.engine.followed import Record
+from cynosure.simulation.trajectory import Trajectory
 from cynosure.theorems import THEOREMS, Check, check, expected_leaders
 from cynosure.theorems.frank_wolfe import DescentRun
-from cynosure.trajectory import Trajectory
 
 SQUARE = configurations.golden("G2")
 OPPOSITE = np.concatenate([configurations.gaussian(10, 2), -configurations.gaussian(10, 2)])

@@ -23,13 +23,13 @@ from cynosure.dynamics import (
     SphereFlow,
     UnnormalizedSphereFlow,
 )
-from cynosure.steppers import RK4, Adaptive, Euler
+from cynosure.simulation.steppers import RK4, Adaptive, Euler
+from cynosure.simulation.trajectory import Trajectory
 from cynosure.theorems import THEOREMS, check
 from cynosure.theorems.long_context import critical_cosine, output_cosine
 from cynosure.theorems.rescaled import pair_limit
 from cynosure.theorems.sphere import equiangular, hemisphere_probability
 from cynosure.theorems.trapping import exit_probability, log_median_exit
-from cynosure.trajectory import Trajectory
 from test_theorems import CASES as LAYER_CASES
 from test_theorems import demand_alarm, demand_silence, demand_verdict, spd
 

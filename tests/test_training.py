@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cynosure.classifier import HardmaxClassifier
-from cynosure.datasets import synthetic
-from cynosure.model import Model, Plane
-from cynosure.text import Vocabulary
+from cynosure.classifier.datasets import synthetic
+from cynosure.classifier.estimator import HardmaxClassifier
+from cynosure.classifier.model import Model, Plane
+from cynosure.classifier.text import Vocabulary
 
 torch = pytest.importorskip("torch")
-from cynosure.training import Learned, decisions  # noqa: E402
+from cynosure.classifier.training import Learned, decisions  # noqa: E402
 
 torch.set_num_threads(1)  # small tensors
 

@@ -7,7 +7,7 @@ import pytest
 
 import cynosure as cy
 from cynosure import configurations as cf
-from cynosure.trajectory import write_atomically
+from cynosure._files import write_atomically
 
 
 def runs():
@@ -52,7 +52,7 @@ def test_every_dynamics_comes_back_and_runs_the_same(dynamics, tmp_path):
     np.testing.assert_array_equal(again.z, tr.z)
 
 
-@pytest.mark.parametrize("stepper", [None, *(kind() for kind in cy.steppers.STEPPERS.values())])
+@pytest.mark.parametrize("stepper", [None, *(kind() for kind in cy.STEPPERS.values())])
 def test_the_stepper_is_part_of_the_run(stepper, tmp_path):
     tr = cy.simulate(cy.AttentionFlow(), cf.gaussian(5, 2), time=0.5, stepper=stepper)
     assert tr.stepper == (stepper or cy.Adaptive())
@@ -110,7 +110,7 @@ def test_a_flipped_byte_never_gives_other_numbers(tmp_path):
 
 
 def test_a_newer_format_says_upgrade(tmp_path, monkeypatch):
-    import cynosure.trajectory as module
+    import cynosure.simulation.trajectory as module
 
     monkeypatch.setattr(module, "VERSION", 99)
     path = cy.simulate(cy.PureAttention(), np.eye(2), layers=1).save(tmp_path / "new.npz")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracle
-from cynosure.walk import AllKeys, Walk
+from cynosure.engine.walk import AllKeys, Walk
 
 ALPHAS = [Fraction(1, 10), Fraction(1, 2), Fraction(1), Fraction(2), Fraction(0.1), Fraction(1, 3)]
 

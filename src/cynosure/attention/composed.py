@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from .._types import Array, as_mask, as_matrix, as_rationals, as_tokens, like
-from ..kernels import exact
+from ..engine.kernels import exact
 from .rules import Attention, Hardmax, RowAttention, row_pull, row_weights
 from .scores import act, as_given, cast, keep_padding
 

@@ -11,8 +11,8 @@ from typing import Any, final
 import numpy as np
 
 from .._types import Array, as_mask, as_matrix, as_tokens, like
-from ..followed import Followed, concatenate
-from ..walk import Walk
+from ..engine.followed import Followed, concatenate
+from ..engine.walk import Walk
 from .scores import (
     act,
     as_given,

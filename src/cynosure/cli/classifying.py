@@ -12,17 +12,17 @@ import typer
 
 from .. import __version__
 from .commands import COMMON, ForceOption, JsonOption, app
-from .given import claim
-from .shown import Voice
+from .inputs import claim
+from .output import Voice
 
 if TYPE_CHECKING:
-    from ..classifier import HardmaxClassifier
-    from ..datasets import Dataset
-    from ..deletions import Faithfulness
-    from ..evaluation import Evaluation
-    from ..explanation import Explanation
-    from ..placement import Fit
-    from ..report import Table
+    from ..classifier.datasets import Dataset
+    from ..classifier.deletions import Faithfulness
+    from ..classifier.estimator import HardmaxClassifier
+    from ..classifier.evaluation import Evaluation
+    from ..classifier.explanation import Explanation
+    from ..classifier.placement import Fit
+    from ..drawing.report import Table
 
 __all__ = ["evaluate", "explain", "fit", "predict"]
 
@@ -72,7 +72,7 @@ def fit(
     """
     import time
 
-    from ..classifier import HardmaxClassifier
+    from ..classifier.estimator import HardmaxClassifier
 
     voice: Voice = ctx.obj
     if out.exists() and not force:
@@ -98,7 +98,7 @@ def fit(
     }  # fmt: skip
     found = None if held is None else _evaluation(voice, clf, held, 0)
     if json_:
-        from ..report import jsonable
+        from ..drawing.report import jsonable
 
         _print_document(voice, [data, test], told | {"test": jsonable(found)})
         return
@@ -116,7 +116,7 @@ def _ngrams(given: str) -> tuple[int, int]:
 
 def _method(name: str, epochs: int, device: str, checkpoint: Path | None) -> Fit:
     if name == "learned":
-        from ..training import Learned
+        from ..classifier.training import Learned
 
         return Learned(
             epochs=epochs, device=device, checkpoint=None if checkpoint is None else str(checkpoint)
@@ -125,7 +125,7 @@ def _method(name: str, epochs: int, device: str, checkpoint: Path | None) -> Fit
         raise ValueError(f"--method: expected placed or learned, got {name!r}")
     if checkpoint is not None:
         raise ValueError("--checkpoint: only --method learned takes long enough to need one")
-    from ..placement import Placed
+    from ..classifier.placement import Placed
 
     return Placed()
 
@@ -275,7 +275,7 @@ def evaluate(
     found = _evaluation(voice, clf, held, explained)
     rivals: list[dict[str, Any]] = []
     if texts is not None:
-        from ..evaluation import Rivals
+        from ..classifier.evaluation import Rivals
 
         voice.note(f"fitting the rivals on {len(texts)} texts")
         started = time.perf_counter()
@@ -286,7 +286,7 @@ def evaluate(
             rivals.append({"name": name, "accuracy": accuracy, "C": fitted.C[name]})
         voice.note(f"both fitted in {seconds} s, the choice of C included")
     if json_:
-        from ..report import jsonable
+        from ..drawing.report import jsonable
 
         result = {"model": model or "imdb", "evaluation": jsonable(found), "rivals": rivals}
         _print_document(voice, [data, train], result)
@@ -295,7 +295,7 @@ def evaluate(
     if found.faithfulness is not None:
         print("\n" + _faithful(found.faithfulness))
     if rivals:
-        from ..report import Table
+        from ..drawing.report import Table
 
         rows = (("this model", found.accuracy), *((r["name"], r["accuracy"]) for r in rivals))
         print("\n" + Table("", ("fitted on the same texts", "accuracy"), rows).to_text())
@@ -314,8 +314,8 @@ def _model_and(given: list[str], what: str) -> tuple[str | None, str]:
 
 
 def _load(model: str | None) -> HardmaxClassifier:
-    from ..classifier import HardmaxClassifier
-    from ..shipped import available, load_pretrained
+    from ..classifier.estimator import HardmaxClassifier
+    from ..classifier.shipped import available, load_pretrained
 
     if model is None:
         return load_pretrained()
@@ -331,7 +331,7 @@ def _load(model: str | None) -> HardmaxClassifier:
 
 def _labelled(spec: str, part: str, text: str, label: str) -> Dataset:
     """DATA[:train|:test]; `part` is what aclImdb gives without one."""
-    from ..datasets import read
+    from ..classifier.datasets import read
 
     path, mark, named = spec.rpartition(":")
     if mark and named in ("train", "test") and not Path(spec).exists():
@@ -346,7 +346,7 @@ def _labelled(spec: str, part: str, text: str, label: str) -> Dataset:
 
 def _texts(source: str, column: str) -> Iterator[str]:
     """The texts of a table, or the lines of a file or of stdin, one by one."""
-    from ..datasets import stream
+    from ..classifier.datasets import stream
 
     if source == "-":
         return _lines(sys.stdin.buffer, "stdin")
@@ -423,7 +423,7 @@ def _print_document(voice: Voice, sources: list[str | None], result: dict[str, A
 
 
 def _evaluation(voice: Voice, clf: HardmaxClassifier, held: Dataset, explained: int) -> Evaluation:
-    from ..evaluation import evaluate as judge
+    from ..classifier.evaluation import evaluate as judge
 
     with voice.bar(1.0, "") as move:
         return judge(clf, held.texts, held.labels, explained=explained, progress=move)
@@ -434,7 +434,7 @@ def _words(value: Any) -> str:
 
 
 def _facts(rows: list[tuple[str, str]]) -> Table:
-    from ..report import Table
+    from ..drawing.report import Table
 
     return Table("", ("", ""), tuple(rows))
 
@@ -454,7 +454,7 @@ def _rows(found: Evaluation) -> list[tuple[str, str]]:
 
 
 def _faithful(found: Faithfulness) -> str:
-    from ..report import Table
+    from ..drawing.report import Table
 
     rows = tuple((d.name, d.flipped, d.terms, d.drop, d.words, d.struck) for d in found.deletions)
     head = ("deleted", "flipped", "terms", "fall of probability", "words", "flipped, struck out")
@@ -470,8 +470,8 @@ def _faithful(found: Faithfulness) -> str:
 
 def _show(ex: Explanation) -> None:
     """The verdict, the words in place (on a terminal), and a row per leader."""
-    from ..report import Table
-    from .painted import painted, plain, wants_colour
+    from ..drawing.report import Table
+    from .terminal import painted, plain, wants_colour
 
     sure = ex.probability if ex.prediction == ex.label else 1.0 - ex.probability
     print(
@@ -496,7 +496,7 @@ def _show(ex: Explanation) -> None:
 
 
 def _followers(words: tuple[Any, ...], shown: int = 6) -> str:
-    from .painted import plain
+    from .terminal import plain
 
     names = [plain(w.text) for w in sorted(words, key=lambda w: -abs(w.contribution))]
     more = f" and {len(names) - shown} more" if len(names) > shown else ""

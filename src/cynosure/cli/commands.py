@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import __version__
-from .given import Given, claim, is_run, listed, settings, step
-from .shown import (
+from .inputs import Given, claim, is_run, listed, settings, step
+from .output import (
     Voice,
     check_detail,
     check_table,
@@ -26,10 +26,10 @@ from .shown import (
 )
 
 if TYPE_CHECKING:
+    from ..drawing.report import Report
     from ..dynamics import Dynamics
-    from ..report import Report
-    from ..steppers import Stepper
-    from ..trajectory import Trajectory
+    from ..simulation.steppers import Stepper
+    from ..simulation.trajectory import Trajectory
 
 __all__ = ["app"]
 
@@ -284,8 +284,8 @@ def limit(
     cynosure limit tokens.csv --alpha 1/2 --json
     cynosure limit golden:G1 --alpha 1/2 --exact
     """
+    from ..analysis.limits import limit as prove
     from ..dynamics import PureAttention
-    from ..limits import limit as prove
 
     claim(out, (".csv", ".json"), force)
     voice: Voice = ctx.obj
@@ -344,7 +344,7 @@ def check(
     if unknown:
         raise ValueError(f"--only: no statement {unknown[0]!r} (there are {listed(THEOREMS)})")
     if is_run(tokens):
-        from ..trajectory import load
+        from ..simulation.trajectory import load
 
         if (alpha, layers, A) != (None, None, None):
             raise ValueError(f"{tokens} is a saved run: drop --alpha, --layers and --A")
@@ -360,7 +360,7 @@ def check(
     checks = judge(tr) if wanted is None else judge(tr, only=wanted)
     failed = [c for c in checks if c.applies and not c.holds]
     if json_:
-        from ..report import jsonable
+        from ..drawing.report import jsonable
 
         print(document(voice, given, {"holds": not failed, "checks": jsonable(checks)}))
     else:
@@ -403,25 +403,24 @@ def run(
     """
     from dataclasses import replace
 
-    from ..experiments import available, keeping
+    from ..experiments import available, chapters, experiment, keeping
 
-    experiments = available()
     if list_:
-        from ..report import Table
+        from ..drawing.report import Table
 
-        rows = tuple((key, module.TITLE) for key, module in experiments.items())
+        rows = tuple((key, module.TITLE) for key, module in available().items())
         print(Table("", ("name", "what it shows"), rows).to_text())
         return
-    if name is None or name not in experiments:
-        what = "no name given" if name is None else f"no experiment {name!r}"
-        raise ValueError(f"run: {what} (there are {listed(experiments)})")
+    if name is None:
+        known = sorted(one for names in chapters().values() for one in names)
+        raise ValueError(f"run: no name given (there are {listed(known)})")
+    chosen = experiment(name)
     out = Path(name) if out is None else out
-    measured = _measured(out, force, redraw)
-    experiment, voice = experiments[name], ctx.obj
-    start = experiment.QUICK if quick else experiment.Params()
+    measured, voice = _measured(out, force, redraw), ctx.obj
+    start = chosen.QUICK if quick else chosen.Params()
     params = replace(start, **settings(start, set_ or []))
     with voice.bar(1.0, "") as move, keeping(measured) as kept:
-        report = experiment.run(params, move)
+        report = chosen.run(params, move)
     if kept.reused:
         total = len(kept.reused) + len(kept.made)
         voice.note(f"{len(kept.reused)} of {total} measurements were in {measured} already")
@@ -439,7 +438,7 @@ def demo(
     json_: JsonOption = False,
 ) -> None:
     """The main job, offline, as one page: figures, limits, checks, a movie."""
-    from ..demo import demo as tell
+    from .demo import demo as tell
 
     voice: Voice = ctx.obj
     with voice.bar(1.0, "") as move:
@@ -495,7 +494,7 @@ def _simulate(
 ) -> Trajectory:
     """Layers (30 unless given) of a LayerMap, or a flow to time (10 unless given)."""
     from ..dynamics import Flow
-    from ..simulation import simulate as walk
+    from ..simulation.loop import simulate as walk
 
     name = type(dynamics).__name__
     clock: dict[str, Any]
@@ -515,8 +514,8 @@ def _simulate(
 
 
 def _plot(tr: Trajectory, path: Path) -> None:
-    from .. import plot
-    from ..trajectory import write_atomically
+    from .._files import write_atomically
+    from ..drawing import plot
 
     show = None
     if tr.stepper is None:  # layers; of a flow some times
@@ -528,14 +527,14 @@ def _plot(tr: Trajectory, path: Path) -> None:
 
 
 def _movie(voice: Voice, tr: Trajectory, path: Path) -> None:
-    from ..movie import movie
+    from ..drawing.movie import movie
 
     with voice.bar(None, " frames") as move:
         movie(tr, path, progress=move)
 
 
 def _write(path: Path, text: str) -> None:
-    from ..trajectory import write_atomically
+    from .._files import write_atomically
 
     write_atomically(path, lambda stream: stream.write(text.encode()))
 

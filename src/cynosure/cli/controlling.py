@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .commands import COMMON, ForceOption, JsonOption, MatrixOption, TokensArg, _write, app
-from .given import Given, claim, listed
-from .shown import Voice, document
+from .inputs import Given, claim, listed
+from .output import Voice, document
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +59,7 @@ def control(
         form, data, said = _follow(given, _indices(str(remove), len(given.z), "--remove")[0])
     rows = [] if form is None else [",".join(repr(float(x)) for x in row) for row in form]
     if json_:
-        from ..report import jsonable
+        from ..drawing.report import jsonable
 
         print(document(voice, given, jsonable(data)))
     elif out is None and rows:
@@ -77,10 +77,10 @@ def _lead(
     given: Given, targets: list[int], condition: float
 ) -> tuple[np.ndarray | None, dict[str, Any], list[str]]:
     """(A or None, the document, what to say) for tokens that shall lead."""
+    from ..analysis.limits import limit
+    from ..analysis.steering import control as steer
     from ..attention import Hardmax
     from ..dynamics import PureAttention
-    from ..limits import limit
-    from ..steering import control as steer
 
     found = steer(given.z, targets, condition=condition)
     data: dict[str, Any] = {
@@ -107,7 +107,7 @@ def _lead(
 
 def _follow(given: Given, i: int) -> tuple[np.ndarray | None, dict[str, Any], list[str]]:
     """The same for a token that shall not lead any more."""
-    from ..steering import remove_leader
+    from ..analysis.steering import remove_leader
 
     found = remove_leader(given.z, i, given.A)
     data = {

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .commands import COMMON, ForceOption, JsonOption, app
-from .given import claim
-from .shown import ROWS_ON_SCREEN, Voice
+from .inputs import claim
+from .output import ROWS_ON_SCREEN, Voice
 
 if TYPE_CHECKING:
+    from ..drawing.report import Report, Table
     from ..pretrained import Transformer
-    from ..report import Report, Table
 
 __all__ = ["inspect"]
 

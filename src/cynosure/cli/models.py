@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from .given import listed, named_value, step
+from .inputs import listed, named_value, step
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ..attention import Attention
     from ..dynamics import Dynamics
-    from ..steppers import Stepper
+    from ..simulation.steppers import Stepper
 
 __all__ = ["Model", "read_stepper"]
 
@@ -117,7 +117,7 @@ class Model:
 
 def read_stepper(spec: str | None) -> Stepper | None:
     """A stepper such as rk4:dt=0.05 or adaptive:rtol=1e-6."""
-    from ..steppers import STEPPERS
+    from ..simulation.steppers import STEPPERS
 
     if spec is None:
         return None
@@ -180,7 +180,7 @@ def _read(options: Mapping[str, str], kind: type, where: str) -> dict[str, Any]:
 
 
 def _matrix(path: str) -> np.ndarray:
-    from ..configurations import read
+    from ..simulation.configurations import read
 
     if not Path(path).exists():
         raise ValueError(f"{path} does not exist (a matrix is a file of numbers)")

@@ -6,6 +6,7 @@ the conformance tests, the command line and the documentation iterate over that 
 
 from __future__ import annotations
 
+from .abstract import ClosedForm, Dynamics, Flow, LayerMap, Relaxation
 from .flows import (
     AttentionFlow,
     EuclideanFlow,
@@ -15,14 +16,7 @@ from .flows import (
     SelfAttention,
     UnnormalizedFlow,
 )
-from .kinds import ClosedForm, Dynamics, Flow, LayerMap, Relaxation
-from .layers import (
-    JumpChain,
-    PureAttention,
-    Scheduled,
-    UnnormalizedAttention,
-    ValueAttention,
-)
+from .layers import JumpChain, PureAttention, Scheduled, UnnormalizedAttention, ValueAttention
 from .sphere import NoisySphere, PreNormFlow, SphereFlow, UnnormalizedSphereFlow
 
 __all__ = [

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._types import Array, as_matrix, is_torch
 from ..attention import Attention, Hardmax, Softmax, act, softmax_pull, softmax_weights
-from .kinds import ClosedForm, Flow, Relaxation
+from .abstract import ClosedForm, Flow, Relaxation
 
 __all__ = [
     "AttentionFlow",
@@ -36,7 +36,7 @@ class AttentionFlow(Relaxation):
 
     With `Hardmax` it is the Frank-Wolfe flow of arXiv 2508.09628; its velocity jumps where a token
     changes its mind, which an adaptive stepper resolves by very short steps. Once every token
-    follows one leader, it does so for ever (theory C5): a closed form.
+    follows one leader, it does so for ever (docs/mathematics.md C5): a closed form.
     """
 
     attention: Attention = field(default_factory=Softmax)
@@ -126,7 +126,7 @@ class SelfAttention(Flow, abc.ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class EuclideanFlow(SelfAttention):
-    """Self-attention in R^d, arXiv 2305.05465 (theory A3).
+    """Self-attention in R^d, arXiv 2305.05465 (docs/mathematics.md A3).
 
         x_i' = sum_j P_ij V x_j,   P = softmax of <Q x_i, K x_j>
 
@@ -149,7 +149,8 @@ class EuclideanFlow(SelfAttention):
 @final
 @dataclass(frozen=True, eq=False)
 class RescaledFlow(SelfAttention, Relaxation):
-    """The tokens of `EuclideanFlow` seen as z_i = e^{-tV} x_i (arXiv 2305.05465, theory A3).
+    """The tokens of `EuclideanFlow` seen as z_i = e^{-tV} x_i (arXiv 2305.05465,
+    docs/mathematics.md A3).
 
         z_i' = sum_j P_ij V (z_j - z_i),   P = softmax of <Q e^{tV} z_i, K e^{tV} z_j>
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._types import Array, as_alpha, as_matrix, as_tokens, is_torch
 from ..attention import Attention, Hardmax, Softmax, act
-from .kinds import LayerMap
+from .abstract import LayerMap
 
 __all__ = [
     "AlphaLayer",
@@ -64,8 +64,8 @@ class UnnormalizedAttention(AlphaLayer):
     """The layer without normalisation, z_i <- z_i + alpha (P z)_i: tokens grow without bound.
 
     For hardmax the sets C_i do not see a common factor, so its tokens are exactly (1+alpha)^k
-    times those of `PureAttention` (theory A1): `simulate` walks the bounded ones and rescales, and
-    stops with the status "overflow" where the largest coordinate leaves the floats.
+    times those of `PureAttention` (docs/mathematics.md A1): `simulate` walks the bounded ones and
+    rescales, and stops with the status "overflow" where the largest coordinate leaves the floats.
     """
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
@@ -75,7 +75,7 @@ class UnnormalizedAttention(AlphaLayer):
 @final
 @dataclass(frozen=True, eq=False)
 class ValueAttention(LayerMap):
-    """A general value matrix, the Frank-Wolfe reading of arXiv 2508.09628 (theory A6).
+    """A general value matrix, the Frank-Wolfe reading of arXiv 2508.09628 (docs/mathematics.md A6).
 
         z_i <- z_i + W ((P z)_i - z_i),   W = (I + V)^{-1} V
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._types import Array, as_matrix
 from ..attention import Attention, Softmax, act
-from .kinds import Flow, LayerMap
+from .abstract import Flow, LayerMap
 
 __all__ = ["NoisySphere", "PreNormFlow", "SphereFlow", "UnnormalizedSphereFlow"]
 
@@ -18,7 +18,7 @@ __all__ = ["NoisySphere", "PreNormFlow", "SphereFlow", "UnnormalizedSphereFlow"]
 @final
 @dataclass(frozen=True, eq=False)
 class SphereFlow(Flow):
-    """Self-attention with layer normalisation, SA of arXiv 2312.10794 (theory A4).
+    """Self-attention with layer normalisation, SA of arXiv 2312.10794 (docs/mathematics.md A4).
 
         x_i' = y_i - <x_i, y_i> x_i,   y_i = V sum_j P_ij x_j,   |x_i| = 1
 
@@ -42,7 +42,7 @@ class SphereFlow(Flow):
 @final
 @dataclass(frozen=True, eq=False)
 class UnnormalizedSphereFlow(Flow):
-    """USA: the sphere flow without the softmax denominator (arXiv 2312.10794, theory A4).
+    """The sphere flow without the softmax denominator: USA of arXiv 2312.10794.
 
         x_i' = y_i - <x_i, y_i> x_i,   y_i = V (1/n) sum_j exp(beta <A x_i, x_j>) x_j
 
@@ -85,7 +85,7 @@ class UnnormalizedSphereFlow(Flow):
 @final
 @dataclass(frozen=True, eq=False)
 class PreNormFlow(Flow):
-    """Normalisation before attention instead of after it (pre-norm; theory B34, arXiv 2512.01868).
+    """Pre-norm: normalisation before attention instead of after it (arXiv 2512.01868).
 
         x_i' = V sum_j P_ij u_j,   u_i = x_i / |x_i|,   P of the directions u
 

@@ -9,14 +9,7 @@ from __future__ import annotations
 from .families import ADAPTERS, Adapter
 from .heads import HYPOTHESES, Head, Leading, facts, flow_of, hypothesis_counts
 from .loading import load_transformer
-from .traces import (
-    Trace,
-    attention_table,
-    cosines,
-    leaders_by_layer,
-    sentence_table,
-    settling,
-)
+from .traces import Trace, attention_table, cosines, leaders_by_layer, sentence_table, settling
 from .transformer import Transformer, head_table, iteration_table
 
 __all__ = [

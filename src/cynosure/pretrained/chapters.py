@@ -15,18 +15,10 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-from ..report import Picture, Report, Table
-from ..trajectory import Trajectory
+from ..drawing.report import Picture, Report, Table
+from ..simulation.trajectory import Trajectory
 from .heads import Head, facts, hypothesis_counts
-from .traces import (
-    BINS,
-    EPSILON,
-    NEAR,
-    Trace,
-    attention_table,
-    leaders_by_layer,
-    sentence_table,
-)
+from .traces import BINS, EPSILON, NEAR, Trace, attention_table, leaders_by_layer, sentence_table
 from .transformer import Transformer
 
 __all__ = [
@@ -177,7 +169,7 @@ def _token_figures(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> tuple[Pic
 
 
 def _movie(trace: Trace) -> Picture:
-    from ..movie import movie
+    from ..drawing.movie import movie
 
     shown, said = visible(trace.trajectory)
     tween = int(np.clip(48 // (len(shown) - 1), 1, 4))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..report import Picture, Report
+from ..drawing.report import Picture, Report
 from .chapters import (
     attention_chapter,
     chosen_heads,

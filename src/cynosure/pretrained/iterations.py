@@ -10,9 +10,9 @@ from typing import Any, Literal, final
 import numpy as np
 from jaxtyping import Float
 
-from ..clustering import clusters
-from ..report import Table
-from ..trajectory import Trajectory
+from ..analysis.clustering import clusters
+from ..drawing.report import Table
+from ..simulation.trajectory import Trajectory
 from .examples import ONE_THREAD
 from .heads import Head
 from .traces import settling

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..clustering import clusters
-from ..plot import GREY, INK, LABEL, PALE, PALETTE, TICK, TITLE, View, new_axes
-from ..trajectory import Trajectory
+from ..analysis.clustering import clusters
+from ..drawing.plot import GREY, INK, LABEL, PALE, PALETTE, TICK, TITLE, View, new_axes
+from ..simulation.trajectory import Trajectory
 from .heads import Head
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from ..clustering import clusters, tolerance_curve
-from ..trajectory import Trajectory
+from ..analysis.clustering import clusters, tolerance_curve
+from ..simulation.trajectory import Trajectory
 
 __all__ = ["Trace", "attention_table", "cosines", "leaders_by_layer", "sentence_table", "settling"]
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._types import Array, as_tokens, is_torch
-from ..trajectory import Status, Trajectory
+from ..simulation.trajectory import Status, Trajectory
 from .families import Adapter
 from .heads import Head, facts
 from .hooks import Call, altered, first, quiet, recording
@@ -19,7 +19,7 @@ from .sentences import Sentence, of_ids, of_text
 from .traces import Trace, settling
 
 if TYPE_CHECKING:
-    from ..report import Report
+    from ..drawing.report import Report
 
 __all__ = ["Transformer", "head_table", "iteration_table"]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ..trajectory import Trajectory
+from ..simulation.trajectory import Trajectory
 from . import (  # noqa: F401 - importing a file enters its statements
     convergence,
     eigenvalues,

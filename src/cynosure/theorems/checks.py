@@ -15,7 +15,7 @@ from typing import Any, Literal, final
 
 import numpy as np
 
-from ..trajectory import Trajectory
+from ..simulation.trajectory import Trajectory
 
 __all__ = [
     "REGISTRY",

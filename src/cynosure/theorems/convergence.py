@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..polytope import CONTAINS_TOL, Polytope, hull, minimal_points
-from ..simulation import definite
+from ..analysis.polytope import CONTAINS_TOL, Polytope, hull, minimal_points
+from ..simulation.loop import definite
 from .checks import Part, U, least, statement
 from .layers import THEOREM_1_1, LayerRun, symmetric
 
@@ -50,7 +50,7 @@ def hulls(run: LayerRun) -> list[Part]:
 
 @_statement(
     "B2",
-    "theory B2; implies the growing norms of arXiv 2407.01602",
+    "docs/mathematics.md B2; implies the growing norms of arXiv 2407.01602",
     "|z_i'|_A² = |z_i|_A² + 2 eta (M_i - |z_i|_A²) + |z_i' - z_i|_A², M_i = max_l <A z_i, z_l>",
     (symmetric,),
 )

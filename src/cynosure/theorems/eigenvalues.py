@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
+from ..analysis.polytope import hull
 from ..dynamics import EuclideanFlow
-from ..polytope import hull
 from .checks import Hypothesis, Part, least, statement
 from .flows import FlowRun, support
 
@@ -137,7 +137,7 @@ def _identity_form(run: FlowRun) -> Hypothesis:
 
 @_statement(
     "B28",
-    "arXiv 2305.05465, collapse for V = -I; rate: theory B28",
+    "arXiv 2305.05465, collapse for V = -I; rate: docs/mathematics.md B28",
     "V = -I, Q^T K = I: every x_i tends to 0 and |x_i(t)| <= max(|x_i(0)|, sqrt(2n))",
     (_in_x, _minus_identity, _identity_form),
 )

@@ -25,10 +25,10 @@ from typing import final
 
 import numpy as np
 
+from ..analysis.spectra import GoodTriple, attention_matrix, good_triple
 from ..dynamics import Dynamics, EuclideanFlow, Flow, LeadingFlow, RescaledFlow
-from ..simulation import simulate
-from ..spectra import GoodTriple, attention_matrix, good_triple
-from ..steppers import RK4, Adaptive, Euler, ExponentialEuler
+from ..simulation.loop import simulate
+from ..simulation.steppers import RK4, Adaptive, Euler, ExponentialEuler
 from .checks import Hypothesis, Reading
 
 __all__ = ["ContinuousRun", "FlowRun", "definite_form", "positive_multiple", "support"]

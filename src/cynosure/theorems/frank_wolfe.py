@@ -13,9 +13,9 @@ from typing import Any, final
 
 import numpy as np
 
+from ..analysis.polytope import CONTAINS_TOL, Polytope
 from ..attention import Hardmax
 from ..dynamics import LayerMap, PureAttention, Scheduled
-from ..polytope import CONTAINS_TOL, Polytope
 from .checks import Hypothesis, Part, Reading, U, least, statement
 from .layers import SPD, LayerRun, symmetric
 from .leadership import firsts
@@ -70,7 +70,7 @@ def single_cells(run: LayerRun) -> list[Part]:
 
 @_statement(
     "B18",
-    "theory B18",
+    "docs/mathematics.md B18",
     "cells are a power diagram: C_i minimises |z_i - z_j|_A² - |z_j|_A²; equal norms: Voronoi",
     (symmetric,),
 )

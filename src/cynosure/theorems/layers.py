@@ -1,14 +1,15 @@
 """LayerRun: a run of normalised hardmax layers, opened for the statements B1..B19.
 
 What is checked is the trajectory as data: its states, and the sets and birth layers of its
-history. The limits it is compared with are those proved by `cynosure.limits`.
+history. The limits it is compared with are those proved by `cynosure.analysis.limits`.
 
 Units and tolerances. Tokens and A are scaled by powers of two so that their largest entries lie in
 [1/2, 1); slacks and tolerances are in these units. With u the rounding unit of the stored states,
 w the widest set and R the longest token, a stored layer is within
 
     step = (w + 16) u sqrt(d)    of the layer map applied to the stored layer before it, and within
-    error = (K + 1) step         of the exact trajectory, since the layer map averages (theory C8).
+    error = (K + 1) step         of the exact trajectory, since the layer map averages
+    (docs/mathematics.md C8).
 
 Every tolerance is a Lipschitz constant of the statement times one of these two.
 """
@@ -22,12 +23,12 @@ from typing import Any, final
 
 import numpy as np
 
+from ..analysis.limits import Limit, limit
+from ..analysis.polytope import Polytope
 from ..attention import Hardmax
 from ..dynamics import PureAttention
-from ..followed import Followed, History
-from ..limits import Limit, limit
-from ..polytope import Polytope
-from ..simulation import definite, simulate
+from ..engine.followed import Followed, History
+from ..simulation.loop import definite, simulate
 from .checks import Hypothesis, Reading, U
 
 __all__ = [

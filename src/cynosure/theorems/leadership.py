@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..polytope import CONTAINS_TOL, Polytope
+from ..analysis.polytope import CONTAINS_TOL, Polytope
 from . import layers
 from .checks import Hypothesis, Part, exactly, least, statement
 from .layers import SPD, THEOREM_1_1, LayerRun, nonzero, positive, proved, several, symmetric
@@ -68,7 +68,7 @@ def firsts(run: LayerRun, tokens: np.ndarray) -> np.ndarray:
 
 @_statement(
     "B6",
-    "arXiv 2407.01602, no collision; rate: theory B6",
+    "arXiv 2407.01602, no collision; rate: docs/mathematics.md B6",
     "no collision; A symmetric: |z_i' - z_j'|_A² >= rho² |z_i - z_j|_A² + eta² |m_i - m_j|_A²",
     (positive, several),
 )
@@ -129,7 +129,7 @@ def _has_edge(run: LayerRun) -> Hypothesis:
 
 @_statement(
     "B7",
-    "theory B7",
+    "docs/mathematics.md B7",
     "j in C_i, j != i implies |z_j|_A > |z_i|_A: no cycles, and the spectrum of P is {P_ii}",
     (*SPD, _has_edge),
 )
@@ -171,7 +171,7 @@ def _has_follower(run: LayerRun) -> Hypothesis:
 
 @_statement(
     "B8",
-    "theory B8",
+    "docs/mathematics.md B8",
     "C_i = {l} and C_l = {l} at layer k: then for ever, and z_i^{k+s} = z_l + rho^s (z_i^k - z_l)",
     (_has_follower,),
 )
@@ -199,7 +199,7 @@ def freezing(run: LayerRun) -> list[Part]:
 
 @_statement(
     "B9",
-    "theory B9",
+    "docs/mathematics.md B9",
     "v leads, |z_i - v|_A < c_v = min over z_j != v of <Av, v - z_j>/|v - z_j|_A: then C_i = {v}",
     (*SPD, several),
 )
@@ -245,7 +245,7 @@ def _long_enough(run: LayerRun) -> Hypothesis:
 
 @_statement(
     "B10",
-    "theory B10; ties have measure zero: arXiv 2305.05465 for the flow",
+    "docs/mathematics.md B10; ties have measure zero: arXiv 2305.05465 for the flow",
     "without ties every limit is a leader and the sets freeze after finitely many layers",
     (*SPD, nonzero, _no_tie, _long_enough),
 )
@@ -272,7 +272,7 @@ def _has_tied_limit(run: LayerRun) -> Hypothesis:
 
 @_statement(
     "B11",
-    "theory B11; arXiv 2407.01602, Figure 2",
+    "docs/mathematics.md B11; arXiv 2407.01602, Figure 2",
     "a limit that is no leader needs ties that persist for ever",
     (*THEOREM_1_1, _has_tied_limit),
 )

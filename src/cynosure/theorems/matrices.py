@@ -19,7 +19,7 @@ _statement = partial(statement, LayerRun)
 
 @_statement(
     "B15",
-    "theory B15",
+    "docs/mathematics.md B15",
     "some symmetric positive definite A makes z_i lead iff z_i is a vertex of conv(Z ∪ {0})",
     SPD,
 )
@@ -73,7 +73,7 @@ def _not_symmetric(run: LayerRun) -> Hypothesis:
 
 @_statement(
     "B16",
-    "theory B16",
+    "docs/mathematics.md B16",
     "A not symmetric: hulls decrease, tokens never collide; leaders and growing norms may be lost",
     (_not_symmetric, positive, several),
 )

@@ -59,7 +59,7 @@ def boolean(run: FlowRun) -> list[Part]:
 
 @_statement(
     "B23",
-    "arXiv 2305.05465, lemma on distances; in the A-norm: theory B23",
+    "arXiv 2305.05465, lemma on distances; in the A-norm: docs/mathematics.md B23",
     "V = l I, A = K^T Q definite: |x_i - x_j|_A is non-decreasing in t",
     (positive_multiple, definite_form),
 )
@@ -131,7 +131,7 @@ def _two_alike(run: FlowRun) -> Hypothesis:
 
 @_statement(
     "B25",
-    "theory B25; corrects a remark of arXiv 2305.05465",
+    "docs/mathematics.md B25; corrects a remark of arXiv 2305.05465",
     "two tokens c ± y, <Ac, y> = 0: u = e^{lt} |y|_A has u' = l u tanh u²; they never merge",
     (positive_multiple, definite_form, _two_alike),
 )

@@ -9,9 +9,9 @@ from typing import final
 
 import numpy as np
 
+from ..analysis.polytope import Polytope
 from ..attention import Causal, Heads, Softmax
 from ..dynamics import Dynamics, SphereFlow, UnnormalizedSphereFlow
-from ..polytope import Polytope
 from .checks import Hypothesis, Part, least, statement
 from .flows import ContinuousRun
 
@@ -114,7 +114,7 @@ def _hemisphere(run: SphereRun) -> Hypothesis:
 
 @_statement(
     "B30",
-    "arXiv 2312.10794, hemisphere lemma; rate: theory B30",
+    "arXiv 2312.10794, hemisphere lemma; rate: docs/mathematics.md B30",
     "once in an open hemisphere about w: min <x_i, w> grows, and the tokens tend to one point",
     (_identity_value, _weights_alone, _hemisphere),
 )
@@ -351,7 +351,7 @@ def _in_sight(run: SphereRun) -> Hypothesis:
 
 @_statement(
     "B34",
-    "arXiv 2411.04990, causal attention; rate: theory B34",
+    "arXiv 2411.04990, causal attention; rate: docs/mathematics.md B34",
     "causal, V = I, d >= 2: x_1 stands still and every token tends to x_1, for almost every start",
     (_causal, _identity_value, _not_a_line, _in_sight),
 )

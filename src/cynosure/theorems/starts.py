@@ -19,7 +19,7 @@ def _on_a_line(run: LayerRun) -> Hypothesis:
 
 @_statement(
     "B12",
-    "theory B12",
+    "docs/mathematics.md B12",
     "d = 1: tokens > 0 follow the largest, tokens < 0 the smallest, from layer 0 on and for ever",
     (_on_a_line, positive, nonzero),
 )
@@ -52,7 +52,7 @@ def _equal_norms(run: LayerRun) -> Hypothesis:
 
 @_statement(
     "B13",
-    "theory B13",
+    "docs/mathematics.md B13",
     "equal A-norms: every token leads and nothing ever moves",
     (*SPD, nonzero, _equal_norms),
 )
@@ -76,9 +76,9 @@ def expected_leaders(n: int, d: int, S: np.ndarray | None = None) -> float:
     """E|L_0| for n independent Gaussian tokens: n E[Phi(|y|^2 / sqrt(y^T S y))^(n-1)], y ~ N(0, S).
 
     S = A^(1/2) Cov A^(1/2), None for the identity. A token y leads when every other score
-    <y, y_j> ~ N(0, y^T S y) stays below |y|^2 (theory B14). With y = r S^(1/2) w, |w| = 1, the
-    radius r ~ chi_d is integrated by quadrature; the direction w matters only for S != c I and is
-    averaged over 2^13 seeded draws (relative error below 1 %).
+    <y, y_j> ~ N(0, y^T S y) stays below |y|^2 (docs/mathematics.md B14). With y = r S^(1/2) w, |w|
+    = 1, the radius r ~ chi_d is integrated by quadrature; the direction w matters only for S != c I
+    and is averaged over 2^13 seeded draws (relative error below 1 %).
 
     >>> round(expected_leaders(100, 2), 4)
     6.2856
@@ -127,7 +127,7 @@ def _gaussian(run: LayerRun) -> Hypothesis:
 
 @_statement(
     "B14",
-    "theory B14",
+    "docs/mathematics.md B14",
     "Gaussian start: E|L_0| = n E[Phi(|y|²/sqrt(y^T A y))^(n-1)], y ~ N(0, A)",
     (*SPD, _many, _gaussian),
 )

@@ -1,6 +1,6 @@
 """B21: at finite beta the vertices of a polygon hold their tokens for a time exponential in beta.
 
-Read on runs of `JumpChain`, the finite-beta chain of arXiv 2508.09628 (theory A6).
+Read on runs of `JumpChain`, the finite-beta chain of arXiv 2508.09628 (docs/mathematics.md A6).
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _polygon(run: ChainRun) -> Hypothesis:
 @statement(
     ChainRun,
     "B21",
-    "arXiv 2508.09628, finite beta; theory B21",
+    "arXiv 2508.09628, finite beta; docs/mathematics.md B21",
     "exit from a vertex is geometric, probability q a layer; log median ~ beta (1 - cos(2 pi/k))",
     (_polygon,),
 )

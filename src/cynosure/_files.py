@@ -1,0 +1,190 @@
+"""Files: writing whole or not at all, and reading tables of numbers (tokens, matrices)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+__all__ = ["read", "write_atomically"]
+
+
+def write_atomically(path: str | os.PathLike[str], write: Any) -> Path:
+    """Call write(stream) on a temporary file beside `path`, then put it in place in one step.
+
+    Interrupted or failed, nothing is left at `path` that was not there before.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            write(stream)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)  # mkstemp is private; a result file is not
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return path
+
+
+_TEXT = (".csv", ".tsv", ".txt")
+
+
+def read(path: str | os.PathLike[str]) -> np.ndarray:
+    """Tokens from a file: one token per line (.csv, .tsv, .txt) or an (n, d) array (.npy, .npz).
+
+    Text: cells separated by semicolons, commas or blanks (found on the first line), an optional
+    header line without any number, ``#`` starts a comment, blank lines are skipped. One column is
+    dimension d = 1. An .npz file holds the tokens under ``z0`` or ``z``. Nothing is unpickled.
+    Raises FileNotFoundError, or ValueError naming the line and column to mend.
+    """
+    path = Path(path)
+    if not path.is_file():
+        near = sorted(p.name for p in islice(path.parent.glob("*"), 1000) if p.suffix in _ALL)[:5]
+        found = f"; that folder holds {', '.join(near)}" if near else ""
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{path} {what}; expected a token file ({', '.join(_ALL)}){found}")
+    suffix = path.suffix.lower()
+    if suffix not in _ALL:
+        raise ValueError(f"{path}: expected one of {', '.join(_ALL)}; got {suffix or 'no ending'}")
+    z = _read_text(path) if suffix in _TEXT else _as_matrix(_read_array(path, suffix), path)
+    bad = np.argwhere(~np.isfinite(z))
+    if len(bad):
+        i, j = bad[0]
+        raise ValueError(
+            f"{path}: token {i}, coordinate {j} is {z[i, j]}; tokens must be finite,"
+            " remove or replace such tokens"
+        )
+    return z
+
+
+_ALL = (*_TEXT, ".npy", ".npz")
+
+
+def _read_array(path: Path, suffix: str) -> np.ndarray:
+    try:
+        with path.open("rb") as file:  # numpy.load leaves a damaged archive open
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            keys = [key for key in ("z0", "z") if key in loaded.files]
+            if not keys:
+                raise KeyError(", ".join(loaded.files) or "nothing")
+            z = loaded[keys[0]]
+            if not isinstance(z, np.ndarray):  # a foreign zip member comes back as bytes
+                raise ValueError(f"{keys[0]} is not an array")
+            return z
+    except KeyError as e:
+        raise ValueError(
+            f"{path}: expected tokens under the name z0 or z; it holds {e.args[0]}"
+        ) from None
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
+        if "Object arrays" in str(e):
+            raise ValueError(
+                f"{path}: holds Python objects, which are never unpickled; save a plain float"
+                " array with numpy.save"
+            ) from None
+        raise ValueError(
+            f"{path}: not a readable {suffix} file; if it is text, name it .csv, else save it"
+            f" again with numpy.save{'z' if suffix == '.npz' else ''}"
+        ) from None
+
+
+def _as_matrix(z: np.ndarray, path: Path) -> np.ndarray:
+    if z.dtype.kind not in "fiub":
+        raise ValueError(f"{path}: expected real numbers; got an array of type {z.dtype}")
+    if z.ndim == 1:
+        raise ValueError(
+            f"{path}: expected an (n, d) array, one token per row; got shape {z.shape}; save"
+            " z[:, None] for n tokens on the line or z[None] for a single token"
+        )
+    if z.ndim != 2:
+        raise ValueError(
+            f"{path}: expected an (n, d) array, one token per row; got shape {z.shape}; save one"
+            " configuration, for instance z[0]"
+        )
+    if z.size == 0:
+        raise ValueError(f"{path}: expected at least one token; got shape {z.shape}")
+    return np.ascontiguousarray(z, dtype=np.float64)
+
+
+def _read_text(path: Path) -> np.ndarray:
+    try:
+        with path.open(encoding="utf-8-sig") as lines:
+            first = list(islice(_rows(lines), 2))
+        if not first:
+            raise ValueError(f"{path}: the file is empty; expected one token per line")
+        header = not any(map(_is_number, first[0][1]))
+        if header and len(first) == 1:
+            raise ValueError(
+                f"{path}: line {first[0][0]} is {' '.join(first[0][1])!r} and no token follows;"
+                " expected one token per line, as numbers"
+            )
+        try:
+            return np.loadtxt(
+                path,
+                delimiter=first[0][2],
+                skiprows=first[0][0] if header else 0,
+                ndmin=2,
+                encoding="utf-8-sig",
+            )
+        except UnicodeDecodeError:
+            raise
+        except ValueError:
+            # loadtxt is fast but its messages name no column; the slow reader finds the cell.
+            with path.open(encoding="utf-8-sig") as lines:
+                return _read_slowly(path, islice(_rows(lines), header, None))
+    except UnicodeDecodeError as e:
+        raise ValueError(
+            f"{path}: not a text file in UTF-8 ({e.reason} at byte {e.start}); save it as UTF-8 CSV"
+        ) from None
+
+
+def _read_slowly(path: Path, rows: Iterator[tuple[int, list[str], str | None]]) -> np.ndarray:
+    """The reference reader: every cell with Python's float, every complaint with its place."""
+    z: list[list[float]] = []
+    for line, cells, _ in rows:
+        for column, cell in enumerate(cells, 1):
+            if not _is_number(cell):
+                found = repr(cell) if cell else "an empty cell"
+                hint = "; use a decimal point" if _is_number(cell.replace(",", ".")) else ""
+                raise ValueError(
+                    f"{path}: line {line}, column {column}: expected a number; got {found}{hint}"
+                )
+        if z and len(cells) != len(z[0]):
+            raise ValueError(
+                f"{path}: line {line} has {len(cells)} columns where the lines above have"
+                f" {len(z[0])}; every token needs the same dimension"
+            )
+        z.append([float(cell) for cell in cells])
+    return np.array(z)
+
+
+def _rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str], str | None]]:
+    """(line number, cells, delimiter) of every line that is neither blank nor a comment."""
+    delimiter: str | None = ""
+    for number, raw in enumerate(lines, 1):
+        line = raw.split("#", 1)[0].strip()
+        if not line:
+            continue
+        if delimiter == "":
+            delimiter = next((c for c in ";," if c in line), None)
+        yield number, [cell.strip() for cell in line.split(delimiter)], delimiter
+
+
+def _is_number(cell: str) -> bool:
+    # float() also takes the underscores of Python literals; no table means a number by 1_0.
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return "_" not in cell

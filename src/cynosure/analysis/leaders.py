@@ -1,0 +1,105 @@
+"""roles(): who leads since which layer, and who follows whom, read off a trajectory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import SupportsIndex, final
+
+import numpy as np
+
+from ..attention import Hardmax
+from ..dynamics import PureAttention, UnnormalizedAttention
+from ..engine.followed import Followed, History
+from ..simulation.trajectory import Trajectory
+
+__all__ = ["Roles", "can_lead", "roles"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Roles:
+    """Leadership belongs to a trajectory, not to a snapshot.
+
+    `born[i]` is the first layer with C_i = {i} (-1: never); from then on z_i never moves. Testing
+    C_i = {i} on the last layer instead loses leaders, because followers round onto them.
+    Shape (*b, n); padding has -1.
+    """
+
+    born: np.ndarray
+    trajectory: Trajectory
+
+    @property
+    def leads(self) -> np.ndarray:
+        """True for tokens that lead at some layer; shape (*b, n)."""
+        return self.born >= 0
+
+    @property
+    def leaders(self) -> np.ndarray:
+        """Indices of the leaders of one configuration, duplicates included."""
+        if self.born.ndim > 1:
+            raise ValueError("leaders of a batch: use roles(trajectory.select(b)), or roles.leads")
+        return np.flatnonzero(self.leads)
+
+    def led_at(self, k: SupportsIndex) -> np.ndarray:
+        """L_k: indices of the tokens that lead at layer k."""
+        return self.leaders[self.born[self.leaders] <= int(k)]
+
+    @cached_property
+    def _history(self) -> History:
+        history = self.trajectory.history
+        if history is not None and history.records:
+            return history
+        return _walk_again(self.trajectory)
+
+    def followed(self, k: SupportsIndex) -> Followed:
+        """The sets C_i at layer k of one configuration."""
+        if self.born.ndim > 1:
+            raise ValueError("followed(k) of a batch: use roles(trajectory.select(b)).followed(k)")
+        last = self.trajectory.t[-1]
+        if not 0 <= int(k) <= last:
+            raise ValueError(f"layer {k} is outside this trajectory (0..{last})")
+        return self._history.followed(k)
+
+
+def can_lead(trajectory: Trajectory) -> bool:
+    """True for runs from layer 0 of hardmax layers with one alpha, where leaders are defined."""
+    dynamics = trajectory.dynamics
+    if not isinstance(dynamics, PureAttention | UnnormalizedAttention) or trajectory.t[0] != 0:
+        return False
+    return isinstance(dynamics.attention, Hardmax)
+
+
+def roles(trajectory: Trajectory) -> Roles:
+    """Who leads in a hardmax trajectory, and since when.
+
+    Example
+    -------
+    >>> import cynosure as cy
+    >>> tr = cy.simulate(cy.PureAttention(), [[2.0, 0.0], [1.0, 0.5], [0.0, 1.0]], layers=5)
+    >>> cy.roles(tr).leaders.tolist()
+    [0, 2]
+    """
+    history = trajectory.history
+    if history is None:
+        history = _walk_again(trajectory)
+    return Roles(history.born, trajectory)
+
+
+def _walk_again(trajectory: Trajectory) -> History:
+    """The history of a run that did not keep one, from its first layer."""
+    dynamics = trajectory.dynamics
+    if dynamics is None or not can_lead(trajectory):
+        raise ValueError(
+            "roles: leaders are defined for hardmax runs from layer 0; this trajectory is of "
+            f"{type(dynamics).__name__}"
+        )
+    from ..simulation.loop import simulate
+
+    z0 = trajectory.values[0]
+    layers = int(trajectory.t[-1])
+    again = simulate(
+        dynamics, z0, layers=layers, mask=trajectory.mask, save_every=max(layers, 1), throw=False
+    )
+    assert again.history is not None
+    return again.history

@@ -1,0 +1,124 @@
+"""The master equation: the run with its attention matrix frozen (docs/mathematics.md E9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import SupportsIndex, final
+
+import numpy as np
+
+from ...dynamics import (
+    AttentionFlow,
+    EuclideanFlow,
+    LeadingFlow,
+    PureAttention,
+    RescaledFlow,
+    UnnormalizedFlow,
+)
+from ...simulation.trajectory import Trajectory
+from .findings import Finding
+from .matrices import attention_matrix
+
+__all__ = ["MasterEquation", "freeze", "propagate"]
+
+_DENSE = 256  # coordinates up to which e^{dt M (x) V} is formed
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class MasterEquation(Finding):
+    """The run with P frozen at time t0 against the run itself (docs/mathematics.md E9).
+
+    `error[s]` = |X(t_s) - predicted_s|_F / |X(t_s)|_F at the saved times t_s >= t0; `eigenvalues`
+    are those of P(t0), `near_one` how many lie within 1e-6 of 1: as many as there are closed
+    groups of tokens, so in the end the number of clusters.
+    """
+
+    t: np.ndarray
+    predicted: np.ndarray
+    error: np.ndarray
+    eigenvalues: np.ndarray
+    near_one: int
+
+
+def freeze(trajectory: Trajectory, at: SupportsIndex = 0) -> MasterEquation:
+    """Freeze P at the saved state number `at` and predict the rest by the linear equation.
+
+        EuclideanFlow, UnnormalizedFlow   X' = P X V^T          AttentionFlow, RescaledFlow
+        X' = (P - I) X V^T                LeadingFlow           X' = P X V^T - l1 X
+                                          PureAttention         X^{k+1} = ((1-eta) I + eta P) X^k
+
+    Exact while the pattern of a hardmax run is frozen (docs/mathematics.md C3); elsewhere the error
+    says how long the attention matrix keeps its word.
+    """
+    start, dynamics = int(at), trajectory.dynamics
+    z = trajectory.values.astype(np.float64)
+    if z.ndim != 3:
+        raise ValueError("trajectory: expected one configuration; use trajectory.select(b)")
+    t = np.asarray(trajectory.t[start:], dtype=np.float64)
+    flows = (EuclideanFlow, UnnormalizedFlow, AttentionFlow, RescaledFlow, LeadingFlow)
+    if not isinstance(dynamics, (*flows, PureAttention)):
+        raise ValueError(
+            f"trajectory: no master equation for {type(dynamics).__name__}; expected one of "
+            + ", ".join(kind.__name__ for kind in (*flows, PureAttention))
+        )
+    P = attention_matrix(dynamics, z[start], float(t[0]))
+    if isinstance(dynamics, PureAttention):
+        eta = float(dynamics.exact_alpha / (1 + dynamics.exact_alpha))
+        layer = (1 - eta) * np.eye(len(P)) + eta * P
+        predicted = [z[start]]
+        for steps in np.diff(t).astype(int).tolist():
+            predicted.append(np.linalg.matrix_power(layer, steps) @ predicted[-1])
+        said = np.stack(predicted)
+    else:
+        M = P - np.eye(len(P)) if isinstance(dynamics, AttentionFlow | RescaledFlow) else P
+        said = propagate(M, getattr(dynamics, "V", None), z[start], t - t[0])
+        if isinstance(dynamics, LeadingFlow):
+            said = np.exp(-dynamics.leading * (t - t[0]))[:, None, None] * said
+    size = np.linalg.norm(z[start:], axis=(1, 2))
+    error = np.linalg.norm(z[start:] - said, axis=(1, 2)) / np.where(size > 0, size, 1.0)
+    values = np.linalg.eigvals(P)
+    values = values[np.argsort(-np.abs(values), kind="stable")]
+    return MasterEquation(t, said, error, values, int((np.abs(values - 1) < 1e-6).sum()))
+
+
+def propagate(M: np.ndarray, V: np.ndarray | None, x: np.ndarray, times: np.ndarray) -> np.ndarray:
+    """The solution of X' = M X V^T from x at t = 0, at the times given: (times, n, d).
+
+    From one time to the next by e^{dt M (x) V}: formed where it is small (and once for equal
+    steps), by its action alone where it is not. Never by the eigenvectors of V: those of a real
+    head, of low rank, are a poor basis.
+    """
+    from scipy.linalg import expm
+
+    dense = V is None or x.size <= _DENSE
+    generator = M if V is None else np.kron(M, V) if dense else None
+    out, t, step, one = [], 0.0, -1.0, np.eye(0)
+    for time in np.asarray(times, dtype=np.float64).tolist():
+        ahead = time - t
+        if dense and abs(ahead - step) > 1e-14 * max(time, 1.0):
+            step, one = ahead, expm(ahead * generator)
+        if ahead != 0:
+            if V is None:
+                x = one @ x
+            elif dense:
+                x = (one @ x.ravel()).reshape(x.shape)
+            else:
+                x = _act(M, V, ahead, x)
+        out.append(x)
+        t = time
+    return np.stack(out)
+
+
+def _act(M: np.ndarray, V: np.ndarray, s: float, x: np.ndarray) -> np.ndarray:
+    """e^{s M (x) V} x by products alone, to rounding (Al-Mohy and Higham)."""
+    from scipy.sparse.linalg import LinearOperator, expm_multiply
+
+    generator = LinearOperator(
+        (x.size, x.size),
+        matvec=lambda y: s * (M @ y.reshape(x.shape) @ V.T).ravel(),
+        rmatvec=lambda y: s * (M.T @ y.reshape(x.shape) @ V).ravel(),
+        dtype=np.float64,
+    )
+    trace = s * float(np.trace(M) * np.trace(V))
+    return np.asarray(expm_multiply(generator, x.ravel(), traceA=trace)).reshape(x.shape)

@@ -1,0 +1,326 @@
+"""Limiting objects: what the end of a run looks like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from typing import Any, final
+
+import numpy as np
+
+from ..._types import Array, as_matrix, as_tokens
+from ...attention import Hardmax
+from ...dynamics import (
+    AttentionFlow,
+    EuclideanFlow,
+    PreNormFlow,
+    PureAttention,
+    SelfAttention,
+    SphereFlow,
+    UnnormalizedAttention,
+    UnnormalizedFlow,
+    UnnormalizedSphereFlow,
+)
+from ...simulation.trajectory import Trajectory
+from ..clustering import clusters
+from ..polytope import hull
+from .findings import Finding
+from .matrices import SAME, attention_matrix, epsilon_rank, good_triple, square
+
+__all__ = [
+    "BooleanLimit",
+    "Hyperplanes",
+    "LimitingObject",
+    "boolean_limit",
+    "hyperplane_values",
+    "recognise",
+]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class BooleanLimit(Finding):
+    """P against the Boolean matrices of B22: rows e_a or e_b, at most one exceptional row.
+
+    `columns` are the tokens still looked at, `exceptional` the rows further than tol from every
+    unit vector, `distance` the largest distance of the other rows from theirs.
+    """
+
+    columns: tuple[int, ...]
+    exceptional: tuple[int, ...]
+    distance: float
+    rank: int
+    holds: bool
+
+
+def boolean_limit(P: Array, tol: float = 1e-8) -> BooleanLimit:
+    """Read P as the limiting attention matrix of d = 1 (arXiv 2305.05465, theorem on Booleans)."""
+    p = square(P)
+    best = p.argmax(axis=1)
+    away = np.abs(p - np.eye(len(p))[best]).max(axis=1)
+    odd = np.flatnonzero(away > tol)
+    rows = np.setdiff1d(np.arange(len(p)), odd)
+    columns = tuple(np.unique(best[rows]).tolist())
+    return BooleanLimit(
+        columns,
+        tuple(odd.tolist()),
+        float(away[rows].max()) if len(rows) else float("inf"),
+        epsilon_rank(p, max(tol, 1e-12)),
+        len(columns) <= 2 and len(odd) <= 1,
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Hyperplanes(Finding):
+    """The values of f1* on the tokens, clustered: at most three, {a, 0, b}, in the limit (B26).
+
+    `values` ascending, one per group; `labels[i]` the group of token i; `spread` the widest group;
+    `f` the value of f1* on every token. `holds`: one negative, one positive and a zero at most.
+    """
+
+    values: np.ndarray
+    labels: np.ndarray
+    spread: float
+    f: np.ndarray
+    holds: bool
+
+
+def hyperplane_values(
+    trajectory: Trajectory, V: Array | None = None, tol: float = 1e-6
+) -> Hyperplanes:
+    """f1*(z_i) at the end of a run, groups being separated by gaps above tol times the largest.
+
+    f1* is the dual eigenvector of the eigenvalue l1 of V with the largest real part, f1*(f1) = 1.
+    V is that of the dynamics unless given. The values are the same in `RescaledFlow` and
+    `LeadingFlow`; tokens of `EuclideanFlow` are divided by e^{l1 t} first.
+    """
+    matrix = getattr(trajectory.dynamics, "V", None) if V is None else as_matrix(V, "V")
+    z = as_tokens(trajectory.values[-1], ndim=2).astype(np.float64)
+    leading = _Leading.of(np.eye(z.shape[1]) if matrix is None else matrix)
+    f = leading.seen(trajectory, z)[:, 0]
+    groups = clusters(f[:, None], tol * max(float(np.abs(f).max()), np.finfo(float).tiny))
+    centres = groups.centres[:, 0]
+    order = np.argsort(centres)
+    labels = np.argsort(order)[groups.labels]
+    values = centres[order]
+    spread = max(float(np.ptp(f[labels == g])) for g in range(len(values)))
+    zero = np.abs(values) <= 10 * groups.tol
+    sides = int(((values > 0) & ~zero).sum()), int(((values < 0) & ~zero).sum())
+    return Hyperplanes(values, labels, spread, f, int(zero.sum()) <= 1 and max(sides) <= 1)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Leading:
+    """The eigenvalue of V with the largest real part, its multiplicity and left eigenspace.
+
+    One dual vector f1* with f1*(f1) = 1 where it is simple, else an orthonormal basis.
+    """
+
+    value: complex
+    multiplicity: int
+    duals: np.ndarray  # (d, multiplicity)
+
+    @classmethod
+    def of(cls, V: np.ndarray) -> _Leading:
+        values, vectors = np.linalg.eig(V.T)
+        value = complex(values[np.argmax(values.real)])
+        same = np.abs(values - value) <= SAME * max(float(np.abs(values).max()), 1e-300)
+        duals = np.linalg.qr(vectors[:, same].real)[0]
+        if same.sum() == 1 and abs(value.imag) <= SAME * abs(value):
+            right, columns = np.linalg.eig(V)
+            f = columns[:, int(np.argmin(np.abs(right - value)))].real
+            f = f * np.sign(f[np.argmax(np.abs(f))]) / np.linalg.norm(f)
+            pairing = float(duals[:, 0] @ f)
+            duals = duals / pairing if abs(pairing) > 1e-12 else duals
+        return cls(value, int(same.sum()), duals)
+
+    def seen(self, trajectory: Trajectory, z: np.ndarray) -> np.ndarray:
+        """Coordinates along the duals of z = e^{-tV} x, (n, multiplicity)."""
+        if isinstance(trajectory.dynamics, EuclideanFlow):
+            z = z * np.exp(-self.value.real * float(trajectory.t[-1]))
+        return z @ self.duals
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class LimitingObject(Finding):
+    """What the end of a run looks like: `kind`, the points (or values) found, labels per token.
+
+    "zero": all tokens at 0. "point": one cluster. "boolean": d = 1, at most one exceptional row.
+    "polytope": clusters at vertices of their hull or elsewhere in the set S (`details["in_S"]`).
+    "hyperplanes": f1* takes at most three values. "polytope x hyperplane": the components in a
+    leading eigenspace of dimension > 1 cluster. "turning": the leading eigenvalues of V are a
+    complex pair. "metastable": clusters that theory lets merge in the end, with their `lifetime`
+    so far. "clusters": anything else. `margin` is how far within (positive) or beyond (negative)
+    the tolerance the description is; `speed` the largest motion per unit of time (or layer)
+    between the last two states, in the unit of `tol`. Padding has the label -1.
+    """
+
+    kind: str
+    points: np.ndarray
+    labels: np.ndarray
+    margin: float
+    speed: float
+    details: dict[str, Any]
+
+    def __str__(self) -> str:
+        points, found = len(self.points), self.details
+        corners = len(found.get("vertices", ()))
+        if self.kind == "polytope":
+            inside = "all" if all(found["in_S"]) else f"{sum(found['in_S'])}"
+            text = f"{points} points, {corners} vertices of their hull, {inside} in S"
+        elif self.kind == "boolean":
+            rows = ", ".join(f"e_{j}" for j in found["boolean"]["columns"])
+            odd = found["boolean"]["exceptional"]
+            text = f"rows of P are {rows}; exceptional row: {odd[0] if odd else 'none'}"
+        elif self.kind == "hyperplanes":
+            text = "f1* is " + ", ".join(f"{v:.6g}" for v in self.points[:, 0].tolist())
+        elif self.kind == "polytope x hyperplane":
+            text = f"{points} points in the leading eigenspace, {corners} vertices of their hull"
+        elif self.kind == "metastable":
+            text = f"{points} clusters since {found['since']:g}, lifetime {found['lifetime']:g}"
+        elif self.kind in ("zero", "point"):
+            text = "all tokens at one place"
+        else:
+            text = f"{points} cluster{'s' * (points != 1)}"
+        moving = "" if self.speed <= 1e-3 else f" (still moving, {self.speed:.2g} a unit of time)"
+        return f"{self.kind}: {text}{moving}"
+
+
+def recognise(trajectory: Trajectory, tol: float = 1e-3) -> LimitingObject:
+    """Name the limiting object of one configuration; lengths are relative to the first state.
+
+    Reads the last saved state, so run until it stands still (`speed` says whether it does). Tokens
+    that grow by a known factor are divided by it. For the certified limits of hardmax runs take
+    `cynosure.limit`.
+
+    Example
+    -------
+    >>> import cynosure as cy
+    >>> tr = cy.simulate(cy.RescaledFlow(), cy.configurations.gaussian(12, 2), time=20.0)
+    >>> print(cy.recognise(tr))
+    polytope: 2 points, 2 vertices of their hull, all in S
+    """
+    if len(trajectory.z.shape) != 3:
+        raise ValueError("trajectory: expected one configuration; use trajectory.select(b)")
+    total = trajectory.z.shape[1]
+    real = np.arange(total)
+    if trajectory.mask is not None:
+        real = np.flatnonzero(trajectory.mask)
+        trajectory = replace(trajectory, z=trajectory.z[:, real], mask=None, words=None)
+    if isinstance(trajectory.dynamics, PreNormFlow):  # lengths grow like t, directions meet
+        length = np.linalg.norm(trajectory.values, axis=-1, keepdims=True)
+        trajectory = replace(trajectory, z=trajectory.values / np.where(length > 0, length, 1.0))
+    factor = _growth(trajectory)
+    ends = factor[:, None, None] * trajectory.values[-2:].astype(np.float64)
+    z = ends[-1]
+    scale = float(np.linalg.norm(trajectory.values[0], axis=-1).max()) or 1.0
+    lapse = float(trajectory.t[-1] - trajectory.t[-2]) if len(trajectory) > 1 else 1.0
+    V = trajectory.dynamics.V if isinstance(trajectory.dynamics, SelfAttention) else None
+    if V is not None:  # motion along the other eigenvectors of V is not of the limiting object
+        ends = ends @ _Leading.of(V).duals
+    speed = float(np.abs(ends[-1] - ends[0]).max()) / scale / lapse
+    kind, points, labels, spread, details = _described(trajectory, z, scale, tol)
+    if kind == "metastable" and speed > 10 * tol:
+        kind = "clusters"  # on their way to each other
+    labelled = np.full(total, -1, dtype=np.intp)
+    labelled[real] = labels
+    return LimitingObject(kind, points, labelled, tol - spread, speed, details)
+
+
+_Found = tuple[str, np.ndarray, np.ndarray, float, dict[str, Any]]
+
+
+def _described(trajectory: Trajectory, z: np.ndarray, scale: float, tol: float) -> _Found:
+    """Kind, points, labels, spread and details of the end state z."""
+    dynamics = trajectory.dynamics
+    radius = float(np.linalg.norm(z, axis=1).max()) / scale
+    if radius <= tol:
+        return "zero", np.zeros((1, z.shape[1])), np.zeros(len(z), np.intp), radius, {}
+    growing = isinstance(dynamics, SelfAttention) and dynamics.leading > 0
+    V = dynamics.V if growing else None  # type: ignore[union-attr]
+    if V is not None and not np.array_equal(V, V[0, 0] * np.eye(len(V))):
+        return _leading_limit(trajectory, z, V, tol)
+    found = clusters(z, tol * scale)
+    spread = float(np.linalg.norm(z - found.centres[found.labels], axis=1).max()) / scale
+    plain = found.centres, found.labels, spread
+    if found.count == 1:
+        return "point", *plain, {}
+    attention = getattr(dynamics, "attention", None)
+    hard = isinstance(attention, Hardmax) and isinstance(
+        dynamics, PureAttention | UnnormalizedAttention | AttentionFlow
+    )
+    if not (growing or hard):
+        plateau = _plateau(trajectory, found.count, tol * scale)
+        return ("clusters", *plain, {}) if plateau is None else ("metastable", *plain, plateau)
+    details: dict[str, Any] = {}
+    kind = "polytope"
+    if growing and z.shape[1] == 1:
+        assert dynamics is not None
+        P = attention_matrix(dynamics, trajectory.values[-1], float(trajectory.t[-1]))
+        boolean = boolean_limit(P)
+        kind = "boolean" if boolean.holds else "polytope"
+        details["boolean"] = boolean.to_dict()
+    body = hull(found.centres)
+    A = getattr(dynamics if growing else attention, "A", None)
+    form = np.eye(z.shape[1]) if A is None else A
+    norms = np.einsum("id,de,ie->i", found.centres, form.T, found.centres)
+    excess = (found.centres @ form.T @ body.vertices.T).max(axis=1) - norms
+    details["vertices"] = body.index.tolist()
+    details["in_S"] = (excess <= tol * scale**2).tolist()
+    return kind, *plain, details
+
+
+def _growth(trajectory: Trajectory) -> np.ndarray:
+    """What the last two states are multiplied with: tokens that grow without normalisation."""
+    dynamics, t = trajectory.dynamics, np.asarray(trajectory.t[-2:], dtype=float)
+    if isinstance(dynamics, EuclideanFlow):
+        return np.exp(-max(dynamics.leading, 0.0) * t)
+    stochastic = not getattr(getattr(dynamics, "attention", None), "values", None)
+    if isinstance(dynamics, UnnormalizedFlow) and stochastic:
+        return np.exp(-t)
+    if isinstance(dynamics, UnnormalizedAttention) and stochastic:
+        return float(1 + dynamics.exact_alpha) ** -t
+    return np.ones(len(t))
+
+
+def _plateau(trajectory: Trajectory, count: int, tol: float) -> dict[str, Any] | None:
+    """Since when there have been so many clusters, if for three states; None if they just changed.
+
+    Only where theory lets them merge in the end: softmax layers and flows without values of their
+    own, and the sphere (B30, B33). As many clusters as tokens are no clusters.
+    """
+    merging = (PureAttention, AttentionFlow, SphereFlow, PreNormFlow, UnnormalizedSphereFlow)
+    if not isinstance(trajectory.dynamics, merging) or count == trajectory.z.shape[1]:
+        return None
+    before = (z for z in trajectory.values[::-1])
+    kept = list(takewhile(lambda z: clusters(z, tol).count == count, before))
+    if len(kept) < 3:
+        return None
+    since = float(trajectory.t[len(trajectory) - len(kept)])
+    return {"since": since, "lifetime": float(trajectory.t[-1]) - since}
+
+
+def _leading_limit(trajectory: Trajectory, z: np.ndarray, V: np.ndarray, tol: float) -> _Found:
+    """Clusters of the components along the eigenspace of V that grows fastest."""
+    leading = _Leading.of(V)
+    details: dict[str, Any] = {"good_triple": good_triple(V=V).to_dict()}
+    if abs(leading.value.imag) > SAME * abs(leading.value):
+        size = float(np.abs(z).max())
+        found = clusters(z, tol * size)
+        spread = float(np.abs(z - found.centres[found.labels]).max()) / size
+        details["leading"] = [leading.value.real, abs(leading.value.imag)]
+        return "turning", found.centres, found.labels, spread, details
+    if leading.multiplicity == 1:
+        planes = hyperplane_values(trajectory, V, tol)
+        kind = "hyperplanes" if planes.holds else "clusters"
+        size = max(float(np.abs(planes.f).max()), np.finfo(float).tiny)
+        return kind, planes.values[:, None], planes.labels, planes.spread / size, details
+    seen = leading.seen(trajectory, trajectory.values[-1].astype(np.float64))
+    size = max(float(np.abs(seen).max()), np.finfo(float).tiny)
+    found = clusters(seen, tol * size)
+    spread = float(np.abs(seen - found.centres[found.labels]).max()) / size
+    details["vertices"] = hull(found.centres).index.tolist()
+    return "polytope x hyperplane", found.centres, found.labels, spread, details

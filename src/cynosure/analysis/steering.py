@@ -1,0 +1,484 @@
+"""control(): a form A under which chosen tokens lead, or the reason why there is none.
+
+Token i leads from layer 0 on exactly when <A z_i, z_i - z_j> > 0 for every z_j != z_i: linear in A.
+So the forms that make a set T lead are the interior of a convex cone, and both answers can be
+checked by hand: an A by its sets C_i, which are decided exactly, and an impossibility by
+multipliers that sum the inequalities to a contradiction (docs/mathematics.md B15).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, SupportsIndex, final
+
+import numpy as np
+import scipy  # loads its submodules on first use only
+from jaxtyping import Float, Int
+
+from .._types import Array, as_matrix, as_tokens
+from ..attention import Hardmax
+from ..simulation.loop import definite
+
+__all__ = ["Control", "Removal", "Witness", "control", "remove_leader"]
+
+TOL = 1e-11  # a cosine margin below this is the rounding of the tokens' differences
+LARGEST_CONDITION = 1e8  # of the semidefinite programme: its solver works to about 1e-9
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Witness:
+    """Why a set of tokens can lead, or why it cannot; everything in it can be recomputed.
+
+    `reason` is one of
+      "leads"      A was found, and the exact sets C_i at layer 0 confirm it;
+      "inside"     token `token` is sum_j weights[j] z_j with weights >= 0 summing to at most 1:
+                   no vertex of conv(Z u {0}), so no A makes it lead even alone;
+      "together"   each target can lead alone, but S = sum_ij weights[i, j] sym(u_i, u_ij) has no
+                   positive eigenvalue (`residual` is the largest): then the sum of the
+                   inequalities <A u_i, u_ij> > 0 with these weights is <A, S> <= 0 for every A > 0;
+      "condition"  an A exists, but its condition number is larger than asked for: at least
+                   `condition` (the infimum for one token; just the bound given for several);
+      "undecided"  the solver found neither an A nor multipliers within rounding.
+    Here u_i = z_i/|z_i| and u_ij = (z_i - z_j)/|z_i - z_j|.
+    `residual` is what rounding leaves of the stated equality or inequality, relative to 1.
+    """
+
+    reason: str
+    weights: np.ndarray | None = None
+    residual: float = 0.0
+    token: int = -1
+    condition: float = float("nan")
+
+    def __str__(self) -> str:
+        return {
+            "leads": "the sets C_i at layer 0 confirm it exactly",
+            "inside": f"token {self.token} is a convex combination of other tokens and 0",
+            "together": "each can lead alone, but their inequalities contradict each other",
+            "condition": f"it needs a condition number of {self.condition:.4g} or more",
+            "undecided": "neither a form nor a contradiction was found within rounding",
+        }[self.reason]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Control:
+    """What `control` found: A is symmetric positive definite with largest eigenvalue 1, or None.
+
+    `margin` is the least cosine <A z_i, z_i - z_j>/(|z_i| |z_i - z_j|) over the targets i and
+    all z_j != z_i: how far A is from losing one of them. `condition` is that of A.
+    """
+
+    A: Float[np.ndarray, "d d"] | None
+    margin: float
+    feasible: bool
+    witness: Witness
+    targets: Int[np.ndarray, "t"]
+
+    def __repr__(self) -> str:
+        what = f"margin={self.margin:.3g}, condition={self.condition:.3g}" if self.feasible else ""
+        return f"Control({self.targets.tolist()}, {what or f'infeasible: {self.witness}'})"
+
+    @property
+    def condition(self) -> float:
+        if self.A is None:
+            return float("inf")
+        eigenvalues = np.linalg.eigvalsh(self.A)
+        return float(eigenvalues[-1] / eigenvalues[0])
+
+
+def control(z0: Array, targets: SupportsIndex | Array, *, condition: float | int = 1e6) -> Control:
+    """A symmetric positive definite A, of condition number <= `condition`, that makes targets lead.
+
+        find A > 0 with <A z_i, z_i - z_j> > 0 for all i in T and all z_j != z_i
+        (docs/mathematics.md B15)
+
+    One target has a closed form. It can lead iff it is a vertex of conv(Z u {0}), that is, iff
+    some q has <q, z_i> > 0 and <q, z_i - z_j> > 0 for all j; then any A with A z_i = q will do,
+    and the best conditioned one is I minus a multiple of a projection, with condition number
+    (1 + sin t)/(1 - sin t), t the angle between z_i and q. Several targets are a semidefinite
+    programme, solved by cvxpy (`pip install "cynosure[control]"`). Either way the A returned is
+    confirmed by the exact sets C_i, not by the solver.
+
+    Trap: the targets lead, but others may lead beside them. A bound of more than 1e8 on the
+    condition number is taken as 1e8 for several targets.
+
+    Example
+    -------
+    >>> import cynosure as cy
+    >>> from cynosure.analysis.steering import control
+    >>> z = [[2.0, 0.0], [0.2, 1.0], [1.5, 0.9], [0.1, 0.1]]
+    >>> cy.Hardmax().followed(z).leads.tolist()
+    [True, False, True, False]
+    >>> cy.Hardmax(control(z, 1).A).followed(z).leads.tolist()
+    [True, True, False, False]
+    >>> print(control(z, 3).witness)
+    token 3 is a convex combination of other tokens and 0
+    """
+    z = as_tokens(z0, "z0", ndim=2).astype(np.float64)
+    chosen = _targets(targets, len(z))
+    if not condition > 1:
+        raise ValueError(f"condition: expected a bound > 1 for that of A, got {condition}")
+    found = None
+    for i in chosen.tolist():
+        found = _one(z, i, condition)
+        if not found.feasible:
+            return _infeasible(found.witness, chosen)
+    distinct = np.unique(z[chosen], axis=0)
+    if len(distinct) == 1:
+        assert found is not None
+        return Control(found.A, found.margin, True, found.witness, chosen)
+    plain = np.eye(z.shape[1])
+    if Hardmax().followed(z).leads[chosen].all():  # nothing to do: the best conditioned form
+        return Control(plain, _margin(z, chosen, plain), True, Witness("leads"), chosen)
+    return _several(z, chosen, min(float(condition), LARGEST_CONDITION))
+
+
+def _targets(targets: Any, n: int) -> np.ndarray:
+    rows = np.atleast_1d(np.asarray(targets))
+    whole = rows.ndim == 1 and rows.size > 0 and rows.dtype.kind in "iu"
+    if not whole or rows.min() < -n or rows.max() >= n:
+        raise ValueError(f"targets: expected indices of tokens, 0..{n - 1}, got {targets!r}")
+    return np.unique(rows % n).astype(np.intp)
+
+
+def _infeasible(witness: Witness, chosen: np.ndarray) -> Control:
+    return Control(None, -float("inf"), False, witness, chosen)
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+    """Rows divided by their lengths, without squares that overflow or vanish."""
+    x = x / np.abs(x).max(axis=-1, keepdims=True)
+    return x / np.linalg.norm(x, axis=-1, keepdims=True)
+
+
+def _others(z: np.ndarray, i: int) -> np.ndarray:
+    """Indices of the tokens that differ from token i."""
+    return np.flatnonzero((z != z[i]).any(axis=1))
+
+
+def _margin(z: np.ndarray, chosen: np.ndarray, A: np.ndarray) -> float:
+    """min over i, j of <A u_i, u_ij>; 1 where there is nobody else."""
+    cosines = [1.0]
+    for i in chosen.tolist():
+        away = _unit(z[i] - z[_others(z, i)])
+        cosines += (away @ (A @ _unit(z[i]))).tolist()
+    return min(cosines)
+
+
+# --- one token -----------------------------------------------------------------------------------
+
+
+def _one(z: np.ndarray, i: int, condition: float) -> Control:
+    """The exact answer for one target, from two non-negative least-squares problems."""
+    me, others = np.array([i], dtype=np.intp), _others(z, i)
+    if not z[i].any():
+        return _infeasible(Witness("inside", np.zeros(len(z)), 0.0, i), me)
+    own = _unit(z[i])
+    away = _unit(z[i] - z[others]) if len(others) else np.empty((0, z.shape[1]))
+    directions = np.vstack([own, away])
+    # The shortest vector p of conv{u_i, u_ij} has <p, u> >= |p|^2 for every u in it: the direction
+    # of largest margin. If p = 0 its weights say that z_i is a combination of the others and 0.
+    weights = _shortest(directions)
+    p = weights @ directions
+    if np.linalg.norm(p) > TOL:
+        nearest = _nearest_in_cone(own, away)
+        least = _condition(own, nearest)
+        if not condition > least:
+            return _infeasible(Witness("condition", None, 0.0, i, least), me)
+        share = 1.0
+        while share > 1e-12:  # from the safest direction towards the best conditioned one
+            q = share * _unit(p) + (1 - share) * nearest
+            if _condition(own, q) <= condition:
+                A = _turning(own, _unit(q))
+                if Hardmax(A).followed(z).leads[i]:
+                    return Control(A, _margin(z, me, A), True, Witness("leads"), me)
+            share /= 2
+    return _infeasible(_combination(z, i, others, weights), me)
+
+
+def _combination(z: np.ndarray, i: int, others: np.ndarray, weights: np.ndarray) -> Witness:
+    """sum_j w_j (z_i - z_j)/|z_i - z_j| + w_0 z_i/|z_i| = 0, solved for z_i."""
+    lengths = np.linalg.norm(z[i] - z[others], axis=1)
+    share, rest = weights[1:] / lengths, weights[0] / np.linalg.norm(z[i])
+    full = np.zeros(len(z))
+    full[others] = share / (share.sum() + rest)
+    residual = float(np.linalg.norm(full @ z - z[i]) / np.linalg.norm(z[i]))
+    return Witness("inside" if residual <= 1e-9 else "undecided", full, residual, i)
+
+
+def _shortest(directions: np.ndarray) -> np.ndarray:
+    """Weights of the shortest vector of conv(rows).
+
+    |sum w_j a_j|^2 + (sum w_j - 1)^2 over w >= 0 is least at a multiple of that convex combination.
+    """
+    rows = np.vstack([directions.T, np.ones(len(directions))])
+    target = np.append(np.zeros(directions.shape[1]), 1.0)
+    weights = scipy.optimize.nnls(rows, target)[0]
+    return weights / weights.sum()
+
+
+def _nearest_in_cone(own: np.ndarray, away: np.ndarray) -> np.ndarray:
+    """The unit vector of {q : <q, u_ij> >= 0 for all j} at the least angle from u_i (Moreau)."""
+    if len(away) == 0:
+        return own
+    weights = scipy.optimize.nnls(-away.T, own)[0]
+    return _unit(own + weights @ away)
+
+
+def _condition(own: np.ndarray, q: np.ndarray) -> float:
+    """The least condition number of a form A > 0 with A u_i a multiple of q.
+
+    tan(45 deg - t/2)^-2 = (1 + sin t)/(1 - sin t) with t the angle between the two.
+    """
+    s = np.linalg.norm(_unit(q) - own)
+    c = np.linalg.norm(_unit(q) + own)
+    half = np.arctan2(s, c)  # t/2, accurate for small angles too
+    return float(np.tan(np.pi / 4 - half) ** -2) if half < np.pi / 4 else float("inf")
+
+
+def _turning(own: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """A = I - (1 - 1/condition) e e^T with A u_i a multiple of q, symmetric to the last bit.
+
+    In the plane of the two, A shrinks the direction e half a right angle beyond their bisector on
+    the side of u_i: that is where a form of given condition turns a vector most.
+    """
+    apart = own - q
+    if not apart.any():
+        return np.eye(len(own))
+    e = _unit(_unit(own + q) + _unit(apart))
+    A = np.eye(len(own)) - (1 - 1 / _condition(own, q)) * np.outer(e, e)
+    return (A + A.T) / 2
+
+
+# --- several tokens ------------------------------------------------------------------------------
+
+
+def _several(z: np.ndarray, chosen: np.ndarray, condition: float) -> Control:
+    """The form of largest margin with eigenvalues in [1/condition, 1], or why there is none."""
+    own, away, pairs = _inequalities(z, chosen)
+    A, _ = _programme(own, away, floor=1 / condition)
+    if A is not None:
+        A = _conditioned(A, own, away)
+        if definite(A) and Hardmax(A).followed(z).leads[chosen].all():
+            return Control(A, _margin(z, chosen, A), True, Witness("leads"), chosen)
+    # Without the floor the dual is well scaled: its value is negative, or an A > 0 exists.
+    free, multipliers = _programme(own, away, floor=0.0)
+    if multipliers is None:
+        return _infeasible(Witness("undecided"), chosen)
+    weights = np.clip(multipliers, 0.0, None)
+    weights /= weights.sum()
+    S = (own * weights[:, None]).T @ away
+    residual = float(np.linalg.eigvalsh((S + S.T) / 2)[-1])
+    table = np.zeros((len(chosen), len(z)))
+    table[pairs[:, 0], pairs[:, 1]] = weights
+    if residual <= 1e-9:
+        return _infeasible(Witness("together", table, residual), chosen)
+    reason = "undecided" if free is None else "condition"
+    return _infeasible(Witness(reason, table, residual, condition=condition), chosen)
+
+
+def _conditioned(A: np.ndarray, own: np.ndarray, away: np.ndarray) -> np.ndarray:
+    """A mixed with as much of the identity as half its margin allows, largest eigenvalue 1.
+
+    The largest margin lies at the edge of the forms allowed, where the condition number is the
+    bound itself; half of it is usually to be had at a far better condition.
+    """
+    now, plain = np.sum((own @ A) * away, axis=1), np.sum(own * away, axis=1)
+    goal = now.min() / 2
+    if goal > 0:
+        falling = plain < goal
+        steps = (now[falling] - goal) / (now[falling] - plain[falling])
+        share = min(1.0, *steps) if falling.any() else 1.0
+        A = (1 - share) * A + share * np.eye(len(A))
+    return A / np.linalg.eigvalsh(A)[-1]
+
+
+def _inequalities(z: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """u_i, u_ij row by row, and which (position of i in chosen, j) each row is.
+
+    Only vertices of the hull can be followed, but finding them costs more than it saves here.
+    """
+    own, away, pairs = [], [], []
+    for position, i in enumerate(chosen.tolist()):
+        others = _others(z, i)
+        own.append(np.tile(_unit(z[i]), (len(others), 1)))
+        away.append(_unit(z[i] - z[others]))
+        pairs.append(np.stack([np.full(len(others), position), others], axis=1))
+    return np.vstack(own), np.vstack(away), np.vstack(pairs)
+
+
+def _programme(
+    own: np.ndarray, away: np.ndarray, floor: float
+) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """max t with <A u_i, u_ij> >= t, and the multipliers of these inequalities.
+
+    floor > 0: floor I <= A <= I. floor = 0: A >= 0 of trace 1, whose dual is the least largest
+    eigenvalue of S over multipliers that sum to 1.
+    """
+    try:
+        cp: Any = import_module("cvxpy")
+    except ImportError:
+        raise ImportError(
+            "control of several tokens is a semidefinite programme: "
+            'pip install "cynosure[control]" (one token needs nothing)'
+        ) from None
+    d = own.shape[1]
+    A, t = cp.Variable((d, d), symmetric=True), cp.Variable()
+    # <A u_i, u_ij> as one product with the entries of A: a single sparse constraint.
+    rows = np.einsum("ra,rb->rab", own, away)
+    rows = ((rows + rows.swapaxes(1, 2)) / 2).reshape(len(own), -1)
+    leads = rows @ cp.vec(A, order="C") >= t
+    if floor > 0:
+        shape = [A >> floor * np.eye(d), np.eye(d) - A >> 0]
+    else:
+        shape = [A >> 0, cp.trace(A) == 1]
+    problem = cp.Problem(cp.Maximize(t), [leads, *shape])
+    try:
+        with warnings.catch_warnings():  # an inaccurate solution is judged by what it proves
+            warnings.simplefilter("ignore")
+            problem.solve(solver=cp.CLARABEL)
+    except cp.SolverError:
+        return None, None
+    if A.value is None:
+        return None, None
+    return (A.value + A.value.T) / 2, leads.dual_value
+
+
+# --- taking the lead away ------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Removal:
+    """The smallest changes after which token `leader` does not lead at layer 0 any more.
+
+    Of one token: `z` are the tokens after the leader has moved by `distance` in the A-norm, and
+    `follows` is the token it then follows. Of the form: `A` is the nearest one, at `change` in the
+    Frobenius norm; None where no form takes the lead away. Both overshoot the tie by a share of
+    about 1e-12, since at the tie itself rounding decides.
+    """
+
+    leader: int
+    z: Float[np.ndarray, "n d"]
+    follows: int
+    distance: float
+    A: Float[np.ndarray, "d d"] | None
+    change: float
+
+
+def remove_leader(z0: Array, i: SupportsIndex, A: Array | None = None) -> Removal:
+    """The smallest change of one token, and the smallest change of A, that removes leader i.
+
+    Token i leads while <A z_i, z_i - z_j> > 0 for all j. In the A-norm, the lead ends
+      by moving i into the ball of diameter [0, z_j]:   |z_i - z_j/2| - |z_j|/2,
+      by moving j over the hyperplane <A z_i, y> = |z_i|^2:   <A z_i, z_i - z_j>/|z_i|,
+      by changing A:   <A z_i, z_i - z_j>/|S|_F,   S = sym(z_i (z_i - z_j)^T), as long as A stays
+    positive definite (else one root to find); each time for the cheapest j. By Cauchy-Schwarz the
+    first is never larger than the second: no other token can take a lead away more cheaply than
+    the leader itself can give it up, so it is the leader that moves.
+
+    Trap: at later layers the token may lead again.
+
+    Example
+    -------
+    >>> import cynosure as cy
+    >>> from cynosure.analysis.steering import remove_leader
+    >>> r = remove_leader([[2.0, 0.0], [0.0, 1.0]], 1)
+    >>> round(r.distance, 6), r.follows, cy.Hardmax().followed(r.z).leads.tolist()
+    (0.414214, 0, [True, False])
+    """
+    z = as_tokens(z0, "z0", ndim=2).astype(np.float64)
+    form, n, d = as_matrix(A), *z.shape
+    leader = int(_targets(i, n)[0])
+    if not definite(form):
+        raise ValueError("A: expected a symmetric positive definite matrix")
+    attention = Hardmax(form)
+    if not attention.followed(z).leads[leader]:
+        raise ValueError(f"i: token {leader} does not lead at layer 0, so there is no lead to take")
+    others = _others(z, leader)
+    if len(others) < n - 1:
+        raise ValueError(f"i: token {leader} has duplicates, which lead with it; drop them first")
+    if n == 1:
+        raise ValueError("z0: the only token always leads")
+    form = np.eye(d) if form is None else form
+    moved, follows, distance = _move(z, leader, others, form, attention)
+    nearest, change = _nearest_form(z, leader, others, form)
+    return Removal(leader, moved, follows, distance, nearest, change)
+
+
+def _move(
+    z: np.ndarray, i: int, others: np.ndarray, A: np.ndarray, attention: Hardmax
+) -> tuple[np.ndarray, int, float]:
+    """(tokens, whom i follows then, how far it moved)."""
+
+    def size(x: np.ndarray) -> Any:
+        return np.sqrt(np.einsum("...a,ab,...b->...", x, A, x))
+
+    middle = z[others] / 2
+    away = size(z[i] - middle) - size(middle)
+    j = int(away.argmin())
+    towards = (middle[j] - z[i]) / size(z[i] - middle[j])
+    overshoot = 1e-12 * size(z[i])
+    while True:
+        moved = z.copy()
+        moved[i] += (away[j] + overshoot) * towards
+        if not attention.followed(moved).leads[i]:
+            return moved, int(others[j]), float(size(moved[i] - z[i]))
+        overshoot *= 4
+
+
+def _nearest_form(
+    z: np.ndarray, i: int, others: np.ndarray, A: np.ndarray
+) -> tuple[np.ndarray | None, float]:
+    """The nearest positive definite form under which i does not lead, over the tokens j.
+
+    Half-spaces {<A', S_j> <= 0} are tried by distance; positive definiteness only adds to it, so
+    the search stops once the next one is farther than the best found.
+    """
+    apart = z[i] - z[others]
+    S = np.einsum("a,jb->jab", z[i], apart)
+    S = (S + S.swapaxes(1, 2)) / 2
+    norms = np.linalg.norm(S, axis=(1, 2))
+    away = np.einsum("ab,jab->j", A, S) / norms
+    best, least = None, float("inf")
+    for j in np.argsort(away).tolist():
+        if away[j] >= least:
+            break
+        if np.linalg.eigvalsh(S[j])[0] >= -TOL * norms[j]:
+            continue  # z_j is a multiple s z_i, s < 1: no form prefers it
+        found = A - (1 + 1e-12) * away[j] * S[j] / norms[j]
+        if not definite(found):
+            found = _project_form(A, S[j] / norms[j])
+        overshoot = 1e-12
+        while Hardmax(found).followed(z).leads[i]:
+            found = found - overshoot * away[j] * S[j] / norms[j]
+            overshoot *= 4
+        if definite(found) and (change := float(np.linalg.norm(found - A))) < least:
+            best, least = found, change
+    return best, least
+
+
+def _project_form(A: np.ndarray, S: np.ndarray) -> np.ndarray:
+    """argmin |X - A|_F over <X, S> <= 0, X >= floor I.
+
+    Its Lagrangian in the half-space alone is solved by cutting eigenvalues, X(m) = cut(A - m S),
+    and <X(m), S> falls with m: one root to find. The floor, a millionth of A's least eigenvalue,
+    keeps X positive definite; without it the nearest form would be singular.
+    """
+    floor = 1e-6 * float(np.linalg.eigvalsh(A)[0])
+
+    def cut(m: float) -> np.ndarray:
+        values, vectors = np.linalg.eigh(A - m * S)
+        X = (vectors * np.maximum(values, floor)) @ vectors.T
+        return (X + X.T) / 2
+
+    def side(m: float) -> float:
+        return float((cut(m) * S).sum())
+
+    far = float(np.linalg.norm(A))
+    while side(far) > 0:
+        far *= 2
+    return cut(scipy.optimize.brentq(side, 0.0, far, xtol=1e-14 * far, rtol=1e-14))

@@ -1,0 +1,285 @@
+"""HardmaxClassifier: texts in, labels out, and the reason is the computation itself."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import compute_class_weight
+from sklearn.utils.validation import check_is_fitted
+
+from .explanation import Explanation, explain
+from .model import Verdicts, load_files, save_files
+from .placement import Fit, Placed, Task
+from .text import Tokenizer, Vocabulary, as_texts
+
+__all__ = ["HardmaxClassifier", "Lexeme"]
+
+
+@final
+@dataclass(frozen=True)
+class Lexeme:
+    """A word that leads: in how many texts, its polarity <v, E>, the mean share of its cluster."""
+
+    term: str
+    texts: int
+    score: float
+    share: float
+
+
+@final
+class HardmaxClassifier(ClassifierMixin, BaseEstimator):
+    """Text classifier whose tokens gather around a few leader words (arXiv 2407.01602).
+
+        z^0 = embeddings of the distinct known terms and one anchor,
+        z^{k+1} = PureAttention(z^k),   decision = b + < v, mean_i z_i^layers >
+
+    (the anchor counts m times in the mean, see `cynosure.classifier.model`).
+
+    Parameters
+    ----------
+    dim : dimension of the tokens.
+    ngrams : (low, high), the n-grams taken as terms.
+    leaders : budget of leaders per text, on average over the training texts (of each plane).
+    words : budget of telling words per text, on average: words of the terms that do not follow the
+        neutral anchor. With 40 film reviews are read as well as by TF-IDF with logistic regression,
+        and some 26 words speak for the prediction; with 20 it is 13, at the price of one point of
+        accuracy. Deleting them overturns the prediction either way. None has no bound, is as
+        accurate as NB-SVM, and gives nearly every word a small say.
+    method : how to fit: `Placed()` (the default: convex, seconds) or `Learned()` (gradient, torch).
+    alpha, layers : step (> 0) and number of the attention layers.
+    lowercase, min_df, max_features : vocabulary, as in scikit-learn's CountVectorizer.
+    class_weight : None, "balanced", or a weight per label.
+    random_state : an int; the same int gives the same model.
+
+    Two classes share one plane. With more, `Placed` gives each class a plane of its own (that class
+    against the rest), so every decision can be drawn; `Learned` gives each class a decoder row.
+    A text without any known term gets the prior of the training labels, and `explain` says so.
+
+    Example
+    -------
+    >>> import cynosure as cy
+    >>> from cynosure.classifier.datasets import synthetic
+    >>> data = synthetic(200)
+    >>> clf = cy.HardmaxClassifier(leaders=6).fit(data.texts, data.labels)
+    >>> clf.predict(["a wonderful, moving film", "dull and tedious"]).tolist()
+    ['positive', 'negative']
+    """
+
+    def __init__(
+        self,
+        dim: int = 2,
+        ngrams: Sequence[int] = (1, 2),
+        leaders: float | int = 10,
+        *,
+        words: float | int | None = 40,
+        method: Fit | None = None,
+        alpha: float | int = 1.0,
+        layers: int = 8,
+        lowercase: bool = True,
+        min_df: int = 2,
+        max_features: int | None = None,
+        class_weight: Any = None,
+        random_state: int = 0,
+    ) -> None:
+        self.dim = dim
+        self.ngrams = ngrams
+        self.leaders = leaders
+        self.words = words
+        self.method = method
+        self.alpha = alpha
+        self.layers = layers
+        self.lowercase = lowercase
+        self.min_df = min_df
+        self.max_features = max_features
+        self.class_weight = class_weight
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.string = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+    # --- fit ----------------------------------------------------------------------------------
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HardmaxClassifier:
+        """Learn vocabulary, placement and decoder from texts X and labels y."""
+        texts, labels = as_texts(X), _labels(y)
+        self._check(len(texts), len(labels))
+        classes, number = np.unique(labels, return_inverse=True)
+        if len(classes) < 2:
+            raise ValueError(f"y: expected at least two classes, got only {classes.tolist()}")
+        weight = compute_class_weight(self.class_weight, classes=classes, y=labels)[number]
+        if sample_weight is not None:
+            given = np.asarray(sample_weight, dtype=float)
+            if given.shape != weight.shape or not (given >= 0).all() or not given.any():
+                raise ValueError(f"sample_weight: expected {len(texts)} numbers >= 0")
+            weight = weight * given
+        tokenizer = Tokenizer((int(self.ngrams[0]), int(self.ngrams[1])), self.lowercase)
+        vocabulary, documents = Vocabulary.build(
+            texts, tokenizer, min_df=self.min_df, max_features=self.max_features
+        )
+        if not len(vocabulary):
+            raise ValueError(
+                f"texts: no term occurs in {self.min_df} texts; give more texts or min_df=1"
+            )
+        task = Task(
+            documents, number, weight, vocabulary.df, vocabulary.spelled, len(classes), self.dim,
+            self.leaders, self.words, self.alpha, self.layers, self.random_state,
+        )  # fmt: skip
+        self.model_ = (self.method or Placed()).model(task)
+        self.vocabulary_ = vocabulary
+        self.classes_ = classes
+        return self
+
+    def _check(self, texts: int, labels: int) -> None:
+        if texts != labels:
+            raise ValueError(f"expected one label per text, got {texts} texts and {labels} labels")
+        if not texts:
+            raise ValueError("texts: expected at least one text, got none")
+        if self.method is not None and not isinstance(self.method, Fit):
+            raise TypeError(f"method: expected Placed() or Learned(), got {self.method!r}")
+        if not self.leaders >= 1:
+            raise ValueError(f"leaders: expected a budget of at least 1, got {self.leaders!r}")
+        if self.words is not None and not self.words >= 1:
+            raise ValueError(f"words: expected a budget of at least 1, or None, got {self.words!r}")
+        if len(self.ngrams) != 2:
+            raise ValueError(f"ngrams: expected (low, high), got {self.ngrams!r}")
+
+    # --- predict ------------------------------------------------------------------------------
+
+    def read(self, X: Any) -> Verdicts:
+        """Decisions with the number of leaders and the share of the mean on leaders, per text."""
+        check_is_fitted(self, "model_")
+        return self.model_.read(self.vocabulary_.encode(as_texts(X)))
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Log-odds of classes_[1], shape (texts,); one column per class when there are more."""
+        decision = self.read(X).decision
+        return decision[:, 0] if len(self.classes_) == 2 else decision
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Probabilities (texts, classes). With more than two classes: one plane for all gives
+        their softmax, a plane for each the odds against the rest, scaled to sum to one."""
+        return self.probabilities(self.read(X).decision)
+
+    def probabilities(self, decision: np.ndarray) -> np.ndarray:
+        """What `predict_proba` makes of the decisions (texts, rows) of `read`."""
+        check_is_fitted(self, "model_")
+        decision = np.clip(decision, -500.0, 500.0)
+        if len(self.classes_) > 2 and len(self.model_.planes) == 1:
+            inside = np.exp(decision - decision.max(axis=1, keepdims=True, initial=-500.0))
+        else:
+            inside = 1.0 / (1.0 + np.exp(-decision))
+        if len(self.classes_) == 2:
+            return np.column_stack((1.0 - inside[:, 0], inside[:, 0]))
+        return inside / inside.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most probable label of each text."""
+        decision = self.decision_function(X)
+        best = (decision > 0).astype(np.intp) if decision.ndim == 1 else decision.argmax(axis=1)
+        return self.classes_[best]
+
+    # --- explain ------------------------------------------------------------------------------
+
+    def explain(self, text: str, label: Any = None) -> Explanation:
+        """Why `text` gets its decision; for `label`, or for the label the model predicts.
+
+        With two classes the decision is always the log-odds of classes_[1].
+        """
+        check_is_fitted(self, "model_")
+        (text,) = as_texts([text], "text")
+        if label is not None and label not in self.classes_:
+            raise ValueError(f"label: expected one of {self.classes_.tolist()}, got {label!r}")
+        if len(self.classes_) == 2:
+            row, of, other = 0, self.classes_[1], str(self.classes_[0])
+        else:
+            of = self.predict([text])[0] if label is None else label
+            row = int(np.flatnonzero(self.classes_ == of)[0])
+            other = "the other classes"
+        column = int(np.flatnonzero(self.classes_ == of)[0])
+        p = float(self.predict_proba([text])[0, column])
+        return explain(text, self.vocabulary_, self.model_, row, str(of), other, p)
+
+    def lexicon(self, X: Any, label: Any = None, *, top: int | None = 50) -> list[Lexeme]:
+        """The words that lead most often in the texts X, with polarity and mean share."""
+        count: Counter[str] = Counter()
+        share: Counter[str] = Counter()
+        score: dict[str, float] = {}
+        for text in as_texts(X):
+            for leader in self.explain(text, label).leaders:
+                if leader.offsets:  # not the anchor
+                    count[leader.text] += 1
+                    share[leader.text] += leader.share  # type: ignore[assignment]
+                    score[leader.text] = leader.score
+        return [Lexeme(t, k, score[t], share[t] / k) for t, k in count.most_common(top)]
+
+    # --- files --------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the model folder (safetensors and JSON with checksums), whole or not at all."""
+        check_is_fitted(self, "model_")
+        settings = {k: v for k, v in self.get_params(deep=False).items() if k != "method"}
+        settings["ngrams"] = list(settings["ngrams"])
+        if isinstance(self.class_weight, dict):
+            settings["class_weight"] = [[_plain(k), v] for k, v in self.class_weight.items()]
+        method = None if self.method is None else self.method.describe()
+        classes = [_plain(c) for c in self.classes_]
+        described = {"params": settings, "method": method, "classes": classes}
+        return save_files(path, self.model_, self.vocabulary_, described)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> HardmaxClassifier:
+        """Read a folder written by `save`; nothing is unpickled."""
+        model, vocabulary, settings = load_files(path)
+        params = {"words": None} | settings["params"]  # files of version 1 have no such budget
+        params["ngrams"] = (params["ngrams"][0], params["ngrams"][1])
+        if isinstance(params["class_weight"], list):
+            params["class_weight"] = {k: v for k, v in params["class_weight"]}
+        out = cls(method=_method(settings["method"]), **params)
+        out.model_, out.vocabulary_ = model, vocabulary
+        out.classes_ = np.array(settings["classes"])
+        return out
+
+
+def _method(described: dict[str, Any] | None) -> Fit | None:
+    if described is None:
+        return None
+    from .training import Learned
+
+    kinds: dict[str, type[Fit]] = {"placed": Placed, "learned": Learned}
+    kind = kinds[described["name"]]
+    return kind(**{f.name: described[f.name] for f in fields(kind) if f.name in described})  # type: ignore[arg-type]
+
+
+def _plain(x: Any) -> Any:
+    return x.item() if isinstance(x, np.generic) else x
+
+
+def _labels(y: Any) -> np.ndarray:
+    """Labels as a one-dimensional array of strings, numbers or booleans, none missing."""
+    if hasattr(y, "to_numpy"):
+        y = y.to_numpy()
+    if isinstance(y, str | bytes):
+        raise TypeError("y: expected a list of labels, got one string")
+    rows: Sequence[Any] = list(y)
+    labels = np.array(rows)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim != 1:
+        raise ValueError(f"y: expected one label per text, got shape {labels.shape}")
+    missing = [i for i, x in enumerate(labels.tolist()) if x is None or x != x]
+    if missing:
+        raise ValueError(f"y[{missing[0]}]: a missing label; drop the row")
+    kinds = {type(_plain(x)) for x in rows}
+    if len(kinds) > 1 and str in kinds:
+        raise TypeError("y: labels are partly strings, partly not; make them one kind")
+    return labels.astype(str) if labels.dtype == object else labels

@@ -1,0 +1,364 @@
+"""Texts as tokens: words and n-grams with character offsets, a vocabulary, padded batches.
+
+A word is a run of letters (any script, combining marks included) with inner apostrophes, so that
+"don't" stays whole; a run of digits; or one sign: ! ? an emoji, a Chinese or Japanese character.
+Other punctuation and markup tags such as <br /> separate words. A term is an n-gram of consecutive
+words. A text becomes the set of its known terms: repeats carry no weight, order only through
+n-grams. The work is done by `engine.kernels.words`; offsets always index the original string.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from ..engine.kernels.contract import Indices
+
+__all__ = ["Documents", "Occurrence", "Tokenizer", "Vocabulary", "as_texts"]
+
+_PLANES = 0x30000  # code points above are ideographs of rare use: letters
+_CHUNK = 1 << 22  # characters handed to the compiled code at once
+_IDEOGRAPHS = (0x2E80, 0x303F), (0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (
+    0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2FFFF)  # fmt: skip
+
+
+@cache
+def _tables() -> tuple[np.ndarray, np.ndarray]:
+    """Class and lower case of every code point below `_PLANES`."""
+    from ..engine.kernels.words import APOSTROPHE, DIGIT, GAP, LETTER, SIGN
+
+    kind = np.full(_PLANES, GAP, np.uint8)
+    lower = np.arange(_PLANES, dtype=np.uint32)
+    for point in range(_PLANES):
+        character = chr(point)
+        category = unicodedata.category(character)
+        lower[point] = ord(character.lower()[0])  # one character always: offsets stay
+        if character.isalpha() or category[0] == "M":
+            kind[point] = LETTER
+        elif category == "Nd":
+            kind[point] = DIGIT
+        elif category == "So":
+            kind[point] = SIGN
+    for first, last in _IDEOGRAPHS:
+        block = kind[first : last + 1]
+        block[block == LETTER] = SIGN
+    for character in "!?！？؟":
+        kind[ord(character)] = SIGN
+    for character in "'’ʼ＇":
+        kind[ord(character)], lower[ord(character)] = APOSTROPHE, ord("'")
+    return kind, lower
+
+
+def as_texts(texts: Any, name: str = "texts") -> list[str]:
+    """A list of strings from a list, array, or pandas / polars column; bytes are read as UTF-8."""
+    if isinstance(texts, str | bytes):
+        raise TypeError(f"{name}: expected a list of texts, got one text; write [text]")
+    if hasattr(texts, "to_list"):
+        texts = texts.to_list()
+    elif hasattr(texts, "tolist"):
+        texts = texts.tolist()
+    try:
+        out = list(texts)
+    except TypeError:
+        raise TypeError(f"{name}: expected a list of texts, got {type(texts).__name__}") from None
+    for i, text in enumerate(out):
+        if isinstance(text, str):
+            continue
+        if isinstance(text, list | tuple) and len(text) == 1 and isinstance(text[0], str):
+            out[i] = text[0]  # a one-column table
+        elif isinstance(text, bytes):
+            try:
+                out[i] = text.decode("utf-8")
+            except UnicodeDecodeError as error:
+                raise ValueError(
+                    f"{name}[{i}]: bytes that are not UTF-8 ({error.reason} at byte {error.start});"
+                    " decode them first, for example text.decode('latin-1')"
+                ) from None
+        else:
+            missing = text is None or text != text
+            raise ValueError(
+                f"{name}[{i}]: expected a string, got {'a missing value' if missing else text!r}; "
+                "drop the row or replace it by ''"
+            )
+    return out
+
+
+class Words(NamedTuple):
+    """The words of several texts: hash, offsets in their text, and where each text begins."""
+
+    hash: np.ndarray
+    start: np.ndarray
+    stop: np.ndarray
+    indptr: np.ndarray
+
+
+class Occurrence(NamedTuple):
+    """One place where a term stands: text[start:stop]."""
+
+    term: int
+    start: int
+    stop: int
+
+
+@final
+@dataclass(frozen=True)
+class Tokenizer:
+    """Words of a text and their n-grams, n = ngrams[0]..ngrams[1].
+
+    Trap: n-grams cross punctuation ("good. Not" gives "good not"), as those of other libraries do.
+
+    Example
+    -------
+    >>> Tokenizer(ngrams=(1, 1)).words("Don't <br />stop!")
+    [("don't", 0, 5), ('stop', 12, 16), ('!', 16, 17)]
+    """
+
+    ngrams: tuple[int, int] = (1, 2)
+    lowercase: bool = True
+
+    def __post_init__(self) -> None:
+        low, high = self.ngrams
+        if not (1 <= low <= high <= 8):
+            raise ValueError(f"ngrams: expected 1 <= low <= high <= 8, got {self.ngrams}")
+
+    def scan(self, texts: Sequence[str]) -> Words:
+        """All words of `texts`."""
+        from ..engine.kernels.words import scan
+
+        kind, lower = _tables()
+        if not self.lowercase:
+            lower = np.where(kind == 4, lower, np.arange(_PLANES, dtype=np.uint32))
+        lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+        starts = np.concatenate(([0], np.cumsum(lengths + 1)))
+        if lengths.size and lengths.max() >= 2**31:
+            raise ValueError("texts: one text has over 2^31 characters; cut it")
+        joined = ("\0".join(texts) + "\0").encode("utf-32-le", "surrogatepass")
+        return Words(*scan(np.frombuffer(joined, np.uint32), starts, kind, lower))
+
+    def words(self, text: str) -> list[tuple[str, int, int]]:
+        """(word, start, stop) in order; the word in lower case."""
+        found = self.scan([text])
+        spans = zip(found.start.tolist(), found.stop.tolist(), strict=True)
+        return [(self.spelling(text[a:b]), a, b) for a, b in spans]
+
+    def spelling(self, word: str) -> str:
+        """The form under which a word is known: lower case, straight apostrophes."""
+        if word.isascii():
+            return word.lower() if self.lowercase else word
+        kind, lower = _tables()
+        points = [ord(c) for c in word]
+        fold = [
+            int(lower[p]) if p < _PLANES and (self.lowercase or kind[p] == 4) else p for p in points
+        ]
+        return "".join(map(chr, fold))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Documents:
+    """Texts as sets of terms: text i has the terms indices[indptr[i]:indptr[i+1]]."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.indptr) - 1
+
+    def __getitem__(self, i: int) -> np.ndarray:
+        return self.indices[self.indptr[i] : self.indptr[i + 1]]
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of known terms of each text."""
+        return np.diff(self.indptr)
+
+    def take(self, rows: np.ndarray) -> Documents:
+        """The chosen texts, in that order."""
+        sizes = self.sizes[rows]
+        indptr = np.concatenate(([0], np.cumsum(sizes)))
+        within = np.arange(indptr[-1]) - np.repeat(indptr[:-1], sizes)
+        return Documents(indptr, self.indices[np.repeat(self.indptr[:-1][rows], sizes) + within])
+
+    def padded_batches(
+        self, most_tokens: int = 1 << 19
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """(rows, terms (B, n), mask (B, n)): texts of like length together, little padding.
+
+        B (n + 1) stays near `most_tokens`, so memory does not grow with the number of texts."""
+        order = np.argsort(self.sizes, kind="stable")
+        sizes = self.sizes[order]
+        start = 0
+        while start < len(order):
+            stop = start + 1
+            while stop < len(order) and (
+                (stop - start + 1) * (sizes[stop] + 1) <= most_tokens
+                and sizes[stop] <= 1.25 * sizes[start] + 8
+            ):
+                stop += 1
+            rows, n = order[start:stop], int(sizes[stop - 1])
+            mask = np.arange(n) < self.sizes[rows][:, None]
+            terms = np.zeros((len(rows), n), dtype=np.intp)
+            terms[mask] = self.take(rows).indices
+            yield rows, terms, mask
+            start = stop
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """The terms a model knows, with the number of training texts that have each.
+
+    Built from the training part only: a term first seen at test time has no place, and a random
+    one could become a leader. Terms are ordered by document frequency, then by spelling.
+    """
+
+    terms: tuple[str, ...]
+    df: Indices
+    tokenizer: Tokenizer = Tokenizer()
+
+    def __post_init__(self) -> None:
+        if len(self.terms) != len(self.df):
+            raise ValueError(f"df: expected {len(self.terms)} counts, got {len(self.df)}")
+        _ = self._table  # terms that are not their own words are refused here
+
+    def __len__(self) -> int:
+        return len(self.terms)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Vocabulary, (self.terms, self.df, self.tokenizer)  # hashes may differ by version
+
+    @cached_property
+    def index(self) -> dict[str, int]:
+        return {term: i for i, term in enumerate(self.terms)}
+
+    @cached_property
+    def spelled(self) -> Any:
+        """(terms, words) sparse, 1 where a term has the word; words in order of appearance."""
+        from scipy.sparse import csr_array
+
+        number: dict[str, int] = {}
+        rows = [
+            sorted({number.setdefault(w, len(number)) for w in term.split(" ")})
+            for term in self.terms
+        ]
+        indptr = np.cumsum([0, *map(len, rows)], dtype=np.int32)
+        indices = np.fromiter((w for row in rows for w in row), np.int32, int(indptr[-1]))
+        return csr_array((np.ones(len(indices)), indices, indptr), (len(rows), len(number)))
+
+    @cached_property
+    def _table(self) -> tuple[np.ndarray, np.ndarray]:
+        from ..engine.kernels.words import table_of, whole_text_hashes
+
+        found = self.tokenizer.scan(self.terms)
+        hashes = whole_text_hashes(found.hash, found.indptr)
+        if (hashes == 0).any():
+            bad = self.terms[int(np.argmin(hashes != 0))]
+            raise ValueError(f"vocabulary: {bad!r} has no word in it")
+        if len(np.unique(hashes)) != len(hashes):
+            raise ValueError("vocabulary: two terms are the same (or share a hash); drop one")
+        return table_of(hashes)
+
+    @classmethod
+    def build(
+        cls,
+        texts: Sequence[str],
+        tokenizer: Tokenizer | None = None,
+        *,
+        min_df: int = 2,
+        max_features: int | None = None,
+    ) -> tuple[Vocabulary, Documents]:
+        """Terms in at least `min_df` texts, the `max_features` most frequent; and those texts."""
+        from ..engine.kernels.words import count_terms, distinct_terms, table_of
+
+        tokenizer = tokenizer or Tokenizer()
+        words = _scan_all(tokenizer, texts)
+        low, high = tokenizer.ngrams
+        hashes, df, order, first = count_terms(words.hash, words.indptr, low, high)
+        keep = np.flatnonzero(df >= min_df)
+        terms = _spelled(tokenizer, texts, words, first[keep], order[keep])
+        ranked = np.array(sorted(range(len(keep)), key=terms.__getitem__), dtype=np.intp)
+        ranked = ranked[np.argsort(-df[keep][ranked], kind="stable")][:max_features]
+        vocabulary = cls(
+            tuple(terms[j] for j in ranked.tolist()), df[keep][ranked].astype(np.intp), tokenizer
+        )
+        keys, value = table_of(hashes[keep][ranked])
+        seen = np.full(len(ranked), -1, np.int32)
+        indptr, indices = distinct_terms(words.hash, words.indptr, low, high, keys, value, seen)
+        return vocabulary, Documents(indptr, indices)
+
+    def encode(self, texts: Sequence[str]) -> Documents:
+        """The known terms of each text."""
+        from ..engine.kernels.words import distinct_terms
+
+        low, high = self.tokenizer.ngrams
+        keys, value = self._table
+        seen = np.full(max(len(self), 1), -1, np.int32)
+        parts = [
+            distinct_terms(w.hash, w.indptr, low, high, keys, value, seen)
+            for w in map(self.tokenizer.scan, _chunks(texts))
+        ]
+        shift = np.cumsum([0, *(part[0][-1] for part in parts)])
+        indptr = [part[0][1:] + s for part, s in zip(parts, shift)]
+        return Documents(
+            np.concatenate([[0], *indptr]).astype(np.int64),
+            np.concatenate([np.empty(0, np.int32), *(part[1] for part in parts)]),
+        )
+
+    def locate(self, text: str) -> list[Occurrence]:
+        """Every place where a known term stands in `text`."""
+        from ..engine.kernels.words import occurrences
+
+        w = self.tokenizer.scan([text])
+        low, high = self.tokenizer.ngrams
+        found = occurrences(w.hash, w.start, w.stop, low, high, *self._table)
+        return [Occurrence(*row) for row in found.tolist()]
+
+
+def _spelled(
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    words: Words,
+    first: np.ndarray,
+    order: np.ndarray,
+) -> list[str]:
+    """The terms of `order` words that begin at the words `first`; every word is spelt once."""
+    high = int(order.max(initial=1))
+    at = np.minimum(first[:, None] + np.arange(high), len(words.hash) - 1)
+    _, where, which = np.unique(words.hash[at], return_index=True, return_inverse=True)
+    place = at.ravel()[where]
+    text_of = np.searchsorted(words.indptr, place, side="right") - 1
+    spans = zip(text_of.tolist(), words.start[place].tolist(), words.stop[place].tolist())
+    spelt = [tokenizer.spelling(texts[t][a:b]) for t, a, b in spans]
+    rows: Any = which.reshape(at.shape).tolist()
+    return [
+        " ".join([spelt[j] for j in row[:n]]) for row, n in zip(rows, order.tolist(), strict=True)
+    ]
+
+
+def _chunks(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    start, size = 0, 0
+    for i, text in enumerate(texts):
+        size += len(text) + 1
+        if size >= _CHUNK:
+            yield texts[start : i + 1]
+            start, size = i + 1, 0
+    if start < len(texts):
+        yield texts[start:]
+
+
+def _scan_all(tokenizer: Tokenizer, texts: Iterable[str]) -> Words:
+    parts = [tokenizer.scan(chunk) for chunk in _chunks(list(texts))]
+    if not parts:
+        raise ValueError("texts: expected at least one text, got none")
+    shift = np.cumsum([0, *(len(part.hash) for part in parts)])
+    return Words(
+        np.concatenate([part.hash for part in parts]),
+        np.concatenate([part.start for part in parts]),
+        np.concatenate([part.stop for part in parts]),
+        np.concatenate([[0], *(part.indptr[1:] + s for part, s in zip(parts, shift))]),
+    )

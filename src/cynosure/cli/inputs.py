@@ -1,0 +1,201 @@
+"""What a command is given: tokens, A, alpha, parameters, and names for its outputs."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from fractions import Fraction
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ..attention import Hardmax
+
+__all__ = ["Given", "claim", "is_run", "listed", "named_value", "settings", "step"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The tokens and matrices a command was given, and where they came from."""
+
+    source: str
+    z: np.ndarray
+    rational: list | None = None
+    matrices: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)  # by name: A, V..
+
+    @staticmethod
+    def read(tokens: str, A: str | None = None, **matrices: str | None) -> Given:
+        from ..simulation.configurations import read
+
+        z, rational = _tokens(tokens)
+        files = {name: path for name, path in {"A": A, **matrices}.items() if path is not None}
+        return Given(tokens, z, rational, {name: (p, read(p)) for name, p in files.items()})
+
+    @property
+    def A(self) -> np.ndarray | None:
+        return self.matrices["A"][1] if "A" in self.matrices else None
+
+    def attention(self) -> Hardmax:
+        from ..attention import Hardmax
+
+        return Hardmax(self.A)
+
+    def cautions(self) -> Iterator[str]:
+        """What the theorems exclude and these inputs contain."""
+        import numpy as np
+
+        from ..simulation.loop import definite
+
+        zero = int((self.z == 0).all(axis=1).sum())
+        copies = len(self.z) - len(np.unique(self.z, axis=0))
+        if zero:
+            yield f"{zero} zero token(s): their scores are all equal, so they follow every token."
+        if copies:
+            yield f"{copies} duplicate token(s): equal tokens count as one value class."
+        if not definite(self.A):
+            yield "A is not symmetric positive definite: a limit need not exist."
+
+    def describe(self) -> dict[str, Any]:
+        """Names and SHA-256 of the numbers themselves (little-endian float64, row by row)."""
+        out: dict[str, Any] = {"tokens": self.source, "tokens_sha256": _sha256(self.z)}
+        for name, (path, values) in self.matrices.items():
+            out |= {name: path, f"{name}_sha256": _sha256(values)}
+        return out
+
+
+def _sha256(values: np.ndarray) -> str:
+    return hashlib.sha256(values.astype("<f8").tobytes()).hexdigest()
+
+
+def _tokens(spec: str) -> tuple[np.ndarray, list | None]:
+    """Tokens of a file, of stdin (-) or of a named configuration; the latter's rationals if any."""
+    from ..simulation.configurations import CONFIGURATIONS, golden_exact, read
+
+    if spec == "-":
+        return _stdin(), None
+    name, _, options = spec.partition(":")
+    if Path(spec).exists() or not (name in CONFIGURATIONS or ":" in spec):
+        try:
+            return read(spec), None
+        except FileNotFoundError as error:
+            raise ValueError(f"{error} (configurations: {listed(CONFIGURATIONS)})") from None
+    if name not in CONFIGURATIONS:
+        raise ValueError(f"no configuration {name!r} (there are {listed(CONFIGURATIONS)})")
+    parts = [part.strip() for part in options.split(",") if part.strip()]
+    named = dict(part.split("=", 1) for part in parts if "=" in part)
+    plain = [named_value(part) for part in parts if "=" not in part]
+    try:
+        z = CONFIGURATIONS[name](*plain, **{k: named_value(v) for k, v in named.items()})
+    except TypeError as error:
+        raise ValueError(f"{spec}: {error} (try {name}{_signature(name)})") from None
+    return z, golden_exact(*plain, **named) if name == "golden" else None
+
+
+def _signature(name: str) -> str:
+    import inspect
+
+    from ..simulation.configurations import CONFIGURATIONS
+
+    given = inspect.signature(CONFIGURATIONS[name]).parameters.values()
+    return ":" + ",".join(f"{p.name}={p.default}" for p in given)
+
+
+def named_value(text: str) -> Any:
+    """A whole number, else a float, else the word itself."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _stdin() -> np.ndarray:
+    import tempfile
+
+    from ..simulation.configurations import read
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "stdin.csv"
+        path.write_bytes(sys.stdin.buffer.read())
+        try:
+            return read(path)
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(path), "stdin")) from None
+
+
+def step(text: str) -> float | Fraction:
+    """1/10 is the rational; 0.1 is the float nearest to it."""
+    from .._types import as_alpha
+
+    if "/" in text:
+        return as_alpha(text)
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError(f"alpha: expected a number such as 0.5 or 1/2, got {text!r}") from None
+    as_alpha(value)
+    return value
+
+
+def settings(params: Any, changes: list[str]) -> dict[str, Any]:
+    """KEY=VALUE in the type the parameter has; tuples as comma-separated values."""
+    names = [f.name for f in fields(params)]
+    out: dict[str, Any] = {}
+    for change in changes:
+        key, sign, text = change.partition("=")
+        if not sign or key not in names:
+            raise ValueError(f"--set {change}: expected KEY=VALUE with a KEY of {listed(names)}")
+        out[key] = _like(getattr(params, key), change, text)
+    return out
+
+
+def _like(default: Any, change: str, text: str) -> Any:
+    """`text` in the type of `default`: 3,4,5 a row of numbers, 2,1;1,2 a matrix, a,b words."""
+    if isinstance(default, tuple):
+        nested = isinstance(default[0], tuple)
+        parts = text.split(";" if nested else ",")
+        row = tuple(_like(default[0], change, part.strip()) for part in parts)
+        if any(isinstance(x, str) for x in row) and not isinstance(default[0], str):
+            raise ValueError(f"--set {change}: expected numbers such as 1,2,3 (matrix rows by ;)")
+        return row
+    if isinstance(default, str):
+        return text
+    value = named_value(text)
+    if isinstance(default, float) and isinstance(value, int):
+        return float(value)
+    if isinstance(default, int) and not isinstance(value, int):
+        raise ValueError(f"--set {change}: expected a whole number, got {text!r}")
+    return value
+
+
+def is_run(spec: str) -> bool:
+    """True for an .npz that holds a trajectory rather than tokens."""
+    import zipfile
+
+    if Path(spec).suffix.lower() != ".npz" or not Path(spec).is_file():
+        return False
+    try:
+        with zipfile.ZipFile(spec) as archive:
+            return "header.npy" in archive.namelist()
+    except zipfile.BadZipFile:
+        return False
+
+
+def claim(path: Path | None, kinds: tuple[str, ...], force: bool) -> None:
+    """Refuse an output before the work, not after it."""
+    if path is None:
+        return
+    if path.suffix.lower() not in kinds:
+        raise ValueError(f"{path}: expected a name ending in {' or '.join(kinds)}")
+    if path.exists() and not force:
+        raise ValueError(f"{path} exists (use --force to overwrite it)")
+
+
+def listed(names: Iterable[Any]) -> str:
+    return ", ".join(str(name) for name in names)

@@ -1,0 +1,300 @@
+"""Movies of trajectories: GIF through Pillow, MP4 where ffmpeg is found.
+
+Tokens glide from layer to layer in the markers of `plot`: a token becomes a star at the
+layer at which it is born a leader, with a ring around it until the next layer, and the hull of the
+leaders so far is shaded. Drawing takes nearly all the time, so the axes are drawn once and each
+frame only puts the tokens on a copy of them (d = 3: the camera turns, and all is drawn anew).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from itertools import chain
+from pathlib import Path
+from typing import IO, Any, final
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba_array
+from matplotlib.figure import Figure
+
+from .._files import write_atomically
+from ..analysis.polytope import hull
+from ..dynamics import Flow
+from ..simulation.trajectory import Trajectory
+from .plot import (
+    INK,
+    PALETTE,
+    TITLE,
+    Appearance,
+    Look,
+    View,
+    draw_tokens,
+    marker_size,
+    real_tokens,
+    shade,
+)
+
+__all__ = ["frames", "movie"]
+
+DPI = 120
+REST = 1.5  # seconds for which a GIF rests on its last layer before it starts again
+TURN = 90.0  # degrees by which the camera of a 3-D movie turns
+
+
+def movie(
+    trajectory: Trajectory,
+    path: str | os.PathLike[str],
+    *,
+    fps: float | int = 10,
+    tween: int = 4,
+    size: int = 480,
+    progress: Callable[[int, int], Any] | None = None,
+) -> Path:
+    """Write the trajectory as a movie to `path`, .gif or .mp4, whole or not at all.
+
+    `fps` frames a second, `tween` frames per layer, `size` pixels a side (odd ones are rounded
+    up). The axes are those of the whole run. For long runs simulate with save_every.
+    `progress(frames done, frames in all)` is called after each frame.
+    """
+    target = Path(path)
+    kind = target.suffix.lower()
+    if kind not in (".gif", ".mp4"):
+        raise ValueError(f"{target.name}: a movie ends in .gif or .mp4, got {kind or 'no'} ending")
+    if not 0 < fps <= 100:
+        raise ValueError(f"fps: expected frames per second in (0, 100], got {fps!r}")
+    program = _ffmpeg(target) if kind == ".mp4" else ""
+    pictures = frames(trajectory, tween=tween, size=size)
+    total = (len(trajectory) - 1) * tween + 1
+
+    def counted() -> Iterator[np.ndarray]:
+        for done, picture in enumerate(pictures, start=1):
+            yield picture
+            if progress is not None:
+                progress(done, total)
+
+    if kind == ".gif":
+        return write_atomically(target, lambda stream: _gif(stream, counted(), total, fps))
+    return write_atomically(target, lambda stream: _mp4(stream, counted(), program, fps))
+
+
+def frames(trajectory: Trajectory, *, tween: int = 4, size: int = 480) -> Iterator[np.ndarray]:
+    """The pictures of a movie, RGB arrays (size, size, 3) of bytes: (saved - 1) tween + 1 of them.
+
+    Between two saved layers tokens move on straight lines, as the layer map does; markers are
+    those of the earlier one.
+    """
+    if tween != int(tween) or tween < 1:
+        raise ValueError(f"tween: expected a whole number of frames per layer >= 1, got {tween!r}")
+    if size != int(size) or not 64 <= size <= 4096:
+        raise ValueError(f"size: expected 64..4096 pixels, got {size!r}")
+    # Most encoders refuse odd sides.
+    stage = _Stage(trajectory, View.of(real_tokens(trajectory)), int(size) + int(size) % 2)
+    return stage.play(int(tween))
+
+
+@final
+class _Stage:
+    """One figure whose tokens are replaced frame by frame."""
+
+    def __init__(self, trajectory: Trajectory, view: View, size: int) -> None:
+        self.trajectory, self.view = trajectory, view
+        self.appearance = Appearance.of(trajectory)
+        side = size / DPI
+        self.figure = Figure(figsize=(side, side), dpi=DPI)
+        self.canvas = FigureCanvasAgg(self.figure)
+        box = (0.02, 0.02, 0.9, 0.9) if view.solid else (0.14, 0.11, 0.82, 0.82)
+        self.ax: Any = self.figure.add_axes(box, projection="3d" if view.solid else None)
+        view.frame(self.ax, view.x)
+        view.name(self.ax)
+        self.title = self.figure.text(0.55, 0.955, "", fontsize=TITLE, ha="center", va="center")
+        self.markers = marker_size(view.x.shape[1]) * (size / 480)
+        self.background: Any = None
+        self.corners = np.empty((0, 2))
+
+    def play(self, tween: int) -> Iterator[np.ndarray]:
+        x, t = self.view.x, self.trajectory.t
+        total = max((len(t) - 1) * tween, 1)
+        for row, k in enumerate(t.tolist()):
+            look = self._enter(row, k)
+            last = row == len(t) - 1
+            for step in range(1 if last else tween):
+                s = step / tween
+                here = x[row] if last else (1 - s) * x[row] + s * x[row + 1]
+                if self.view.solid:
+                    self.ax.view_init(azim=-60 + TURN * (row * tween + step) / total)
+                yield self._picture(here, look, row)
+
+    def _enter(self, row: int, k: int | float) -> Look:
+        """The scenery of a layer: its number and, when it has changed, the hull of the leaders."""
+        flow = isinstance(self.trajectory.dynamics, Flow)
+        self.title.set_text(f"$t = {k:.2f}$" if flow else f"$k = {int(k)}$")
+        corners = self.view.x[row, self.appearance.leaders(k)]
+        if self.background is None or not np.array_equal(corners, self.corners):
+            self.corners = corners
+            for old in [a for a in self.ax.get_children() if a.get_gid() == "hull"]:
+                old.remove()
+            if len(corners):
+                shade(self.ax, hull(corners))
+            self.title.set_visible(False)
+            self.canvas.draw()
+            self.title.set_visible(True)
+            self.background = self.canvas.copy_from_bbox(self.figure.bbox)
+        return self.appearance.at(k)
+
+    def _born(self, row: int) -> np.ndarray:
+        """Rows of the tokens that lead at this saved layer and did not at the one before."""
+        if row == 0:
+            return np.empty(0, dtype=np.intp)
+        now, before = (self.appearance.leaders(int(k)) for k in self.trajectory.t[[row, row - 1]])
+        return np.setdiff1d(now, before)
+
+    def ring(self, x: np.ndarray, born: np.ndarray) -> Any:
+        """A circle around the tokens that have just become leaders."""
+        look = {"facecolors": "none", "edgecolors": INK, "linewidths": 1.2}
+        drawn = self.ax.scatter(*x[born].T, s=12 * self.markers, zorder=9, **look)
+        drawn.set_gid("births")
+        return drawn
+
+    def _picture(self, x: np.ndarray, look: Look, row: int) -> np.ndarray:
+        drawn: list[Any] = draw_tokens(self.ax, x, look, self.markers)
+        born = self._born(row)
+        if len(born):
+            drawn.append(self.ring(x, born))
+        if self.view.solid:
+            self.canvas.draw()
+        else:
+            self.canvas.restore_region(self.background)
+            for artist in (*drawn, self.title):
+                artist.draw(self.canvas.get_renderer())
+        picture = np.asarray(self.canvas.buffer_rgba())[..., :3].copy()
+        for artist in drawn:
+            artist.remove()
+        return picture
+
+
+def _gif(stream: IO[bytes], pictures: Iterator[np.ndarray], total: int, fps: float | int) -> None:
+    from PIL import Image
+
+    opening = next(pictures)
+    # One table of colours for all frames: nothing flickers, and only what moves is stored.
+    table = _colour_table(opening)
+    nearest = np.full(1 << 24, -1, dtype=np.int16)  # filled as colours turn up
+    # Pillow's own search is coarse: it turned white into the next grey.
+
+    def indexed(picture: np.ndarray) -> Image.Image:
+        code = picture.astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.int32)
+        new = np.unique(code[nearest[code] < 0])
+        rgb = np.stack([new >> 16, new >> 8 & 255, new & 255], axis=1)
+        gaps = ((rgb[:, None] - table.astype(np.int32)) ** 2).sum(axis=-1)
+        nearest[new] = gaps.argmin(axis=1)
+        image = Image.fromarray(nearest[code].astype(np.uint8))
+        image.putpalette(table.tobytes())
+        return image
+
+    first, images = indexed(opening), map(indexed, pictures)
+    tick = max(20, round(100 / fps) * 10)  # GIF counts in 1/100 s; viewers slow down below 2
+    first.save(
+        stream,
+        format="GIF",
+        save_all=True,
+        append_images=images,
+        loop=0,
+        disposal=1,
+        duration=[tick] * (total - 1) + [max(tick, int(1000 * REST))],
+    )
+
+
+def _colour_table(picture: np.ndarray) -> np.ndarray:
+    """At most 256 colours (m, 3): those of the palette, the commonest of a frame, shades between.
+
+    Cutting by frequency alone, as Pillow does for one frame, loses the thin coloured edges.
+    """
+    from PIL import Image
+
+    own = np.rint(255 * to_rgba_array([*PALETTE, INK])[:, :3]).astype(np.uint8)
+    found, times = np.unique(picture.reshape(-1, 3), axis=0, return_counts=True)
+    found = found[np.argsort(-times, kind="stable")]
+    common, rare = found[:128], found[128:]
+    if len(rare):
+        cut = Image.fromarray(rare[None]).quantize(128 - len(own)).getpalette()
+        rare = np.array(cut, dtype=np.uint8).reshape(-1, 3)
+    return np.concatenate([common, own, rare])[:256]
+
+
+def _mp4(stream: IO[bytes], pictures: Iterator[np.ndarray], program: str, fps: float | int) -> None:
+    """Raw frames into ffmpeg's standard input; it needs a file it can seek in for its output."""
+    first = next(pictures)
+    height, width = first.shape[:2]
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
+        result = Path(folder) / "movie.mp4"
+        command = [
+            program,
+            "-loglevel",
+            "error",
+            "-y",
+            "-f",
+            "rawvideo",
+            "-pix_fmt",
+            "rgb24",
+            "-s",
+            f"{width}x{height}",
+            "-r",
+            str(fps),
+            "-i",
+            "-",
+            "-an",
+            "-pix_fmt",
+            "yuv420p",
+            "-movflags",
+            "+faststart",
+            str(result),
+        ]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors)
+        assert process.stdin is not None
+        try:
+            for picture in chain([first], pictures):
+                process.stdin.write(picture.tobytes())
+            process.stdin.close()
+            code = process.wait()
+        except BrokenPipeError:  # it gave up early, and says why below
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+            code = process.wait()
+        except BaseException:
+            process.kill()
+            with suppress(BrokenPipeError):
+                process.stdin.close()
+            process.wait()
+            raise
+        if code != 0 or not result.exists():
+            errors.seek(0)
+            said = errors.read().decode(errors="replace").strip().splitlines()
+            raise RuntimeError(
+                f"ffmpeg failed with code {code}: {said[-1] if said else 'no message'}; "
+                "write a .gif instead, which needs no ffmpeg"
+            )
+        with result.open("rb") as written:
+            shutil.copyfileobj(written, stream)
+
+
+def _ffmpeg(target: Path) -> str:
+    """Path of the ffmpeg program, the system's before the one imageio-ffmpeg carries."""
+    found = shutil.which("ffmpeg")
+    if found is not None:
+        return found
+    try:
+        import imageio_ffmpeg
+
+        return str(imageio_ffmpeg.get_ffmpeg_exe())
+    except (ImportError, RuntimeError):
+        raise ValueError(
+            f"{target.name}: MP4 needs ffmpeg, which was not found; write "
+            f"{target.with_suffix('.gif').name} instead, or install ffmpeg "
+            "(`pip install cynosure[movie]` brings one)"
+        ) from None

@@ -1,0 +1,219 @@
+"""Who follows whom: the sets C_i, stored once per value class, and their history over layers.
+
+Equal tokens have equal scores, follow the same tokens and stay equal for ever (docs/mathematics.md
+C4), so the sets live on *value classes*: the distinct tokens, each with its multiplicity. A class
+leads when it follows only itself; for distinct tokens this is Definition 1.1 of arXiv 2407.01602.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, SupportsIndex
+
+import numpy as np
+
+from .._types import Array, is_torch
+
+__all__ = ["Followed", "History", "Record", "concatenate"]
+
+
+class Record(NamedTuple):
+    """The sets of the classes that were searched at one layer, as a CSR over classes."""
+
+    layer: int
+    ids: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+
+    def of(self, c: int) -> np.ndarray | None:
+        """C_c at this layer, or None when class c had settled before."""
+        row = int(np.searchsorted(self.ids, c))
+        if row == len(self.ids) or self.ids[row] != c:
+            return None
+        return self.indices[self.indptr[row] : self.indptr[row + 1]]
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """The sets C_i of one layer, for one configuration (n,) or a batch (*b, n).
+
+    `label` gives every token its value class (-1 for padding), numbered through the whole batch;
+    `indptr`, `indices` are the sets of the classes. Index it like an array: `followed[i]`, or
+    `followed[b, i]` in a batch, are the tokens that i follows, in increasing order.
+    """
+
+    label: np.ndarray
+    indptr: np.ndarray
+    indices: np.ndarray
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.label.shape
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        tied = int((self.size > 1).sum())
+        return f"Followed({self.shape}, {int(self.leads.sum())} lead, {tied} follow several)"
+
+    def __getitem__(self, index: SupportsIndex | tuple[SupportsIndex, ...]) -> np.ndarray:
+        c = self.label[index]
+        if np.ndim(c) != 0:
+            raise TypeError(f"followed[{index}]: give one index per axis of {self.shape}")
+        if c < 0:
+            return np.empty(0, dtype=np.intp)
+        classes = self.indices[self.indptr[c] : self.indptr[c + 1]]
+        order, start = self._order
+        members = np.concatenate([order[start[j] : start[j + 1]] for j in classes.tolist()])
+        return np.sort(members % self.shape[-1])
+
+    @cached_property
+    def count(self) -> np.ndarray:
+        """Multiplicity of each class."""
+        return np.bincount(self.label[self.label >= 0], minlength=len(self.indptr) - 1)
+
+    @cached_property
+    def first(self) -> np.ndarray:
+        """First token (flat index) of each class."""
+        flat = self.label.ravel()
+        out = np.full(len(self.count), -1, dtype=np.intp)
+        seen = np.flatnonzero(flat >= 0)[::-1]
+        out[flat[seen]] = seen
+        return out
+
+    @cached_property
+    def _order(self) -> tuple[np.ndarray, np.ndarray]:
+        flat = self.label.ravel()
+        order = np.argsort(flat, kind="stable")[int((flat < 0).sum()) :]
+        return order, np.concatenate(([0], np.cumsum(self.count)))
+
+    @cached_property
+    def _own(self) -> np.ndarray:
+        """True for a class whose set is itself alone."""
+        single = np.diff(self.indptr) == 1
+        out = np.zeros(len(single), dtype=bool)
+        out[single] = self.indices[self.indptr[:-1][single]] == np.flatnonzero(single)
+        return out
+
+    @property
+    def leads(self) -> np.ndarray:
+        """True where C_i is the token's own value class; shape (*b, n)."""
+        return np.where(self.label >= 0, self._own[self.label], False)
+
+    @property
+    def size(self) -> np.ndarray:
+        """|C_i|, duplicates counted; 0 for padding; shape (*b, n)."""
+        total = np.add.reduceat(self.count[self.indices], self.indptr[:-1])
+        return np.where(self.label >= 0, total[self.label], 0)
+
+    @property
+    def target(self) -> np.ndarray:
+        """The first token of C_i for every token (its own index for padding); shape (*b, n)."""
+        lowest = np.minimum.reduceat(self.first[self.indices], self.indptr[:-1])
+        own = np.arange(self.shape[-1])
+        return np.where(self.label >= 0, lowest[self.label] % self.shape[-1], own)
+
+    def weights(self) -> np.ndarray:
+        """P with P_ij = 1/|C_i| on C_i, dense, shape (*b, n, n)."""
+        n = self.shape[-1]
+        out = np.zeros((*self.shape, n))
+        for index in np.ndindex(*self.shape):
+            row = self[index]
+            out[(*index, row)] = 1.0 / max(len(row), 1)
+        return out
+
+    def pull(self, z: Array) -> Array:
+        """m_i, the mean of z over C_i; padding gets its own token back. Shape as z.
+
+        With a torch tensor the sets are constants and the mean is differentiable: the gradient
+        of the hardmax layer almost everywhere.
+        """
+        d = z.shape[-1]
+        flat = z.reshape(-1, d)
+        rows = np.repeat(np.arange(len(self.count)), np.diff(self.indptr))
+        share = self.count[self.indices] / np.add.reduceat(
+            self.count[self.indices], self.indptr[:-1]
+        ).repeat(np.diff(self.indptr))
+        source = self.first[self.indices]
+        label = self.label.ravel()
+        if is_torch(z):
+            import torch
+
+            def tensor(a: np.ndarray) -> Array:
+                return torch.as_tensor(a, device=z.device)
+
+            means = torch.zeros((len(self.count), d), dtype=z.dtype, device=z.device)
+            pulled = flat[tensor(source)] * tensor(share).to(z.dtype)[:, None]
+            means = means.index_add(0, tensor(rows), pulled)
+            out = torch.where(tensor(label >= 0)[:, None], means[tensor(label)], flat)
+        elif len(self.indices) == len(self.count):
+            out = np.where((label >= 0)[:, None], flat[source][label], flat)
+        else:
+            means = np.add.reduceat(flat[source] * share[:, None], self.indptr[:-1]).astype(z.dtype)
+            out = np.where((label >= 0)[:, None], means[label], flat)
+        return out.reshape(z.shape)
+
+
+def concatenate(parts: Sequence[Followed], shape: tuple[int, ...]) -> Followed:
+    """One Followed of shape (*b, n) from those of its configurations, in order."""
+    shift_class = np.cumsum([0, *(len(p.indptr) - 1 for p in parts)])
+    shift_entry = np.cumsum([0, *(len(p.indices) for p in parts)])
+    label = [
+        np.where(p.label >= 0, p.label + s, -1) for p, s in zip(parts, shift_class, strict=False)
+    ]
+    indptr = [p.indptr[:-1] + s for p, s in zip(parts, shift_entry, strict=False)]
+    indices = [p.indices + s for p, s in zip(parts, shift_class, strict=False)]
+    return Followed(
+        np.concatenate(label).reshape(shape),
+        np.append(np.concatenate(indptr), shift_entry[-1]),
+        np.concatenate(indices),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """What a hardmax run remembers beside its states: who led since when, who followed whom.
+
+    `born`, `settled_at`, `leader` have shape (*b, n): the first layer with C_i = {i}, the layer
+    from which the token's future is known in closed form, and the leader it then follows (-1 for
+    never / not yet / none). `records` holds the sets layer by layer for one configuration; it is
+    empty for batches, where `Trajectory.select` brings one configuration back with its sets.
+    """
+
+    born: np.ndarray
+    settled_at: np.ndarray
+    leader: np.ndarray
+    exact_decisions: int = 0
+    label: np.ndarray | None = None
+    records: tuple[Record, ...] = ()
+
+    def followed(self, k: SupportsIndex) -> Followed:
+        """The sets at layer k: each class's last search at or before k (settled ones are final)."""
+        if self.label is None or not self.records:
+            raise ValueError("the sets of a batch are not kept; use trajectory.select(b) first")
+        m = int(self.label.max()) + 1
+        sets: list[np.ndarray] = [np.empty(0, dtype=np.intp)] * m
+        single = np.full(m, -1, dtype=np.intp)
+        for record in self.records:
+            if record.layer > int(k):
+                break
+            width = np.diff(record.indptr)
+            single[record.ids] = np.where(width == 1, record.indices[record.indptr[:-1]], -1)
+            for row in np.flatnonzero(width > 1):
+                sets[record.ids[row]] = record.indices[record.indptr[row] : record.indptr[row + 1]]
+        several = np.flatnonzero(single < 0)
+        width = np.ones(m, dtype=np.intp)
+        width[several] = [len(sets[c]) for c in several]
+        indptr = np.concatenate(([0], np.cumsum(width)))
+        indices = np.empty(indptr[-1], dtype=np.intp)
+        alone = np.flatnonzero(single >= 0)
+        indices[indptr[alone]] = single[alone]
+        for c in several:
+            indices[indptr[c] : indptr[c + 1]] = sets[c]
+        return Followed(self.label, indptr, indices)

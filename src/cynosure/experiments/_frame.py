@@ -1,0 +1,130 @@
+"""The frame of an experiment: its report, its grid of measurements, its checks.
+
+An experiment is a module with TITLE, Params, QUICK and run(p, progress). `report_of` reads title,
+parameters and command off it; `over_grid` measures a grid of cells, kept and with progress;
+`judged` asks a theorem about many runs; `at_most` and `all_of` are checks of one number. Figures
+are made with `cy.plot.sheet`, tables with `cy.Table.of`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
+from itertools import product
+from typing import Any, TypeAlias, TypeVar
+
+import cynosure as cy
+
+from ._measurements import kept
+
+__all__ = ["Progress", "all_of", "at_most", "judged", "over_grid", "part", "report_of", "silent"]
+
+T = TypeVar("T")
+Progress: TypeAlias = Callable[[float, str], Any]  # (share done in [0, 1], what comes next)
+
+
+def silent(share: float, what: str) -> None:
+    """A progress that tells nobody."""
+
+
+def part(progress: Progress | None, start: float, stop: float) -> Progress:
+    """A progress for a part of the work: its 0 to 1 is `start` to `stop` of the whole."""
+
+    def say(share: float, what: str) -> None:
+        (progress or silent)(start + share * (stop - start), what)
+
+    return say
+
+
+def report_of(
+    module: str,
+    p: Any,
+    summary: str,
+    *,
+    tables: Iterable[cy.Table] = (),
+    checks: Mapping[str, Iterable[cy.Check]] | None = None,
+    figures: Iterable[cy.Picture] = (),
+    movies: Iterable[cy.Picture] = (),
+    chapters: Iterable[cy.Report] = (),
+) -> cy.Report:
+    """The report of the experiment `module` (its `__name__`) run with the parameters p."""
+    return cy.Report(
+        title=sys.modules[module].TITLE,
+        summary=summary,
+        params=asdict(p),
+        tables=tuple(tables),
+        checks={name: tuple(group) for name, group in (checks or {}).items()},
+        figures=tuple(figures),
+        movies=tuple(movies),
+        chapters=tuple(chapters),
+        command=f"cynosure run {module.rpartition('.')[2]}",
+    )
+
+
+def over_grid(
+    cell: Callable[..., T],
+    p: Any,
+    axes: Mapping[str, Sequence[Any]],
+    progress: Progress = silent,
+) -> list[T]:
+    """[cell(p, *values) for every combination of the axes' values], the last axis fastest.
+
+    Each is kept where measurements are kept, and `progress` is told which one comes next.
+    """
+    out = []
+    cells = list(product(*axes.values()))
+    for done, values in enumerate(cells):
+        said = ", ".join(f"{name} = {_short(value)}" for name, value in zip(axes, values))
+        progress(done / len(cells), said)
+        out.append(kept(cell, p, *values))
+    return out
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def judged(theorem: str, runs: Iterable[cy.Trajectory]) -> cy.Check:
+    """The theorem checked on every run: the tightest of these checks, and how many there were."""
+    checks = [check for run in runs for check in cy.check(run, only=(theorem,))]
+    if not checks:
+        raise ValueError(f"{theorem}: there is no run to check it on")
+    applying = [check for check in checks if check.applies]
+    tightest = min(applying, key=lambda check: check.margin, default=checks[0])
+    count = {"runs": len(checks), "applies to": len(applying)}
+    return replace(tightest, witness={**tightest.witness, **count})
+
+
+def at_most(
+    label: str,
+    reference: str,
+    statement: str,
+    value: float | int,
+    tol: float | int,
+    **witness: Any,
+) -> cy.Check:
+    """The check value <= tol, for statements that are about many runs at once.
+
+    `label` names the statement in the report's table of checks. Trap: the labels B1, B2, ... belong
+    to `cynosure.theorems`, which judges one run; ask `cy.check` for those.
+    """
+    return cy.Check(
+        label,
+        reference,
+        statement,
+        applies=True,
+        holds=bool(value <= tol),
+        margin=float(tol - value),
+        tol=float(tol),
+        witness={"measured": float(value), **witness},
+        hypotheses=(),
+        arithmetic="float64",
+    )
+
+
+def all_of(
+    label: str, reference: str, statement: str, right: int, total: int, **witness: Any
+) -> cy.Check:
+    """The check that `right` of `total` cases, all of them, are as the statement says."""
+    return at_most(label, reference, statement, total - right, 0, total=total, **witness)

@@ -1,0 +1,188 @@
+"""What an experiment measured, kept in a folder, to be drawn again or continued.
+
+    with keeping(folder):
+        report = finite_depth.run(finite_depth.Params())
+
+Inside, an experiment asks `kept(_cell, p, d, n)` where it would call `_cell(p, d, n)`. The key is
+the function's name, its arguments and the version of the package, not its source: an edited
+drawing is drawn from what was measured before, a changed parameter is measured anew, and a run
+that was interrupted goes on at the cell it was in. Without `keeping` nothing is kept.
+
+Trap: a developer who edits what `_cell` computes has to forget what it gave before (`--force`).
+
+Values are nested dicts, lists, tuples, named tuples and dataclasses of this package, arrays,
+numbers and text; each is one .npz file, JSON and arrays, written whole or not at all. Nothing is
+pickled, and reading a file can make no object of another package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields, is_dataclass
+from fractions import Fraction
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeVar, final
+
+import numpy as np
+
+from .. import __version__
+from .._files import write_atomically
+
+__all__ = ["Kept", "forget", "keeping", "kept"]
+
+T = TypeVar("T")
+_PACKAGE = __name__.partition(".")[0]
+# Not there, damaged, or of classes that have changed: what is kept can always be made again.
+_UNREADABLE = (
+    *(OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, ImportError),
+    zipfile.BadZipFile,
+)
+
+
+@final
+@dataclass(frozen=True)
+class Kept:
+    """A folder of measurements, and the files that were read from it and written to it."""
+
+    folder: Path
+    reused: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+
+
+_STORE: ContextVar[Kept | None] = ContextVar("kept", default=None)
+
+
+@contextmanager
+def keeping(folder: str | Path) -> Iterator[Kept]:
+    """Measurements made in this block are kept in `folder`, and those found there are not made."""
+    store = Kept(Path(folder))
+    token = _STORE.set(store)
+    try:
+        yield store
+    finally:
+        _STORE.reset(token)
+
+
+def forget(folder: str | Path) -> None:
+    """Remove the measurements kept in `folder`, and nothing else."""
+    for path in Path(folder).glob("*.npz"):
+        path.unlink()
+
+
+def kept(measure: Callable[..., T], *args: Any, **told: Any) -> T:
+    """measure(*args, **told), or what it gave before for the same `args`.
+
+    `args` are what the value depends on; `told` (a progress bar) does not change it.
+    """
+    store = _STORE.get()
+    if store is None:
+        return measure(*args, **told)
+    path = store.folder / _file(measure, args)
+    found, value = _read(path)
+    if not found:
+        value = measure(*args, **told)
+        tree, arrays = _packed(value)
+        text = np.array(json.dumps(tree))
+        columns: dict[str, Any] = {"tree": text, **arrays}
+        write_atomically(path, lambda f: np.savez_compressed(f, **columns))
+    (store.reused if found else store.made).append(path.name)
+    return value
+
+
+def _file(measure: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    name = f"{measure.__module__.rpartition('.')[2]}.{measure.__qualname__}"
+    if "<" in name:
+        raise TypeError(f"kept: expected a function of a module, whose name is its key, got {name}")
+    tree, arrays = _packed(args)
+    digest = hashlib.sha256(json.dumps([__version__, tree]).encode())
+    for x in arrays.values():
+        digest.update(f"{x.dtype.str}{x.shape}".encode() + x.tobytes())
+    return f"{name}-{digest.hexdigest()[:16]}.npz"
+
+
+def _read(path: Path) -> tuple[bool, Any]:
+    """(True, value); (False, None) where there is none that can be read."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return True, _unpacked(json.loads(str(file["tree"])), file)
+    except _UNREADABLE:
+        return False, None
+
+
+# --- values as JSON and arrays -------------------------------------------------------------------
+
+
+def _packed(value: Any) -> tuple[Any, dict[str, np.ndarray]]:
+    """A tree in JSON's own types, whose arrays are beside it by name."""
+    arrays: dict[str, np.ndarray] = {}
+
+    def array(x: Any) -> str:
+        x = np.asarray(x)
+        if x.dtype.hasobject:
+            raise TypeError("kept: expected an array of numbers or text, got one of objects")
+        arrays[f"a{len(arrays)}"] = x
+        return f"a{len(arrays) - 1}"
+
+    def pack(x: Any) -> Any:
+        if isinstance(x, np.ndarray):
+            return {"array": array(x)}
+        if isinstance(x, np.generic):
+            return {"scalar": array(x)}
+        if x is None or isinstance(x, bool | int | float | str):
+            return x
+        if isinstance(x, Fraction):
+            return {"fraction": str(x)}
+        if isinstance(x, list):
+            return [pack(v) for v in x]
+        if isinstance(x, dict):
+            return {"dict": [[pack(k), pack(v)] for k, v in x.items()]}
+        if isinstance(x, tuple) and not hasattr(x, "_fields"):
+            return {"tuple": [pack(v) for v in x]}
+        if _is_ours(type(x)):
+            names = getattr(x, "_fields", None) or [f.name for f in fields(x) if f.init]
+            values = [[name, pack(getattr(x, name))] for name in names]
+            return {"of": [type(x).__module__, type(x).__qualname__], "fields": values}
+        raise TypeError(f"kept: expected numbers, text, arrays and what holds them, got {type(x)}")
+
+    return pack(value), arrays
+
+
+def _unpacked(tree: Any, arrays: Any) -> Any:
+    """The value that `_packed` took apart."""
+    if isinstance(tree, list):
+        return [_unpacked(v, arrays) for v in tree]
+    if not isinstance(tree, dict):
+        return tree
+    if "array" in tree:
+        return arrays[tree["array"]]
+    if "scalar" in tree:
+        return arrays[tree["scalar"]][()]
+    if "fraction" in tree:
+        return Fraction(tree["fraction"])
+    if "dict" in tree:
+        return {_unpacked(k, arrays): _unpacked(v, arrays) for k, v in tree["dict"]}
+    if "tuple" in tree:
+        return tuple(_unpacked(v, arrays) for v in tree["tuple"])
+    values = {name: _unpacked(v, arrays) for name, v in tree["fields"]}
+    return _ours(*tree["of"])(**values)
+
+
+def _is_ours(kind: Any) -> bool:
+    """True for named tuples and dataclasses of this package."""
+    shaped = is_dataclass(kind) or hasattr(kind, "_fields")
+    return shaped and kind.__module__.partition(".")[0] == _PACKAGE
+
+
+def _ours(module: str, name: str) -> Any:
+    if module.partition(".")[0] != _PACKAGE:
+        raise ValueError(f"kept: {module} is not of this package")
+    kind = getattr(import_module(module), name)
+    if not _is_ours(kind):
+        raise ValueError(f"kept: {module}.{name} is no record of this package")
+    return kind

@@ -1,0 +1,1 @@
+"""Real transformers as such systems."""

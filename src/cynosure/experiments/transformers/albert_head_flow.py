@@ -1,0 +1,393 @@
+"""The idealised flow of a real head, run for a long time (arXiv 2305.05465, as for ALBERT).
+
+x_i' = sum_j P_ij V x_j with the A and V of a trained head, biases left out, seen at its own growth:
+y_i = exp(-l1 t) x_i. For a good triple the coordinates f1*(y_i) along the leading eigenvector end
+at most at three values, {a, 0, b}: see the lines meet. Other heads make no such promise; the table
+has them all. Beside each run: how long the attention of the start predicts it (master equation).
+Then all heads of a layer together, x_i' = sum_h V_h sum_j P^h_ij x_j, with tokens kept on the
+sphere as a norm would: there, see how soon all tokens are one.
+
+Trap: time is in units of 1/l1. Some heads do not remember their start: see the column "twin".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from ...analysis.clustering import clusters
+from ...analysis.spectra import propagate
+from ...attention import Heads, Softmax
+from ...drawing.report import Picture, Report, Table
+from ...dynamics import SphereFlow
+from ...pretrained import Trace, Transformer, cosines, settling
+from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
+from ...pretrained.heads import Head
+from ...simulation.loop import simulate
+from ...simulation.steppers import RK4
+from ...simulation.trajectory import Trajectory
+from ...theorems import Check, Hypothesis
+from .._frame import Progress, silent
+from .._measurements import kept
+
+__all__ = ["QUICK", "TITLE", "Params", "run"]
+
+TITLE = "The flow of a real head"
+PACE = 0.25  # RK4 steps for all heads together, in units of 1/|largest eigenvalue of sum_h V_h|
+NEAR = 1e-3  # values of f1* closer than this times the largest at the start count as one
+GROWN = 1e6  # tokens this many times longer than at the start carry f1* in their rounding only
+TWIN = 1e-10  # relative distance at which the twin of a run starts
+FORGETS = 0.01  # a run whose twin ends this far away does not remember its start
+TOGETHER = 0.99  # mean cosine of pairs from which tokens count as one crowd
+STEP_ERROR = 1e-5  # of RK4 at the steps used here, in the same unit
+
+
+@final
+@dataclass(frozen=True)
+class Params:
+    """`model` as in albert_spectra. `time` and `dt` in units of 1/l1; `heads` bounds how many heads
+    are run (0: all), `drawn` how many good triples are drawn; `tokens` random ones beside the text.
+    `together` is the time for which all heads of a layer run together (0: not at all), in units of
+    one over the largest eigenvalue of the sum of their V."""
+
+    model: str = ""
+    text: str = "The film was slow but the ending is wonderful."
+    time: float = 15.0
+    dt: float = 0.05
+    heads: int = 0
+    drawn: int = 3
+    tokens: int = 32
+    together: float = 30.0
+    seed: int = 0
+
+
+QUICK = Params(time=10.0, dt=0.25, heads=2, drawn=1, tokens=10, together=5.0)
+
+
+def run(p: Params, progress: Progress | None = None) -> Report:
+    """Every head alone from the text and from random tokens; the good triples drawn."""
+
+    say = progress or silent
+    if min(p.time, p.dt) <= 0 or min(p.heads, p.together) < 0 or min(p.drawn, p.tokens) < 1:
+        raise ValueError(
+            "albert_head_flow: time and dt are positive, heads and together from 0, drawn and "
+            f"tokens from 1; got {p}"
+        )
+    say(0.0, "model")
+    return _measure(p, example_transformer(p.model, p.text, "albert"), say)
+
+
+@ONE_THREAD
+def _measure(p: Params, m: Transformer, say: Progress) -> Report:
+    trace = m.trace(p.text)
+    found = [head for layer in m.distinct_layers for head in m.heads(layer)]
+    good = {head.name for head in found if _is_good(head)}
+    order = sorted(found, key=lambda head: head.name not in good)
+    chosen = order[: p.heads or len(order)]
+    rows, checks, pictures = [], {}, []
+    for done, head in enumerate(chosen):
+        say(0.1 + 0.6 * done / len(chosen), head.name)
+        starts = {"text": _text_tokens(trace, head), "random": _random(p, head)}
+        for name, z0 in starts.items():
+            row, check, tr = kept(_one, head, name, z0, p.time, p.dt, done < p.drawn)
+            rows.append(row)
+            if check is not None:
+                checks[f"{head.name}, {name}"] = (check,)
+            if tr is not None:
+                tr = replace(tr, words=trace.words if name == "text" else None)
+                pictures.append(_picture(head, name, tr, head.name in good))
+    say(0.7, "master equation")
+    frozen, table = _master(p, chosen[0], _text_tokens(trace, chosen[0]))
+    say(0.75, "all heads together")
+    whole = _all_together(p, m, trace, [head.layer for head in chosen])
+    say(1.0, "done")
+    return Report(
+        TITLE,
+        weights_note(m) + _summary(p, m.name, len(found), len(good), rows, checks, whole),
+        asdict(p),
+        (_table(rows), *((whole,) if whole.rows else ()), table),
+        checks,
+        (*pictures, frozen),
+        command="cynosure run albert_head_flow",
+    )
+
+
+def _is_good(head: Head) -> bool:
+    return next(h.holds for h in head.hypotheses() if h.name == "good triple")
+
+
+def three_values(head: Head, tr: Trajectory) -> Check:
+    """B26 on a run with fixed steps: f1* stays in its range and ends at a, 0 or b.
+
+    f_i' = l1 (sum_j P_ij f_j - f_i) for f = f1*, so once P stands still f arrives like e^{-l1 t},
+    which tells from the last step how far it has still to go.
+    """
+    lead = head.leading
+    assert lead is not None  # a good triple has one
+    f = tr.values @ lead.dual
+    size = float(np.abs(f[0]).max()) or 1.0
+    span = lead.value * float(tr.t[-1] - tr.t[-2])
+    left = float(np.abs(f[-1] - f[-2]).max() / np.expm1(span)) / size
+    end = f[-1]
+    away = np.minimum(np.abs(end), np.minimum(end - end.min(), end.max() - end)).max() / size
+    inward = np.minimum(f[:-1].max(1) - f[1:].max(1), f[1:].min(1) - f[:-1].min(1)).min() / size
+    tol = 10 * left + STEP_ERROR
+    margin = min(tol - float(away), STEP_ERROR + float(inward))
+    still = Hypothesis("values of f1* stand still (estimated distance to go)", left <= NEAR, left)
+    applies = still.holds and tr.status.code == "done"
+    return Check(
+        theorem="B26",
+        reference="arXiv 2305.05465, lemma on three hyperplanes",
+        statement="good triple: f1*(y_i) stays in its range and tends to at most {a, 0, b}",
+        applies=applies,
+        holds=margin >= 0 if applies else None,
+        margin=margin if applies else float("nan"),
+        tol=tol,
+        witness={"a": float(end.min()), "b": float(end.max()), "away": float(away)},
+        hypotheses=(Hypothesis("good triple", True, lead.gap), still),
+        arithmetic="float64",
+    )
+
+
+def _text_tokens(trace: Trace, head: Head) -> np.ndarray:
+    """What the attention of the head's layer is given, in float64."""
+    return trace.seen[head.layer].astype(np.float64)
+
+
+def _random(p: Params, head: Head) -> np.ndarray:
+    rng = np.random.default_rng([p.seed, head.layer, head.index])
+    return rng.standard_normal((p.tokens, head.Q.shape[1]))
+
+
+def _rate(head: Head) -> float:
+    """l1, the largest real part in the spectrum of V (0 outside the head's range)."""
+    top = max(float(head.V_eigenvalues.real.max()), 0.0)
+    return top or float(np.abs(head.V_eigenvalues).max()) or 1.0
+
+
+def _one(
+    head: Head, name: str, z0: np.ndarray, time: float, dt: float, drawn: bool
+) -> tuple[tuple, Check | None, Trajectory | None]:
+    """Row and check of one run; the run itself, which is large, only where it will be drawn."""
+    (tr, twin), good = _flow(head, z0, time, dt), _is_good(head)
+    check = three_values(head, tr) if good else None
+    return (*_row(head, name, tr, good), twin), check, tr if drawn else None
+
+
+def _flow(head: Head, z0: np.ndarray, time: float, dt: float) -> tuple[Trajectory, float]:
+    """The run, in steps of dt/l1, shorter where the rest of the spectrum is larger than l1; and
+    how far from it, relatively, a twin ends that starts 1e-10 away.
+
+    Run in the coordinates the head acts on (`Head.inside`); the rest of a token only shrinks like
+    e^{-l1 t}, and is put back at the end.
+    """
+    scale = _rate(head)
+    stiff = max(1.0, float(np.abs(head.V_eigenvalues - scale).max()) / scale)
+    B, small = head.basis, replace(head, causal=False).inside()
+    steps = int(np.ceil(time / (dt / stiff)))
+    every = max(1, steps // 120)
+    stepper = RK4(time / scale / steps)
+    noise = np.random.default_rng(0).standard_normal(z0.shape)
+    u = np.stack([z0, z0 * (1 + TWIN * noise)]) @ B
+    tr = simulate(
+        small.leading_flow(), u, time=time / scale, stepper=stepper, save_every=every, throw=False
+    )
+    run, twin = tr.values[:, 0], tr.values[:, 1]
+    shrunk = np.exp(-float(np.linalg.eigvals(small.V).real.max()) * tr.t)[:, None, None]
+    y = run @ B.T + shrunk * (z0 - u[0] @ B.T)
+    apart = float(np.linalg.norm(run[-1] - twin[-1]) / (np.linalg.norm(y[-1]) or 1.0))
+    return replace(tr, z=y, dynamics=None), apart
+
+
+def _decay(head: Head, tr: Trajectory) -> float | None:
+    """c where steps shrink like e^{-c l1 t}, over the second half and above rounding."""
+    y = tr.values
+    step = np.linalg.norm(np.diff(y, axis=0), axis=-1).max(axis=-1) / np.diff(tr.t)
+    floor = 1e-12 * float(np.linalg.norm(y[-1], axis=-1).max()) / float(np.diff(tr.t)[-1])
+    use = (step > floor) & (np.arange(len(step)) >= (step > floor).sum() // 2)
+    if use.sum() < 3:
+        return None
+    return -float(np.polyfit(_rate(head) * tr.t[1:][use], np.log(step[use]), 1)[0])
+
+
+def _values(head: Head, tr: Trajectory) -> np.ndarray | None:
+    """f1* of the tokens by time, or None when V has no real positive leading eigenvalue."""
+    return None if head.leading is None else tr.values @ head.leading.dual
+
+
+def _row(head: Head, name: str, tr: Trajectory, good: bool) -> tuple:
+    f, y = _values(head, tr), tr.values[-1]
+    scale, start = (float(np.sqrt((x**2).sum(axis=1).mean())) or 1.0 for x in (y, tr.values[0]))
+    ends: Any = (None, None, None)
+    if f is not None and scale < GROWN * start:
+        groups = clusters(f[-1][:, None], NEAR * max(float(np.abs(f[0]).max()), 1e-300))
+        ends = (groups.count, float(f[-1].min()), float(f[-1].max()))
+    moved = float(np.abs(y - tr.values[-2]).max()) / scale
+    return (
+        head.name, name, good, _rate(head), tr.status.code, *ends,
+        clusters(y / scale, 0.01).count, len(y), _decay(head, tr), scale / start, moved,
+    )  # fmt: skip
+
+
+def _table(rows: list[tuple]) -> Table:
+    columns = (
+        "head", "start", "good triple", "l1", "status", "values of f1*", "least", "largest",
+        "clusters of y", "tokens", "rate", "growth", "last step", "twin",
+    )  # fmt: skip
+    note = (
+        f"Values of f1* are counted at {NEAR:g} of the largest at the start, clusters of y at 1 % "
+        "of the token length; – where V has no real positive eigenvalue. Rate c: steps of y shrink "
+        "like e^{-c l1 t} in the second half; about 0: it circles or wanders. Growth: length of y, "
+        "end over start; large where groups of tokens look at each other (P has an eigenvalue near "
+        "-1) and V has a negative eigenvalue beyond -l1: y is not bounded then, and f1* drowns in "
+        f"rounding (–). Twin: relative distance at the end to a run that starts {TWIN:g} away; "
+        f"above {FORGETS:g} the end is one of many that rounding chooses among. Biases and "
+        "norms are left out: this is the flow of the theory, not of the model."
+    )
+    return Table("Every head alone", columns, tuple(rows), note)
+
+
+def _summary(
+    p: Params,
+    name: str,
+    heads: int,
+    good: int,
+    rows: list[tuple],
+    checks: dict[str, tuple],
+    whole: Table,
+) -> str:
+    mine = [row for row in rows if row[2]]
+    most = max((row[5] for row in mine), default=None)
+    judged = [c for group in checks.values() for c in group if c.applies]
+    text = (
+        f"{name}: {good} of {heads} heads are good triples. {len(rows)} runs to time {p.time:g}/l1."
+    )
+    if mine:
+        text += (
+            f" The {len(mine)} runs of good triples end with at most {most} distinct values of "
+            f"f1*. The theorem allows three in the limit; in {len(judged)} runs f1* stands still, "
+            "and "
+            f"there it holds {sum(bool(c.holds) for c in judged)} times."
+        )
+    lost = list(dict.fromkeys(row[0] for row in rows if row[-1] > FORGETS))
+    if lost:
+        text += (
+            f"\n\n{len(lost)} heads do not remember their start, a twin {TWIN:g} away ends more "
+            f"than {FORGETS:.0%} from it: {', '.join(lost)}."
+        )
+    if whole.rows:
+        one = sum(row[2] == 1 for row in whole.rows)
+        text += (
+            f"\n\nAll heads of a layer together, on the sphere: {one} of {len(whole.rows)} runs "
+            "end in a single cluster."
+        )
+    return text
+
+
+def _all_together(p: Params, m: Transformer, trace: Trace, layers: Sequence[int]) -> Table:
+    """The sum of all heads on the sphere, from the text and from random tokens."""
+    rows = []
+    for layer in sorted(set(layers)) if p.together else ():
+        heads = m.heads(layer)
+        starts = {"text": _text_tokens(trace, heads[0]), "random": _random(p, heads[0])}
+        for name, z0 in starts.items():
+            end, when = kept(_on_the_sphere, heads, z0, p.together)
+            keys = ("clusters", "mean_cosine", "step")
+            rows.append((layer, name, *(end[key] for key in keys), when, len(z0)))
+    columns = (
+        "layer", "start", "clusters", "mean cosine", "last step", f"mean cosine > {TOGETHER:g} at",
+        "tokens",
+    )  # fmt: skip
+    note = (
+        "x_i' = sum_h V_h sum_j P^h_ij x_j, projected on the sphere, scores those of tokens of the "
+        "model's length; clusters at 1 % of it. Time in units of one over the largest |eigenvalue| "
+        "of sum_h V_h; a last step that is not small is a cluster that moves as one."
+    )
+    return Table("All heads of a layer together", columns, tuple(rows), note)
+
+
+def _pace(heads: Sequence[Head]) -> float:
+    return float(np.abs(np.linalg.eigvals(sum(head.V for head in heads))).max()) or 1.0
+
+
+def _on_the_sphere(
+    heads: Sequence[Head], z0: np.ndarray, time: float
+) -> tuple[dict[str, Any], float | None]:
+    """Directions of the tokens under all heads; scores as if they kept their mean length.
+
+    `settling` of the run, and when the tokens have become one crowd.
+    """
+    length = np.linalg.norm(z0, axis=1, keepdims=True)
+    beta = float((length**2).mean())
+    rules = [Softmax(beta, head.A) for head in heads]
+    flow = SphereFlow(Heads(rules, [head.V for head in heads], average=False))
+    scale = _pace(heads)
+    steps = int(np.ceil(time / PACE))
+    stepper, every = RK4(time / scale / steps), max(1, steps // 60)
+    tr = simulate(
+        flow, z0 / length, time=time / scale, stepper=stepper, save_every=every, throw=False
+    )
+    mean = np.array([cosines(x).mean() if len(x) > 1 else 1.0 for x in tr.values])
+    joined = np.flatnonzero(mean > TOGETHER)
+    return settling(tr), float(tr.t[joined[0]]) * scale if len(joined) else None
+
+
+def _picture(head: Head, name: str, tr: Trajectory, good: bool) -> Picture:
+    from ...pretrained.pictures import grid, word_paths
+
+    axes = grid(1, 2, (12.5, 5.4))[0]
+    f = _values(head, tr)
+    t = tr.t * _rate(head)
+    if f is not None:
+        axes[0].plot(t, f, lw=1.1)
+        axes[0].axhline(0, color="#8C8C8C", lw=0.8, ls=":")
+        axes[0].set_ylabel("f1*(y_i)", fontsize=9)
+    else:
+        axes[0].plot(t, np.linalg.norm(tr.values, axis=-1), lw=1.1)
+        axes[0].set_ylabel("|y_i|", fontsize=9)
+    axes[0].set_xlabel("time, in 1/l1", fontsize=9)
+    _, left = word_paths(tr, axes[1])
+    kind = "good triple" if good else "no good triple"
+    start = "the tokens of the text" if name == "text" else "random tokens"
+    lost = f" {left} words found no place." if left else ""
+    caption = (
+        f"From {start}. Left: the coordinate along the leading eigenvector of V. Right: y on two "
+        f"principal directions, circles at the start, dots at the end.{lost}"
+    )
+    return Picture(f"{head.name} from {name} ({kind})", caption, axes[0].figure)
+
+
+def _master(p: Params, head: Head, z0: np.ndarray) -> tuple[Picture, Table]:
+    """The same flow in x, against X' = P X Vᵀ with P frozen at the start and half-way."""
+    from ...pretrained.pictures import curves, grid
+
+    scale = _rate(head)
+    horizon = min(p.time, 4.0)  # x grows like e^{l1 t}
+    head = replace(head, causal=False)
+    times = np.linspace(0, horizon / scale, 11)
+    tr = simulate(head.flow(), z0, times=times, stepper=RK4(0.05 / scale), throw=False)
+    rows, lines = [], {}
+    for at in (0, 5):
+        x = tr.values[at:]
+        P = head.attention().weights(x[0])
+        said = propagate(P, head.V, x[0], times[at:] - times[at])
+        error = np.linalg.norm(x - said, axis=(1, 2)) / np.linalg.norm(x, axis=(1, 2))
+        t = times[at:] * scale
+        lines[f"P frozen at {t[0]:.2g}/l1"] = (t, error)
+        rows += [(float(t[0]), *pair) for pair in zip(t.tolist(), error.tolist(), strict=True)]
+    ax = grid(1, 1, (6.4, 3.6))[0, 0]
+    curves(ax, lines, "relative error of the prediction")
+    ax.set_xlabel("time, in 1/l1", fontsize=9)
+    ax.legend(frameon=False, fontsize=8)
+    caption = (
+        f"{head.name} from the text: X' = P X Vᵀ with P frozen, against the run. Small as long as "
+        "the attention of the start keeps its word."
+    )
+    columns = ("frozen at", "time", "relative error")
+    return (
+        Picture("Frozen attention", caption, ax.figure),
+        Table(f"Frozen attention, {head.name}", columns, tuple(rows), "Times in units of 1/l1."),
+    )

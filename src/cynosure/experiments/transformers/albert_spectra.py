@@ -1,0 +1,162 @@
+"""Spectra of A and V in a real model, as arXiv 2305.05465 shows them for ALBERT.
+
+See in the planes: the eigenvalues of V of every head, a star where the leading one is real and
+positive. A head is a good triple when that star is also the largest in modulus and <Qf, Kf> > 0 for
+its eigenvector f; then its idealised flow ends on at most three hyperplanes. See in the table: no
+trained head meets the hypotheses of the hardmax theorem (A symmetric positive definite), and it
+cannot: a head of rank d_k < d/2 has as many negative as positive directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import final
+
+import numpy as np
+
+from ...drawing.report import Picture, Report, Table
+from ...pretrained import Transformer
+from ...pretrained.chapters import heads_chapter
+from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
+from ...pretrained.heads import Head
+from ...theorems import Check, Hypothesis
+from .._frame import Progress, silent
+
+__all__ = ["QUICK", "TITLE", "Params", "run"]
+
+TITLE = "Spectra of the heads of a real transformer"
+
+
+@final
+@dataclass(frozen=True)
+class Params:
+    """`model` is a folder or a hub id such as albert-xlarge-v2; empty: MiniLM if it is installed,
+    else random weights. At most `panels` heads are drawn, the nearest to a good triple first."""
+
+    model: str = ""
+    panels: int = 24
+
+
+QUICK = Params(panels=6)
+
+
+def run(p: Params, progress: Progress | None = None) -> Report:
+    """Facts and spectra of all heads, the planes of the first of them."""
+    say = progress or silent
+    if p.panels < 1:
+        raise ValueError(f"panels: expected at least 1 head to draw, got {p.panels}")
+    say(0.0, "model")
+    return _measure(p, example_transformer(p.model, family="albert"), say)
+
+
+@ONE_THREAD
+def _measure(p: Params, m: Transformer, say: Progress) -> Report:
+    say(0.2, "heads")
+    chapter = heads_chapter(m)
+    heads = [head for layer in m.distinct_layers for head in m.heads(layer)]
+    distance = [_distance(head) for head in heads]
+    order = [heads[i] for i in np.argsort(distance, kind="stable")]
+    say(0.6, "planes")
+    good = [head for head, x in zip(heads, distance, strict=True) if x == 0]
+    figures = (
+        *chapter.figures,
+        *(_planes(order[: p.panels], name) for name in ("V", "A")),
+        _cloud(heads),
+    )
+    check = _inertia(heads)
+    say(1.0, "done")
+    names = ", ".join(head.name for head in good)
+    forms = "; ".join(f"{h.name} {h.leading.form:.3g}" for h in good if h.leading is not None)
+    summary = (
+        f"{weights_note(m)}{m.name}: {len(good)} of {len(heads)} heads are good triples"
+        f"{f' ({names})' if good else ''}.\n\n{chapter.summary}"
+    )
+    if forms:
+        summary += f"\n\n<Qf, Kf> of the good triples: {forms}."
+    return Report(
+        TITLE,
+        summary,
+        asdict(p),
+        (*chapter.tables, _eigenvalues(heads)),
+        {m.name: (check,)},
+        figures,
+        command="cynosure run albert_spectra",
+    )
+
+
+def _distance(head: Head) -> float:
+    """0 for a good triple; else its distance, kept above 0 where only strictness is missing."""
+    found = {h.name: h for h in head.hypotheses()}["good triple"]
+    return 0.0 if found.holds else max(found.value, 1e-12)
+
+
+def _inertia(heads: list[Head]) -> Check:
+    """d_k positive and d_k negative eigenvalues of A + Aᵀ where the rows of K and Q are free."""
+    k, d = heads[0].Q.shape
+    worst = 0
+    for head in heads:
+        lam = head.symmetric_eigenvalues
+        zero = 1e-10 * float(np.abs(lam).max())
+        worst = max(worst, abs(int((lam > zero).sum()) - k), abs(int((lam < -zero).sum()) - k))
+    free = min(int(np.linalg.matrix_rank(np.vstack([h.K, h.Q]))) for h in heads)
+    applies = free == 2 * k
+    return Check(
+        theorem="inertia",
+        reference="the difference of two squares, |(K + Q)x|²/4 - |(K - Q)x|²/4",
+        statement="A + Aᵀ of a head has d_k positive and d_k negative eigenvalues",
+        applies=applies,
+        holds=worst == 0 if applies else None,
+        margin=float(-worst),
+        tol=0.0,
+        witness={"heads": len(heads), "d_k": k, "d": d},
+        hypotheses=(Hypothesis("the 2 d_k rows of K and Q are independent", applies, float(free)),),
+        arithmetic="float64",
+    )
+
+
+def _planes(heads: list[Head], matrix: str) -> Picture:
+    from ...pretrained.pictures import grid, plane
+
+    columns = min(6, len(heads))
+    rows = -(-len(heads) // columns)
+    axes = grid(rows, columns, (2.4 * columns, 2.5 * rows))
+    for ax, head in zip(axes.flat, heads, strict=False):
+        lead = head.leading
+        if matrix == "A":
+            plane(ax, head.A_eigenvalues, head.name)
+        else:
+            plane(ax, head.V_eigenvalues, head.name, None if lead is None else lead.value)
+    for ax in axes.flat[len(heads) :]:
+        ax.remove()
+    star = " The star is the leading real positive eigenvalue." if matrix == "V" else ""
+    caption = (
+        f"Complex plane of {matrix}, {len(heads)} heads, the nearest to a good triple first; blue "
+        f"is real, orange complex, structural zeros are left out.{star}"
+    )
+    return Picture(f"Eigenvalues of {matrix}", caption, axes[0, 0].figure)
+
+
+def _cloud(heads: list[Head]) -> Picture:
+    from ...pretrained.pictures import grid, plane
+
+    axes = grid(1, 2, (9.0, 4.4))[0]
+    for ax, name in zip(axes, ("A", "V"), strict=True):
+        values = [getattr(h, f"{name}_eigenvalues") for h in heads]
+        plane(ax, np.concatenate([v / np.abs(v[0]) for v in values]), name)
+        ax.set_xlabel("real part / spectral radius", fontsize=9)
+    return Picture(
+        "All heads together",
+        "Every eigenvalue of every head, divided by the spectral radius of its matrix.",
+        axes[0].figure,
+    )
+
+
+def _eigenvalues(heads: list[Head]) -> Table:
+    rows = tuple(
+        (head.name, matrix, i, float(value.real), float(value.imag))
+        for head in heads
+        for matrix in ("A", "V")
+        for i, value in enumerate(getattr(head, f"{matrix}_eigenvalues")[:8])
+    )
+    columns = ("head", "matrix", "number", "real part", "imaginary part")
+    return Table("Eight largest eigenvalues", columns, rows)

@@ -1,0 +1,436 @@
+"""simulate(): from a dynamics and initial tokens to a trajectory. The only loop of the package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from .._types import Array, as_mask, as_tokens, is_torch, like
+from ..attention import Hardmax
+from ..dynamics import Dynamics, Flow, LayerMap, PureAttention, ScheduledFlow, UnnormalizedAttention
+from ..engine.followed import History
+from ..engine.walk import Walk
+from .status import Status
+from .steppers import RK4, Adaptive, Stepper
+from .trajectory import Trajectory
+
+__all__ = ["definite", "simulate"]
+
+_MOST_IN_BATCH = 1024  # tokens per configuration up to which the batched kernel pays
+
+
+def simulate(
+    dynamics: Dynamics,
+    z0: Array,
+    *,
+    layers: SupportsIndex | float | None = None,
+    time: float | SupportsIndex | None = None,
+    times: Array | Sequence[float] | None = None,
+    stepper: Stepper | None = None,
+    mask: Array | None = None,
+    words: Sequence[str] | None = None,
+    save_every: SupportsIndex | float = 1,
+    throw: bool = True,
+    progress: Callable[[Any], Any] | None = None,
+) -> Trajectory:
+    """Run `dynamics` from the tokens z0 of shape (*b, n, d): a LayerMap for `layers` layers, a
+    Flow up to `time` or at the given `times`.
+
+    NumPy arrays and torch tensors; float64 by default, float32 stays float32 (the walk itself is
+    in float64). Layer 0 is the input; every `save_every`-th layer (or time) and the last are kept.
+    `mask` (*b, n) marks real tokens: padding never moves, never attends, is never attended to.
+    A failed run raises with advice, or is returned with its status when throw=False.
+    `progress(k)` is called after each layer, with the time reached for a flow.
+
+    Hardmax runs take the sets C_i of exact arithmetic on the given floats at every layer, see
+    `engine.walk`; a tensor that requires gradients is stepped by torch instead, so that the
+    layers can be differentiated (then ties are those of each rounded layer).
+
+    Flows are integrated by `stepper`: Adaptive() unless given, RK4(dt=0.01) for tensors that
+    require gradients. Saved are 101 equally spaced times, every step of a fixed stepper, or
+    exactly `times`.
+
+    Example
+    -------
+    >>> import cynosure as cy
+    >>> tr = cy.simulate(cy.PureAttention(alpha=0.5), [[2.0, 0.0], [1.0, 0.5]], layers=3)
+    >>> tr.z.shape
+    (4, 2, 2)
+    """
+    if not isinstance(dynamics, LayerMap | Flow):
+        raise TypeError(
+            f"dynamics: expected a LayerMap such as PureAttention() or a Flow, got {dynamics!r}"
+        )
+    _check_clock(dynamics, layers, time, times, stepper)
+    every = _whole(save_every, "save_every", 1)
+    tokens = as_tokens(z0, "z0")
+    real = as_mask(mask, tokens.shape[:-1])
+    if words is not None and len(words) != tokens.shape[-2]:
+        raise ValueError(f"words: expected {tokens.shape[-2]} names, got {len(words)}")
+    start = z0 if is_torch(z0) else tokens
+    history = None
+    if isinstance(dynamics, Flow):
+        stepper = stepper or _default(start)
+        states, saves, status = _flow(dynamics, start, real, time, times, stepper, every, progress)
+    else:
+        last = _whole(layers, "layers", 0)
+        saves = np.unique(np.append(np.arange(0, last + 1, every), last))
+        hardmax = isinstance(getattr(dynamics, "attention", None), Hardmax)
+        exact = hardmax and isinstance(dynamics, PureAttention | UnnormalizedAttention)
+        if exact and not (is_torch(z0) and z0.requires_grad):
+            states, history, status = _walk(dynamics, tokens, real, saves, progress)
+            states = like(states.astype(tokens.dtype, copy=False), z0)
+        else:
+            states, status = _step(dynamics, start, real, saves, progress)
+            if hardmax and not status.failed:
+                message = "ties were decided on the rounded tokens of each layer."
+                advice = "Detach the tensor for the certified walk." if exact else ""
+                status = Status("rounded_ties", message, advice)
+    if isinstance(dynamics, UnnormalizedAttention) and history is not None:
+        states, saves, status = _grow(dynamics, states, saves, status, real)
+    if status.code in ("overflow", "stiff") and throw:
+        raise (OverflowError if status.code == "overflow" else ArithmeticError)(str(status))
+    return Trajectory(
+        states,
+        saves[: len(states)],
+        status,
+        dynamics,
+        real,
+        None if words is None else tuple(words),
+        history,
+        stepper,
+    )
+
+
+def _check_clock(
+    dynamics: Dynamics, layers: Any, time: Any, times: Any, stepper: Stepper | None
+) -> None:
+    """Layers for a LayerMap, time or times for a Flow, and nothing else."""
+    name = type(dynamics).__name__
+    if isinstance(dynamics, Flow):
+        if layers is not None or (time is None) == (times is None):
+            raise ValueError(
+                f"time: {name} runs in continuous time; pass either time=T or times=[...]"
+                + ("" if layers is None else ", not layers")
+            )
+        if stepper is not None and not isinstance(stepper, Stepper):
+            raise TypeError(f"stepper: expected a stepper such as RK4(dt=0.1), got {stepper!r}")
+    elif layers is None or not (time is None and times is None and stepper is None):
+        raise ValueError(f"layers: {name} runs in layers; pass layers=K and no time or stepper")
+
+
+def _default(z: Array) -> Stepper:
+    return RK4(0.01) if is_torch(z) and z.requires_grad else Adaptive()
+
+
+def _flow(
+    flow: Flow,
+    z: Array,
+    mask: np.ndarray | None,
+    time: Any,
+    times: Any,
+    stepper: Stepper,
+    every: int,
+    progress: Callable[[Any], Any] | None,
+) -> tuple[Array, np.ndarray, Status]:
+    """A flow at the times asked for, from tokens put on its manifold."""
+    if times is None:
+        if not 0 <= float(time) < float("inf"):
+            raise ValueError(f"time: expected a finite time >= 0, got {time!r}")
+        grid = stepper.grid(float(time))
+    else:
+        grid = np.asarray(times, dtype=np.float64)
+        if grid.ndim != 1 or not len(grid) or not (np.diff(grid, prepend=-1.0) > 0).all():
+            raise ValueError("times: expected increasing numbers >= 0, one per saved state")
+        if grid[0] < 0 or not np.isfinite(grid).all():
+            raise ValueError("times: expected increasing finite numbers >= 0, starting at t = 0")
+    grid = np.append(grid[:-1:every], grid[-1])
+    start, note = _on_manifold(flow, z, mask)
+    if isinstance(flow, ScheduledFlow):
+        states, status = _in_turn(flow, start, grid, mask, stepper, progress)
+    else:
+        states, status = stepper.integrate(flow, start, grid, mask, progress)
+    return states, grid, replace(status, notes=status.notes + note)
+
+
+def _in_turn(
+    flow: ScheduledFlow,
+    z: Array,
+    grid: np.ndarray,
+    mask: np.ndarray | None,
+    stepper: Stepper,
+    progress: Callable[[Any], Any] | None,
+) -> tuple[Array, Status]:
+    """One flow after the other, each from where the last ended: a step never straddles a change."""
+    from array_api_compat import array_namespace
+
+    out: list[Array] = []
+    notes: dict[str, None] = {}
+    for piece, begin, end in flow.turns(float(grid[-1])):
+        asked = grid[(grid <= end) & ((grid > begin) | (begin == 0))]
+        stops = np.union1d(asked, end)
+        states, status = stepper.integrate(piece, z, stops, mask, progress, since=begin)
+        out.append(states[: len(asked)])
+        notes |= dict.fromkeys(status.notes)
+        if status.failed:
+            break
+        z = states[-1]
+    return array_namespace(z).concat(out), replace(status, notes=tuple(notes))
+
+
+def _on_manifold(flow: Flow, z: Array, mask: np.ndarray | None) -> tuple[Array, tuple[str, ...]]:
+    """The start retracted, padding as given, and a note if that changed it by more than rounding.
+
+    Trap: a token that is its own negative, zero, has no place on a sphere.
+    """
+    moved = flow.retract(z)
+    if moved is z:
+        return z, ()
+    before, after = as_tokens(z), as_tokens(moved)
+    real = np.ones(before.shape[:-1], bool) if mask is None else mask
+    if (real & (after == 0).all(axis=-1)).any():
+        raise ValueError("z0: a zero token has no direction, so no place on the sphere; drop it")
+    far = np.abs(after - before).max(axis=-1) > 16 * np.finfo(before.dtype).eps
+    count = int((real & far).sum())
+    if not count:
+        return z, ()
+    if mask is not None:
+        from array_api_compat import array_namespace, device
+
+        xp = array_namespace(z)
+        moved = xp.where(xp.asarray(mask[..., None], device=device(z)), moved, z)
+    note = f"{count} token(s) were put on the sphere at t = 0."
+    return moved, (note,)
+
+
+def _whole(value: Any, name: str, least: int) -> int:
+    """`value` as an int, or what is wrong with it."""
+    if (
+        value != value
+        or value in (float("inf"), float("-inf"))
+        or value != int(value)
+        or value < least
+    ):
+        raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
+    return int(value)
+
+
+def _step(
+    dynamics: LayerMap,
+    z: Array,
+    mask: np.ndarray | None,
+    saves: np.ndarray,
+    progress: Callable[[int], Any] | None,
+) -> tuple[Array, Status]:
+    """The plain loop over layers, on whatever arrays came in."""
+    from array_api_compat import array_namespace
+
+    xp = array_namespace(z)
+    keep = None if mask is None else xp.asarray(mask[..., None], device=z.device)
+    start, out = z, [z]
+    for k in range(int(saves[-1])):
+        with np.errstate(over="ignore", invalid="ignore"):  # reported as a status below
+            z = dynamics.step(z, k, mask=mask)
+        if keep is not None:
+            z = xp.where(keep, z, start)
+        if not bool(xp.all(xp.isfinite(z))):
+            where = f"a coordinate overflowed at layer {k + 1}"
+            advice = "Use the normalised layer or a smaller alpha."
+            return xp.stack(out), Status("overflow", where, advice)
+        if k + 1 in saves:
+            out.append(z)
+        if progress is not None:
+            progress(k + 1)
+    return xp.stack(out), Status("moving", f"{saves[-1]} layers of {type(dynamics).__name__} done.")
+
+
+def _walk(
+    dynamics: Any,
+    tokens: np.ndarray,
+    mask: np.ndarray | None,
+    saves: np.ndarray,
+    progress: Callable[[int], Any] | None,
+) -> tuple[np.ndarray, History, Status]:
+    """Certified hardmax layers: one configuration, or a batch of them."""
+    A = dynamics.attention.matrix(tokens.shape[-1])
+    alpha = dynamics.exact_alpha
+    z = tokens.astype(np.float64, copy=False)
+    if z.ndim == 2:
+        states, history = _walk_one(z, A, alpha, mask, saves, progress)
+    else:
+        flat = z.reshape(-1, *z.shape[-2:])
+        real = np.ones(flat.shape[:2], bool) if mask is None else mask.reshape(flat.shape[:2])
+        states, history = _walk_batch(flat, A, alpha, real, saves, progress)
+        shape = z.shape[:-1]
+        states = states.reshape(len(saves), *z.shape)
+        history = replace(
+            history,
+            born=history.born.reshape(shape),
+            settled_at=history.settled_at.reshape(shape),
+            leader=history.leader.reshape(shape),
+        )
+    return states, history, _hardmax_status(z, A, mask, history, int(saves[-1]))
+
+
+def _walk_one(
+    z: np.ndarray,
+    A: np.ndarray | None,
+    alpha: Any,
+    mask: np.ndarray | None,
+    saves: np.ndarray,
+    progress: Callable[[int], Any] | None,
+) -> tuple[np.ndarray, History]:
+    walk = Walk(z if mask is None else z[mask], A, alpha)
+    out = np.empty((len(saves), *z.shape))
+    out[:] = z
+    for row, k in enumerate(saves.tolist()):
+        while walk.k < k:
+            if walk.settled:
+                walk.skip(k)
+            else:
+                walk.advance()
+            if progress is not None:
+                progress(walk.k)
+        out[row, slice(None) if mask is None else mask] = walk.state()
+    if not walk.settled:
+        walk.decide()  # the last layer's sets belong to the record
+    history = walk.history()
+    if mask is not None:
+        history = _pad(history, mask)
+    return out, history
+
+
+def _pad(history: History, mask: np.ndarray) -> History:
+    """Put the rows of padding back, with -1 everywhere."""
+    real = np.flatnonzero(mask)
+
+    def spread(values: np.ndarray) -> np.ndarray:
+        out = np.full(len(mask), -1, dtype=np.intp)
+        out[real] = values
+        return out
+
+    leader = np.where(history.leader >= 0, real[history.leader], -1)
+    assert history.label is not None
+    return replace(
+        history,
+        born=spread(history.born),
+        settled_at=spread(history.settled_at),
+        leader=spread(leader),
+        label=spread(history.label),
+    )
+
+
+def _walk_batch(
+    z: np.ndarray,
+    A: np.ndarray | None,
+    alpha: Any,
+    mask: np.ndarray,
+    saves: np.ndarray,
+    progress: Callable[[int], Any] | None,
+) -> tuple[np.ndarray, History]:
+    """Small configurations go through one compiled call; what it is unsure of is redone exactly."""
+    b, n, _ = z.shape
+    if n <= _MOST_IN_BATCH:
+        from ..engine.kernels import march
+
+        eta, rho = float(alpha / (1 + alpha)), float(1 / (1 + alpha))
+        states, born, settled_at, leader, unsure = march(z, mask, A, eta, rho, saves)
+        again = np.flatnonzero(unsure)
+    else:
+        states = np.empty((len(saves), *z.shape))
+        born, settled_at, leader = (np.full((b, n), -1, dtype=np.intp) for _ in range(3))
+        again = np.arange(b)
+    decisions = 0
+    for done, i in enumerate(again.tolist()):
+        states[:, i], one = _walk_one(z[i], A, alpha, mask[i], saves, None)
+        born[i], settled_at[i], leader[i] = one.born, one.settled_at, one.leader
+        decisions += one.exact_decisions
+        if progress is not None:
+            progress(done)
+    return states, History(born, settled_at, leader, decisions)
+
+
+def definite(A: np.ndarray | None) -> bool:
+    """True when A is symmetric positive definite (or the identity, None)."""
+    if A is None:
+        return True
+    return bool((A == A.T).all()) and bool(np.linalg.eigvalsh(A)[0] > 0)
+
+
+def _hardmax_status(
+    z: np.ndarray, A: np.ndarray | None, mask: np.ndarray | None, history: History, layers: int
+) -> Status:
+    """Name what happened, and what the theory's hypotheses say about it."""
+    real = np.ones(z.shape[:-1], bool) if mask is None else mask
+    notes = []
+    zero = int((real & (z == 0).all(axis=-1)).sum())
+    if zero:
+        notes.append(
+            f"{zero} zero token(s): their scores are all equal, so they follow every token."
+        )
+    if history.label is not None:
+        copies = int(real.sum()) - int(history.label.max()) - 1
+        if copies:
+            notes.append(f"{copies} duplicate token(s): equal tokens count as one value class.")
+    if history.exact_decisions:
+        notes.append(f"{history.exact_decisions} near-tie(s) were decided in exact arithmetic.")
+    spd = definite(A)
+    if not spd:
+        notes.append("A is not symmetric positive definite: convergence is not guaranteed.")
+    open_ = int((real & (history.settled_at < 0)).sum())
+    led = ((history.born >= 0) & real).any(axis=-1)
+    if not open_:
+        last = int(history.settled_at.max())
+        return Status(
+            "settled", f"every token's limit is proved from layer {last} on.", "", tuple(notes)
+        )
+    if not led.all():
+        if spd:
+            advice = "Remove the zero tokens, or give distinct non-zero tokens."
+        else:
+            advice = "Use a symmetric positive definite A, for example (A + A.T)/2 made definite."
+        return Status("no_leader", f"no token leads after {layers} layers.", advice, tuple(notes))
+    if not spd:
+        advice = "Use a symmetric positive definite A; cynosure.limit says which limits are proved."
+        message = f"{open_} token(s) have no proved limit after {layers} layers."
+        return Status("not_converging", message, advice, tuple(notes))
+    advice = "More layers, or cynosure.limit, which decides ties and skips layers."
+    message = f"{open_} token(s) are still on their way after {layers} layers."
+    return Status("moving", message, advice, tuple(notes))
+
+
+def _grow(
+    dynamics: UnnormalizedAttention,
+    states: Array,
+    saves: np.ndarray,
+    status: Status,
+    mask: np.ndarray | None,
+) -> tuple[Array, np.ndarray, Status]:
+    """(1 + alpha)^k times the normalised tokens, cut before the first layer that overflows."""
+    base = float(1 + dynamics.exact_alpha)
+    here = states.detach().cpu().numpy() if is_torch(states) else states
+    dtype = here.dtype
+    largest = np.abs(here.astype(np.float64)).reshape(len(saves), -1).max(axis=1)
+    with np.errstate(divide="ignore", over="ignore"):
+        size = np.log(largest) + saves * np.log(base)
+    fits = size < np.log(np.finfo(dtype).max) - 1
+    stop = len(saves) if fits.all() else int(np.argmin(fits))
+    factors = (base ** saves[:stop].astype(float)).astype(dtype)
+    factors = factors.reshape((stop,) + (1,) * (len(states.shape) - 1))
+    if mask is not None:
+        factors = np.where(mask[..., None], factors, dtype.type(1))  # padding never moves
+    grown = states[:stop] * like(factors, states)
+    if stop < len(saves):
+        status = Status(
+            "overflow",
+            f"tokens grow like (1 + alpha)^k and leave the floats before layer {saves[stop]}; "
+            f"the run stops at layer {saves[stop - 1] if stop else 0}.",
+            "Use PureAttention: it has the same tokens divided by (1 + alpha)^k.",
+            status.notes,
+        )
+    elif status.code == "settled":
+        status = replace(status, code="moving", message="tokens grow like (1 + alpha)^k.")
+    return grown, saves, status

@@ -1,0 +1,243 @@
+"""Trajectory: tokens by layer, with how the run went; saved and loaded without pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, SupportsIndex, final
+
+import numpy as np
+
+from .._files import write_atomically
+from .._types import Array, is_torch
+from ..attention import ATTENTIONS, Causal, Heads
+from ..dynamics import DYNAMICS, Dynamics
+from ..engine.followed import History, Record
+from .status import Status
+from .steppers import STEPPERS, Stepper
+
+__all__ = ["Status", "Trajectory", "load"]
+
+FORMAT = "cynosure-trajectory"
+VERSION = 1
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """Tokens by layer: `z` (saved, *b, n, d) at the layers (or times) `t`.
+
+    `mask` marks real tokens, `dynamics` what made the run (None for a real transformer), `words`
+    the tokens' names, `history` who followed whom in a hardmax run, `stepper` how a flow was
+    followed in time, with its step or its tolerances (None for layers).
+    """
+
+    z: Array
+    t: np.ndarray
+    status: Status
+    dynamics: Dynamics | None = None
+    mask: np.ndarray | None = None
+    words: tuple[str, ...] | None = None
+    history: History | None = None
+    stepper: Stepper | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"Trajectory(z{tuple(self.z.shape)}, t={self.t[0]}..{self.t[-1]}, {self.status.code})"
+        )
+
+    def __len__(self) -> int:
+        return len(self.t)
+
+    @property
+    def values(self) -> np.ndarray:
+        """`z` as a NumPy array."""
+        return self.z.detach().cpu().numpy() if is_torch(self.z) else self.z
+
+    def at(self, t: float | SupportsIndex) -> Array:
+        """The tokens at layer or time t, which must have been saved."""
+        found = np.flatnonzero(self.t == t)
+        if len(found) == 0:
+            raise ValueError(
+                f"layer {t} was not saved; saved are {self.t[0]}..{self.t[-1]} "
+                f"({len(self.t)} of them). Run simulate with save_every=1"
+            )
+        return self.z[int(found[0])]
+
+    def select(self, *index: SupportsIndex) -> Trajectory:
+        """One configuration of a batch, with its own history."""
+        batch = self.z.shape[1:-2]
+        if len(index) != len(batch):
+            raise ValueError(
+                f"select: expected {len(batch)} indices for batch {tuple(batch)}, got {index}"
+            )
+        if not index:
+            return self
+        history = self.history
+        if history is not None:
+            history = replace(
+                history,
+                born=history.born[index],
+                settled_at=history.settled_at[index],
+                leader=history.leader[index],
+            )
+        return replace(
+            self,
+            z=self.z[(slice(None), *index)],
+            mask=None if self.mask is None else self.mask[index],
+            history=history,
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write an .npz (arrays and JSON, nothing pickled), whole or not at all."""
+        header: dict[str, Any] = {
+            "format": FORMAT,
+            "version": VERSION,
+            "status": [
+                self.status.code,
+                self.status.message,
+                self.status.advice,
+                *self.status.notes,
+            ],
+            "words": self.words,
+            "torch": is_torch(self.z),
+        }
+        arrays: dict[str, np.ndarray] = {"z": self.values, "t": self.t}
+        if self.mask is not None:
+            arrays["mask"] = self.mask
+        for name in ("dynamics", "stepper"):
+            try:
+                header[name] = _describe(getattr(self, name), arrays)
+            except TypeError:  # not one of ours: the states alone then say what was run
+                header[name] = {"value": None}
+        if self.history is not None:
+            header["history"] = {"exact_decisions": self.history.exact_decisions}
+            arrays |= _history_arrays(self.history)
+        arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
+
+        def write(stream: Any) -> None:
+            np.savez(stream, allow_pickle=False, **arrays)
+
+        return write_atomically(path, write)
+
+
+def load(path: str | os.PathLike[str]) -> Trajectory:
+    """Read a trajectory written by `Trajectory.save`, bit for bit."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file")
+    try:
+        with zipfile.ZipFile(path) as archive:  # np.load would accept other kinds of file
+            if archive.testzip() is not None:
+                raise zipfile.BadZipFile
+        with np.load(path, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+        header = json.loads(arrays.pop("header").tobytes())
+        if header["format"] != FORMAT:
+            raise KeyError("format")
+    except (KeyError, ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
+        raise ValueError(
+            f"{path}: not a cynosure trajectory, or damaged ({type(error).__name__}); "
+            "expected a file written by Trajectory.save or `cynosure simulate --out`"
+        ) from None
+    if header["version"] > VERSION:
+        raise ValueError(
+            f"{path}: written by a newer cynosure (format {header['version']}, this one reads "
+            f"{VERSION}); upgrade with `pip install -U cynosure`"
+        )
+    code, message, advice, *notes = header["status"]
+    z: Array = arrays["z"]
+    if header["torch"]:
+        import torch
+
+        z = torch.from_numpy(z)
+    history = _history_from(arrays, header["history"]) if "history" in header else None
+    return Trajectory(
+        z,
+        arrays["t"],
+        Status(code, message, advice, tuple(notes)),
+        _restore(header["dynamics"], arrays),
+        arrays.get("mask"),
+        None if header["words"] is None else tuple(header["words"]),
+        history,
+        _restore(header.get("stepper", {"value": None}), arrays),
+    )
+
+
+_KINDS: dict[str, type] = {  # what a file may name, and nothing else
+    **ATTENTIONS,
+    "causal": Causal,
+    "heads": Heads,
+    **DYNAMICS,
+    **STEPPERS,
+}
+
+
+def _describe(value: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """A dynamics as JSON: names and fields of known kinds, arrays by reference into `arrays`.
+
+    Raises TypeError on anything else, a dynamics of the user's own for example.
+    """
+    if is_torch(value):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.ndarray):
+        key = f"parameter_{len(arrays)}"
+        arrays[key] = value
+        return {"array": key}
+    if isinstance(value, Fraction):
+        return {"fraction": str(value)}
+    if isinstance(value, list | tuple):
+        return {"sequence": [_describe(x, arrays) for x in value]}
+    names = [name for name, kind in _KINDS.items() if type(value) is kind]
+    if names:
+        parts = {f.name: getattr(value, f.name) for f in fields(value) if f.init}
+        return {"kind": names[0], "fields": {k: _describe(v, arrays) for k, v in parts.items()}}
+    if value is None or type(value) in (bool, int, float, str):
+        return {"value": value}
+    raise TypeError(f"cannot be stored: {value!r}")
+
+
+def _restore(data: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if "array" in data:
+        return arrays[data["array"]]
+    if "fraction" in data:
+        return Fraction(data["fraction"])
+    if "sequence" in data:
+        return tuple(_restore(x, arrays) for x in data["sequence"])
+    if "kind" in data:
+        return _KINDS[data["kind"]](**{k: _restore(v, arrays) for k, v in data["fields"].items()})
+    return data["value"]
+
+
+def _history_arrays(history: History) -> dict[str, np.ndarray]:
+    out = {f"history_{name}": getattr(history, name) for name in ("born", "settled_at", "leader")}
+    if history.label is not None:
+        out["history_label"] = history.label
+    for name in ("ids", "indptr", "indices"):
+        parts: Sequence[np.ndarray] = [getattr(r, name) for r in history.records]
+        out[f"history_{name}"] = np.concatenate([*parts, np.empty(0, dtype=np.intp)])
+        out[f"history_{name}_sizes"] = np.array([len(p) for p in parts], dtype=np.intp)
+    out["history_layers"] = np.array([r.layer for r in history.records], dtype=np.intp)
+    return out
+
+
+def _history_from(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> History:
+    parts = {
+        name: np.split(arrays[f"history_{name}"], np.cumsum(arrays[f"history_{name}_sizes"])[:-1])
+        for name in ("ids", "indptr", "indices")
+    }
+    layers = arrays["history_layers"].tolist()
+    rows = zip(layers, parts["ids"], parts["indptr"], parts["indices"], strict=False)
+    return History(
+        arrays["history_born"],
+        arrays["history_settled_at"],
+        arrays["history_leader"],
+        header["exact_decisions"],
+        arrays.get("history_label"),
+        tuple(Record(*row) for row in rows),
+    )

@@ -1,0 +1,85 @@
+"""The frame of experiments: its grid, progress, report and checks, each able to fail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cynosure as cy
+from cynosure.experiments import _frame, chapters, experiment, keeping
+from cynosure.experiments._frame import all_of, at_most, judged, over_grid, part, report_of
+
+TITLE = "A module that stands for an experiment"
+
+
+@dataclass(frozen=True)
+class Params:
+    seed: int = 3
+
+
+def _cell(seed: int, d: int, alpha: float) -> dict[str, float]:
+    return {"d": d, "alpha": alpha, "seed": seed}
+
+
+def test_a_grid_is_every_combination_with_the_last_axis_fastest(tmp_path: Path) -> None:
+    said: list[tuple[float, str]] = []
+    axes = {"d": (2, 3), "alpha": (0.5, 1.0)}
+    with keeping(tmp_path) as store:
+        cells = over_grid(_cell, 3, axes, lambda share, what: said.append((share, what)))
+        again = over_grid(_cell, 3, axes)
+    assert [(c["d"], c["alpha"]) for c in cells] == [(2, 0.5), (2, 1.0), (3, 0.5), (3, 1.0)]
+    assert said[2] == (0.5, "d = 3, alpha = 0.5")
+    assert again == cells and len(store.made) == len(store.reused) == 4
+
+
+def test_a_part_of_the_progress() -> None:
+    said: list[float] = []
+    inner = part(part(lambda share, what: said.append(share), 0.5, 1.0), 0.0, 0.5)
+    inner(0.0, ""), inner(1.0, "")
+    assert said == [0.5, 0.75]
+    assert _frame.silent(0.3, "nobody hears") is None
+
+
+def test_a_report_knows_its_module() -> None:
+    table = cy.Table.of("t", [np.array([1.0, 2.0])], {"sum": lambda row: row.sum(), "n": "size"})
+    report = report_of(__name__, Params(), "text", tables=[table], checks={"x": [_right()]})
+    assert (report.title, report.params, report.summary) == (TITLE, {"seed": 3}, "text")
+    assert report.command == "cynosure run test_frame"
+    assert report.tables[0].columns == ("sum", "n") and report.tables[0].rows == ((3.0, 2),)
+    assert report.checks == {"x": (_right(),)}
+
+
+def _right() -> cy.Check:
+    return at_most("few", "nowhere", "at most two", 1, 2, runs=7)
+
+
+def test_a_check_of_one_number_can_fail() -> None:
+    assert _right().holds and _right().margin == 1 and _right().witness["runs"] == 7
+    assert not at_most("few", "nowhere", "at most two", 3, 2).holds
+    assert not at_most("few", "nowhere", "at most two", float("nan"), 2).holds
+    assert all_of("every", "nowhere", "all", 5, 5).holds
+    assert not all_of("every", "nowhere", "all", 4, 5).holds
+
+
+def test_a_theorem_is_judged_on_its_tightest_run() -> None:
+    starts = [cy.configurations.gaussian(8, 2, seed) for seed in range(3)]
+    runs = [cy.simulate(cy.PureAttention(), z, layers=4) for z in starts]
+    right = judged("B1", runs)
+    assert right.holds and right.witness["runs"] == right.witness["applies to"] == 3
+    z = runs[1].z.copy()
+    z[2] *= 1.5
+    wrong = judged("B1", [runs[0], replace(runs[1], z=z), runs[2]])
+    assert wrong.applies and wrong.holds is False
+    with pytest.raises(ValueError, match="no run"):
+        judged("B1", [])
+
+
+def test_an_experiment_is_found_in_its_chapter() -> None:
+    names = [name for group in chapters().values() for name in group]
+    assert len(names) == len(set(names)) >= 41
+    assert experiment("figure1").__name__ == "cynosure.experiments.hardmax.figure1"
+    with pytest.raises(ValueError, match="no experiment 'nothing'"):
+        experiment("nothing")
