@@ -36,14 +36,13 @@ def test_uncoupled_tokens_are_those_of_the_published_script():
 def test_rates_of_pre_norm_and_post_norm_can_be_told_apart():
     t = np.linspace(0, 20, 161)
     s = np.append(0, np.geomspace(0.1, 1000, 160))
-    law = {"post-norm": (t, np.exp(-2 * t)), "pre-norm": (s, (1 + s) ** -2.0)}
-    found = sphere_beta._exponents(law)
-    assert found["post-norm"] == pytest.approx(2) and found["pre-norm"] == pytest.approx(
-        2, abs=0.02
-    )
-    assert all(check.holds for check in sphere_beta._rates(law))
+    right = {"post-norm": (t, np.exp(-2 * t)), "pre-norm": (s, (1 + s) ** -2.0)}
+    post, pre = (sphere_beta.Decay(norm, *curve) for norm, curve in right.items())
+    assert post.exponent == pytest.approx(2) and pre.exponent == pytest.approx(2, abs=0.02)
+    assert sphere_beta._rate(post).holds and sphere_beta._rate(pre).holds
     wrong = {"post-norm": (t, np.exp(-t)), "pre-norm": (s, (1 + s) ** -1.0)}
-    assert not any(check.holds for check in sphere_beta._rates(wrong))
+    for norm, curve in wrong.items():
+        assert not sphere_beta._rate(sphere_beta.Decay(norm, *curve)).holds
 
 
 def test_the_start_drawn_is_one_of_the_starts_counted():
