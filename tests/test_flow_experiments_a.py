@@ -114,7 +114,7 @@ def test_the_arrival_is_where_the_equation_says(model: str) -> None:
 
 def test_a_layer_of_equal_angles_against_plain_softmax() -> None:
     r, n, edge = 0.3, 7, 1.1
-    layer, _ = long_context._layer(r, n, edge)
+    layer = long_context._layer(long_context.QUICK, r, n, edge)
     gram = (1 - r) * np.eye(n) + r
     P = np.exp(edge / (1 - r) * np.log(n) * gram)
     P /= P.sum(axis=1, keepdims=True)

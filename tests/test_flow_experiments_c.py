@@ -70,8 +70,10 @@ def test_groups_with_leaders_of_their_own_are_counted_as_the_limit_says():
 
 
 def test_slopes_are_counted_over_all_starts_that_have_one():
-    text = softmax_to_hardmax._ratios(
-        {"a": 1.0, "b": 2.0, "c": float("inf"), "d": 1.0}, {"a": 0.9, "b": 2.2, "c": 1.0, "d": None}
-    )
+    def start(slope: float | None, barrier: float) -> softmax_to_hardmax.Lifetimes:
+        return softmax_to_hardmax.Lifetimes("", [], slope, barrier)
+
+    starts = [start(0.9, 1.0), start(2.2, 2.0), start(1.0, float("inf")), start(None, 1.0)]
+    text = softmax_to_hardmax._ratios(starts)
     assert "2 of 4 starts" in text and "from 0.90 to 1.10" in text
-    assert softmax_to_hardmax._ratios({"a": 1.0}, {"a": None}) == "No start has a slope."
+    assert softmax_to_hardmax._ratios([start(None, 1.0)]) == "No start has a slope."
