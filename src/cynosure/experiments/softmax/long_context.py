@@ -19,7 +19,7 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems.long_context import output_cosine
-from .._frame import Progress, over_grid, part, report_of, silent
+from .._frame import Progress, over_grid, part, report_of
 
 TITLE = "Long context: beta = gamma log n"
 
@@ -54,12 +54,12 @@ class Layer(NamedTuple):
         return abs(self.cosine - self.expected)
 
 
-def run(p: Params, progress: Progress = silent) -> cy.Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Real layers first, then the closed form."""
     if min(*p.n, *p.measured) < 2 or not all(0 < r < 1 for r in p.r) or min(p.at) <= 0:
         raise ValueError(f"long_context: n >= 2, 0 < r < 1 and at > 0; got {p}")
     axes = {"r": p.r, "n": p.measured, "gamma (1 - r)": p.at}
-    layers = over_grid(_layer, p, axes, part(progress, 0, 0.8))
+    layers = over_grid(_layer, p, axes, part(progress, 0.0, 0.8))
     checks: dict[str, list[cy.Check]] = {}
     for c in layers:
         checks.setdefault(f"r = {c.r:g}, n = {c.n}", []).append(c.check)

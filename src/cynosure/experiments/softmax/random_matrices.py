@@ -17,7 +17,7 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems import expected_leaders
-from .._frame import Progress, at_most, over_grid, part, report_of, silent
+from .._frame import Progress, at_most, over_grid, part, report_of
 
 TITLE = "Leaders under random definite A and V"
 KINDS = {  # whether A is random, whether V is
@@ -79,11 +79,11 @@ class FlowLeaders(NamedTuple):
         return self.leads.sum(axis=1)
 
 
-def run(p: Params, progress: Progress = silent) -> cy.Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The law of leaders, then the flows."""
     if min(p.kappa) < 1 or min(*p.d, p.few, p.n) < 2 or min(p.draws, p.flows) < 2:
         raise ValueError(f"random_matrices: kappa >= 1, d, n, few, draws, flows >= 2; got {p}")
-    counts = over_grid(_count, p, {"d": p.d, "kappa": p.kappa}, part(progress, 0, 0.5))
+    counts = over_grid(_count, p, {"d": p.d, "kappa": p.kappa}, part(progress, 0.0, 0.5))
     flows = over_grid(_flows, p, {"matrices": tuple(KINDS)}, part(progress, 0.5, 0.9))
     checks = {f.kind: cy.check(f.first, only=("B24", "B26")) for f in flows}
     return report_of(

@@ -24,7 +24,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, over_grid, part, report_of, silent
+from .._frame import Progress, at_most, over_grid, part, report_of
 
 TITLE = "Softmax to hardmax: the lifetime of the agreement against beta"
 _DRAWN = 5  # starts in the figure; the tables have all
@@ -69,14 +69,14 @@ class Lifetimes(NamedTuple):
     barrier: float
 
 
-def run(p: Params, progress: Progress = silent) -> cy.Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every start at every beta, until the agreement is lost."""
     if min(p.beta) <= 0 or p.n < 6 or p.starts < 0 or p.most < 100 or not 0 < p.far < 1:
         raise ValueError(
             f"softmax_to_hardmax: beta > 0, n >= 6, starts >= 0, most >= 100, 0 < far < 1; got {p}"
         )
     names = ["pentagon", *(f"Gaussian {s}" for s in range(p.starts))]
-    lives = over_grid(_life, p, {"start": names, "beta": p.beta}, part(progress, 0, 0.8))
+    lives = over_grid(_life, p, {"start": names, "beta": p.beta}, part(progress, 0.0, 0.8))
     starts = [_lifetimes(p, name, [c for c in lives if c.start == name]) for name in names]
     counts = over_grid(_clusters, p, {"clusters, beta": p.clusters_beta}, part(progress, 0.8, 0.95))
     columns: dict[str, Any] = {

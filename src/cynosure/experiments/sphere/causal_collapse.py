@@ -16,7 +16,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of, silent
+from .._frame import Progress, over_grid, part, report_of
 from ..softmax._flow_panels import nearest
 from ._globes import globes
 
@@ -54,11 +54,11 @@ class Collapse(NamedTuple):
         return f"beta = {self.beta:g}"
 
 
-def run(p: Params, progress: Progress = silent) -> cy.Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """One start per beta in detail, many for the arrival times, and the line."""
     if p.d < 2 or p.n < 2 or p.starts < 1 or not p.time > 1:
         raise ValueError(f"causal_collapse: d, n >= 2, starts >= 1 and time > 1; got {p}")
-    collapses = over_grid(_collapse, p, {"beta": p.beta}, part(progress, 0, 0.7))
+    collapses = over_grid(_collapse, p, {"beta": p.beta}, part(progress, 0.0, 0.7))
     figures = [cy.Picture("Cosine to the first token", _COSINES, _curves(p, collapses))]
     if p.d == 3:
         figures.insert(0, cy.Picture("Tokens on the sphere", _SPHERES, _spheres(p, collapses)))

@@ -20,7 +20,7 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems.sphere import equiangular
-from .._frame import Progress, over_grid, part, report_of, silent
+from .._frame import Progress, over_grid, part, report_of
 
 TITLE = "Equiangular tokens: n tokens, one equation"
 MODELS = ("SA", "USA")
@@ -58,12 +58,12 @@ class Curve(NamedTuple):
         return f"{self.model}, n = {self.n}, beta = {self.beta:g}"
 
 
-def run(p: Params, progress: Progress = silent) -> cy.Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Both models over the grid of n and beta."""
     if min(p.n) < 2 or not -1 / (max(p.n) - 1) < p.r0 < 1 or not 0 < p.reach < 1 - p.r0:
         raise ValueError(f"equiangular: n >= 2, -1/(n-1) < r0 < 1, 0 < reach < 1 - r0; got {p}")
     axes = {"model": MODELS, "n": p.n, "beta": p.beta}
-    curves = over_grid(_curve, p, axes, part(progress, 0, 0.9))
+    curves = over_grid(_curve, p, axes, part(progress, 0.0, 0.9))
     columns: dict[str, Any] = {
         **{name: name for name in axes},
         "arrival": lambda c: float(c.t[-1]),

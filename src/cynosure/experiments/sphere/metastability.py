@@ -16,7 +16,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of, silent
+from .._frame import Progress, over_grid, part, report_of
 from .._measurements import kept
 
 TITLE = "Metastability: the staircase of the energy"
@@ -56,13 +56,13 @@ class Staircase(NamedTuple):
         return next((q.start for q in self.plateaus if q.clusters == clusters), float("nan"))
 
 
-def run(p: Params, progress: Progress = silent) -> cy.Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The three caps over beta, the staircase, and the checked caps."""
     if len(p.degrees) != 3 or len(p.beta) < 2 or p.per_cap < 1 or p.saved < 20:
         raise ValueError(
             f"metastability: three caps, two or more beta, per_cap >= 1, saved >= 20; got {p}"
         )
-    caps = over_grid(_caps, p, {"beta": p.beta}, part(progress, 0, 0.5))
+    caps = over_grid(_caps, p, {"beta": p.beta}, part(progress, 0.0, 0.5))
     stairs = kept(_stairs, p)
     separated = over_grid(_separated, p, {"beta": p.checked}, part(progress, 0.6, 0.9))
     return report_of(

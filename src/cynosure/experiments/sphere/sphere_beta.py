@@ -20,7 +20,7 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems.sphere import equiangular, hemisphere_probability
-from .._frame import Progress, at_most, over_grid, part, report_of, silent
+from .._frame import Progress, at_most, over_grid, part, report_of
 from ._globes import globes
 
 TITLE = "The sphere against beta: when tokens meet"
@@ -68,11 +68,11 @@ class Decay(NamedTuple):
         return float(-np.polyfit(clock, np.log(self.gap[late]), 1)[0])
 
 
-def run(p: Params, progress: Progress = silent) -> cy.Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The phase diagrams, the runs on S^2, and both places of the normalisation."""
     if p.n < 2 or p.betas < 2 or min(p.d) < 2 or p.starts < 1:
         raise ValueError(f"sphere_beta: n, d, betas start at 2 and starts at 1; got {p}")
-    shares = over_grid(_met, p, {"d": p.d, "beta": _betas(p)}, part(progress, 0, 0.7))
+    shares = over_grid(_met, p, {"d": p.d, "beta": _betas(p)}, part(progress, 0.0, 0.7))
     met = dict(zip(p.d, np.reshape(shares, (len(p.d), p.betas, -1))))  # d -> (betas, times)
     drawn = over_grid(_on_s2, p, {"beta": p.drawn}, part(progress, 0.7, 0.75))
     runs = {f"beta = {beta:g}": tr for beta, tr in zip(p.drawn, drawn)}
