@@ -144,17 +144,16 @@ def _life(p: Params, start: str, beta: float) -> Life:
     li = cy.limit(cy.PureAttention(alpha=p.alpha), z0)
     soft = cy.PureAttention(cy.Softmax(beta), p.alpha)
     longest = float(np.linalg.norm(z0, axis=1).max())
-    z, k, stretch, share = z0, 0, 64, 0.0
-    lost = None
+    z, k, share, lost = z0, 0, 0.0, None
     while k < p.most and lost is None:
-        layers = min(stretch, p.most - k)
+        layers = min(k + 64, p.most - k)
         tr = cy.simulate(soft, z, layers=layers, save_every=max(1, layers // 512))
         away = np.linalg.norm(tr.values - li.points, axis=-1) / longest
         bad = np.flatnonzero(away[:, li.leaders].max(axis=1) > p.far)
         if k == 0:
             share = float((away[(bad[0] if len(bad) else 0) - 1] < p.far).mean())
         lost = k + int(tr.t[bad[0]]) if len(bad) else None
-        z, k, stretch = tr.values[-1], k + layers, 2 * stretch
+        z, k = tr.values[-1], k + layers
     return Life(start, beta, _differs(p, soft, z0), lost, share)
 
 
@@ -182,11 +181,11 @@ def _clusters(p: Params, beta: float) -> tuple[np.ndarray, np.ndarray, int]:
     while k < p.most:
         layers = min(max(8, k), p.most - k)
         tr = cy.simulate(soft, z, layers=layers, save_every=max(1, layers // 16))
-        states |= {k + int(t): z for t, z in zip(tr.t, tr.values)}
+        states |= {k + int(t): state for t, state in zip(tr.t, tr.values)}
         z, k = tr.values[-1], k + layers
-    counts = np.array([cy.clusters(z, tol).count for z in states.values()])
+    counts = [cy.clusters(state, tol).count for state in states.values()]
     ends = cy.limit(cy.PureAttention(alpha=p.alpha), z0).points
-    return np.array(list(states)), counts, cy.clusters(ends, tol).count
+    return np.array(list(states)), np.array(counts), cy.clusters(ends, tol).count
 
 
 def _lifetimes(p: Params, start: str, lives: list[Life]) -> Lifetimes:
@@ -226,8 +225,8 @@ def _summary(p: Params, starts: list[Lifetimes]) -> str:
             f"{name}: a leader leaves at layer {lost[low]} for beta = {low:g}, at {grown} for "
             f"{high:g}, {fit}"
         )
-    never = [min((c.beta for c in s.lives if c.differs is None), default=None) for s in starts]
-    agreeing = [beta for beta in never if beta is not None]
+    same = [[c.beta for c in s.lives if c.differs is None] for s in starts]
+    agreeing = [min(betas) for betas in same if betas]
     agree = (
         f"In {len(agreeing)} of {len(starts)} starts some beta (the least: {min(agreeing):g}) "
         "follows hardmax's pattern through all 64 layers."
@@ -249,9 +248,7 @@ def _ratios(starts: list[Lifetimes]) -> str:
     )
 
 
-def _mark(
-    ax: Any, x: np.ndarray, layers: list[int | None], most: int, how: str, **look: Any
-) -> None:
+def _mark(ax: Any, x: np.ndarray, layers: list[Any], most: int, how: str, **look: Any) -> None:
     """Dots at the layers, and a triangle at `most` where there is none."""
     none = np.array([k is None for k in layers])
     y = np.array([most if k is None else k for k in layers])
