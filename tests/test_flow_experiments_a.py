@@ -114,7 +114,7 @@ def test_the_arrival_is_where_the_equation_says(model: str) -> None:
 
 def test_a_layer_of_equal_angles_against_plain_softmax() -> None:
     r, n, edge = 0.3, 7, 1.1
-    layer, _ = long_context._layer(r, n, edge)
+    layer = long_context._layer(long_context.QUICK, r, n, edge)
     gram = (1 - r) * np.eye(n) + r
     P = np.exp(edge / (1 - r) * np.log(n) * gram)
     P /= P.sum(axis=1, keepdims=True)
@@ -140,11 +140,11 @@ def test_two_causal_tokens_have_a_closed_form() -> None:
 
 def test_mergers_come_later_for_larger_beta() -> None:
     p = metastability.QUICK
-    found = [metastability._caps(p, beta) for beta in (8.0, 12.0)]
-    for left in (2, 1):
-        times = [metastability._merger(c, left) for c in found]
+    caps = [metastability._caps(p, beta) for beta in (8.0, 12.0)]
+    for clusters in (2, 1):
+        times = [c.merger(clusters) for c in caps]
         assert times[0] < times[1]
-    first, second = (metastability._slope(found, left) for left in (2, 1))
+    first, second = (metastability._slope(caps, clusters) for clusters in (2, 1))
     bridges = metastability._bridges(p)
     assert 0 < first < second and second == pytest.approx(bridges[1], rel=0.2)
-    assert all(np.diff(c.energy).min() > -1e-6 for c in found)  # the flow climbs
+    assert all(np.diff(c.energy).min() > -1e-6 for c in caps)  # the flow climbs

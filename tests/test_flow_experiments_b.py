@@ -121,8 +121,8 @@ def test_the_lifetime_is_read_to_the_layer() -> None:
         z = soft.step(z, k)
         if np.linalg.norm((z - li.points)[li.leaders], axis=1).max() > p.far:
             break
-    found = softmax_to_hardmax._life(p, z0, 14.0).lost
-    assert 20 < k < p.most and found is not None and abs(found - k) <= max(1, k // 250)
+    lost = softmax_to_hardmax._life(p, "pentagon", 14.0).lost
+    assert 20 < k < p.most and lost is not None and abs(lost - k) <= max(1, k // 250)
 
 
 def test_groups_with_one_leader_collapse_at_the_hardmax_rate() -> None:

@@ -194,10 +194,10 @@ def test_heads_settle_between_tokens() -> None:
 
 
 def test_a_moving_leader_of_all_heads_is_noticed() -> None:
-    fates = multi_head.run(replace(multi_head.QUICK, heads=(1, 2), starts=2, layers=20))
-    assert fates.failures == []
-    fate = multi_head.Fate(1, 1, 1e-3, 0.0, 1, 1, 3)
-    bad = multi_head._checks({("random heads", 1): [fate], ("softmax heads", 1): [fate]})
+    p = replace(multi_head.QUICK, heads=(1, 2), starts=2, layers=20)
+    assert multi_head.run(p).failures == []
+    runs = multi_head._head_runs(p, "random heads", 1)
+    bad = multi_head._checks([runs._replace(moved=np.array([0.0, 1e-3]))])
     assert [c.holds for c in bad] == [True, False]
 
 

@@ -3,29 +3,23 @@
 n unit tokens with common cosine r; one softmax layer. As n grows the cosine of the outputs tends to
 1 if gamma (1 - r) < 1 (attention averages everything: rank collapse), to r if gamma (1 - r) > 1
 (attention copies: nothing happens), and to 4r/(1 + 3r) at gamma (1 - r) = 1 (docs/mathematics.md
-B32). See the closed form sharpen into a step as n runs from 10 to 10^12, measured layers of up to
-some thousand tokens lie on it, and how slowly, like powers of 1/n, it converges. beta of the order
+B32). See the closed form sharpen into a step as n runs from 10 to 10^12, real layers of up to some
+thousand tokens lie on it, and how slowly, like powers of 1/n, it converges. beta of the order
 log n is the only scaling with anything to choose.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import log
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...attention import Softmax
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import tidy
-from ...dynamics import PureAttention
-from ...simulation.loop import simulate
-from ...theorems import Check, check
-from ...theorems.long_context import critical_cosine, output_cosine
-from .._frame import Progress, silent
+import cynosure as cy
 
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from ...theorems.long_context import output_cosine
+from .._frame import Progress, over_grid, part, report_of
 
 TITLE = "Long context: beta = gamma log n"
 
@@ -46,39 +40,44 @@ QUICK = Params(measured=(10, 100), edges=81)
 
 
 class Layer(NamedTuple):
-    """One real layer: gamma (1 - r), n, and the cosine of its outputs."""
+    """One real layer at edge = gamma (1 - r): the cosine of its outputs, and the closed form."""
 
     r: float
     n: int
     edge: float
     cosine: float
     expected: float
+    check: cy.Check
+
+    @property
+    def error(self) -> float:
+        return abs(self.cosine - self.expected)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Real layers first, then the closed form."""
-    say = progress or silent
     if min(*p.n, *p.measured) < 2 or not all(0 < r < 1 for r in p.r) or min(p.at) <= 0:
         raise ValueError(f"long_context: n >= 2, 0 < r < 1 and at > 0; got {p}")
-    layers, checks = [], {}
-    todo = [(r, n) for r in p.r for n in p.measured]
-    for done, (r, n) in enumerate(todo):
-        say(0.8 * done / len(todo), f"r = {r:g}, n = {n}")
-        found = [_layer(r, n, edge) for edge in p.at]
-        layers += [layer for layer, _ in found]
-        # one verdict per (r, n): that of the gamma with the least to spare
-        checks[f"r = {r:g}, n = {n}"] = (min((c for _, c in found), key=lambda c: c.margin),)
-    say(0.8, "figures")
-    figure = Picture("Cosine of the outputs", _CAPTION, _draw(p, layers))
-    say(1.0, "done")
-    return Report(
-        TITLE,
+    axes = {"r": p.r, "n": p.measured, "gamma (1 - r)": p.at}
+    layers = over_grid(_layer, p, axes, part(progress, 0.0, 0.8))
+    checks: dict[str, list[cy.Check]] = {}
+    for c in layers:
+        checks.setdefault(f"r = {c.r:g}, n = {c.n}", []).append(c.check)
+    columns = {
+        "r": "r",
+        "n": "n",
+        "gamma (1 - r)": "edge",
+        "cosine": "cosine",
+        "off the closed form": "error",
+    }
+    return report_of(
+        __name__,
+        p,
         _summary(p, layers),
-        asdict(p),
-        (_limits(p), _measured(layers)),
-        checks,
-        (figure,),
-        command="cynosure run long_context",
+        tables=[_limits(p), cy.Table.of("Layers computed on real tokens", layers, columns)],
+        # one verdict per (r, n): that of the gamma with the least to spare
+        checks={name: [min(group, key=lambda c: c.margin)] for name, group in checks.items()},
+        figures=[cy.Picture("Cosine of the outputs", _CAPTION, _draw(p, layers))],
     )
 
 
@@ -89,44 +88,19 @@ _CAPTION = (
 )
 
 
-def _layer(r: float, n: int, edge: float) -> tuple[Layer, Check]:
-    """n tokens in R^n, rows of a root of their Gram matrix, through one layer."""
+def _layer(p: Params, r: float, n: int, edge: float) -> Layer:
+    """n tokens of common cosine r, the rows of a root of their Gram matrix, through one layer."""
     x = np.linalg.cholesky((1 - r) * np.eye(n) + r * np.ones((n, n)))
     beta = edge / (1 - r) * log(n)
-    tr = simulate(PureAttention(Softmax(beta), alpha=1), x, layers=1)
+    tr = cy.simulate(cy.PureAttention(cy.Softmax(beta), alpha=1), x, layers=1)
     y = 2 * tr.values[1] - tr.values[0]  # alpha = 1: the layer is the mean of token and pull
     unit = y / np.linalg.norm(y, axis=1, keepdims=True)
     cosine = float((unit[:2] @ unit[-2:].T)[0, -1])
-    return Layer(r, n, edge, cosine, output_cosine(n, r, beta)), check(tr, only=("B32",))[0]
+    return Layer(r, n, edge, cosine, _closed(n, r, edge), cy.check(tr, only=("B32",))[0])
 
 
-def _summary(p: Params, layers: list[Layer]) -> str:
-    worst = max(abs(c.cosine - c.expected) for c in layers)
-    n, r = max(p.n), p.r[len(p.r) // 2]
-    three = ", ".join(
-        f"{output_cosine(n, r, edge / (1 - r) * log(n)):.4f} for gamma (1 - r) = {edge:g} "
-        f"(limit {critical_cosine(r, edge / (1 - r)):.4f})"
-        for edge in (0.75, 1.0, 1.25)
-    )
-    return (
-        f"{len(layers)} layers on up to {max(p.measured)} tokens agree with the closed form to "
-        f"{worst:.1g}. For r = {r:g} and n = {n:.0e} the outputs have cosine {three}."
-    )
-
-
-def _limits(p: Params) -> Table:
-    rows = tuple(
-        (
-            r,
-            edge,
-            *(output_cosine(n, r, edge / (1 - r) * log(n)) for n in p.n),
-            _limit(r, edge),
-        )
-        for r in p.r
-        for edge in p.at
-    )
-    columns = ("r", "gamma (1 - r)", *(f"n = {n:.0e}" for n in p.n), "limit")
-    return Table("Cosine of the outputs, closed form", columns, rows)
+def _closed(n: int, r: float, edge: float) -> float:
+    return output_cosine(n, r, edge / (1 - r) * log(n))
 
 
 def _limit(r: float, edge: float) -> float:
@@ -134,10 +108,27 @@ def _limit(r: float, edge: float) -> float:
     return 1.0 if edge < 1 else r if edge > 1 else 4 * r / (1 + 3 * r)
 
 
-def _measured(layers: list[Layer]) -> Table:
-    rows = tuple((c.r, c.n, c.edge, c.cosine, abs(c.cosine - c.expected)) for c in layers)
-    columns = ("r", "n", "gamma (1 - r)", "cosine", "off the closed form")
-    return Table("Layers computed on real tokens", columns, rows)
+def _summary(p: Params, layers: list[Layer]) -> str:
+    n, r = max(p.n), p.r[len(p.r) // 2]
+    three = ", ".join(
+        f"{_closed(n, r, edge):.4f} for gamma (1 - r) = {edge:g} (limit {_limit(r, edge):.4f})"
+        for edge in (0.75, 1.0, 1.25)
+    )
+    return (
+        f"{len(layers)} layers on up to {max(p.measured)} tokens agree with the closed form to "
+        f"{max(c.error for c in layers):.1g}. For r = {r:g} and n = {n:.0e} the outputs have "
+        f"cosine {three}."
+    )
+
+
+def _limits(p: Params) -> cy.Table:
+    rows = tuple(
+        (r, edge, *(_closed(n, r, edge) for n in p.n), _limit(r, edge))
+        for r in p.r
+        for edge in p.at
+    )
+    columns = ("r", "gamma (1 - r)", *(f"n = {n:.0e}" for n in p.n), "limit")
+    return cy.Table("Cosine of the outputs, closed form", columns, rows)
 
 
 def _power(n: int) -> str:
@@ -146,26 +137,19 @@ def _power(n: int) -> str:
 
 
 def _draw(p: Params, layers: list[Layer]) -> Any:
-    from matplotlib.figure import Figure
-
-    from ...drawing.plot import GREY, INK, LABEL, PALETTE
-
-    figure = Figure(figsize=(3.9 * len(p.r), 3.7), layout="constrained")
+    figure, (axes,) = cy.plot.sheet(1, len(p.r), 3.9, 3.7)
     edges = np.linspace(0.3, 1.8, p.edges)
-    axes = figure.subplots(1, len(p.r), squeeze=False)[0]
     for ax, r in zip(axes, p.r):
-        for colour, n in zip(PALETTE, sorted({*p.n, *p.measured})):
-            line = [output_cosine(n, r, e / (1 - r) * log(n)) for e in edges]
-            ax.plot(edges, line, color=colour, lw=1.3, label=_power(n))
+        for colour, n in zip(cy.plot.PALETTE, sorted({*p.n, *p.measured})):
+            ax.plot(edges, [_closed(n, r, e) for e in edges], color=colour, lw=1.3, label=_power(n))
             here = [c for c in layers if (c.r, c.n) == (r, n)]
             ax.plot([c.edge for c in here], [c.cosine for c in here], "o", ms=4, color=colour)
-        ax.axhline(r, color=GREY, lw=1, ls=":")
-        ax.plot([0.3, 1], [1, 1], color=INK, lw=1)
-        ax.plot([1, 1.8], [r, r], color=INK, lw=1)
-        ax.plot([1], [4 * r / (1 + 3 * r)], "D", ms=5, color=INK, zorder=5)
+        ax.axhline(r, color=cy.plot.GREY, lw=1, ls=":")
+        ax.plot([0.3, 1], [1, 1], color=cy.plot.INK, lw=1)
+        ax.plot([1, 1.8], [r, r], color=cy.plot.INK, lw=1)
+        ax.plot([1], [_limit(r, 1.0)], "D", ms=5, color=cy.plot.INK, zorder=5)
         ax.set(xlabel=r"$\gamma\,(1 - r)$", ylim=(0.9 * min(p.r), 1.03))
-        ax.set_title(f"r = {r:g}", fontsize=LABEL)
-        tidy(ax)
+        ax.set_title(f"r = {r:g}", fontsize=cy.plot.LABEL)
     axes[0].set_ylabel("cosine of two outputs")
     lines, names = axes[0].get_legend_handles_labels()
     figure.legend(lines, names, loc="outside lower center", ncols=len(names), frameon=False)

@@ -9,30 +9,23 @@ is simple, leaves two leaders (one where all tokens lie on one side), whatever A
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...analysis.clustering import clusters
-from ...analysis.limits import limit
-from ...analysis.spectra import good_triple
-from ...attention import Hardmax
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import sheet
-from ...dynamics import LeadingFlow, PureAttention
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...simulation.steppers import Adaptive
-from ...simulation.trajectory import Trajectory
-from ...theorems import check, expected_leaders
-from .._frame import Progress, at_most, silent
-from .._measurements import kept
+import cynosure as cy
 
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from ...theorems import expected_leaders
+from .._frame import Progress, at_most, over_grid, part, report_of
 
 TITLE = "Leaders under random definite A and V"
-KINDS = ("A = I, V = I", "random A, V = I", "A = I, random V", "random A and V")
+KINDS = {  # whether A is random, whether V is
+    "A = I, V = I": (False, False),
+    "random A, V = I": (True, False),
+    "A = I, random V": (False, True),
+    "random A and V": (True, True),
+}
 
 
 @final
@@ -57,67 +50,52 @@ class Params:
 QUICK = Params(kappa=(1.0, 10.0, 100.0), d=(2, 3), n=40, draws=20, flows=3, few=16)
 
 
-class Count(NamedTuple):
+class LeaderCounts(NamedTuple):
     """Hardmax leaders of one (d, kappa): at layer 0 and in the limit, per draw; and the law."""
 
+    d: int
+    kappa: float
     first: np.ndarray
     last: np.ndarray
     expected: float
 
-
-class Ended(NamedTuple):
-    """One softmax run."""
-
-    leaders: int  # tokens with more than half of somebody's attention at the end
-    limits: int
-    gap: float  # l1 - |l2| of V
-    run: Trajectory
+    @property
+    def error(self) -> float:
+        """Standard error of the mean at layer 0."""
+        return float(self.first.std(ddof=1) / np.sqrt(len(self.first)))
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+class FlowLeaders(NamedTuple):
+    """The softmax runs under one kind of matrices."""
+
+    kind: str
+    V: np.ndarray  # (flows, 2, 2)
+    leads: np.ndarray  # (flows, few): has more than half of somebody's attention at the end
+    limits: list[int]
+    first: cy.Trajectory
+
+    @property
+    def leaders(self) -> np.ndarray:
+        return self.leads.sum(axis=1)
+
+
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The law of leaders, then the flows."""
-    say = progress or silent
     if min(p.kappa) < 1 or min(*p.d, p.few, p.n) < 2 or min(p.draws, p.flows) < 2:
         raise ValueError(f"random_matrices: kappa >= 1, d, n, few, draws, flows >= 2; got {p}")
-    counts: dict[tuple[int, float], Count] = {}
-    for d in p.d:
-        for kappa in p.kappa:
-            say(0.5 * len(counts) / len(p.d) / len(p.kappa), f"hardmax, d = {d}, kappa = {kappa:g}")
-            counts[d, kappa] = kept(_count, p, d, kappa)
-    ended: dict[str, list[Ended]] = {}
-    for kind in KINDS:
-        say(0.5 + 0.1 * len(ended), kind)
-        ended[kind] = [kept(_ended, p, kind, s) for s in range(p.flows)]
-    say(0.9, "figures")
-    figures = (
-        Picture("Hardmax leaders against kappa", _LAW, _law(p, counts)),
-        Picture("Softmax flows under random A and V", _PANELS, _panels(ended)),
-    )
-    # Counts of leaders spread less than Poisson ones; 1 % is the law's own quadrature.
-    worst = max(
-        abs(c.first.mean() - c.expected) / (5 * np.sqrt(c.expected / p.draws) + 0.01 * c.expected)
-        for c in counts.values()
-    )
-    law = at_most(
-        "B14",
-        "docs/mathematics.md B14, general A",
-        "the mean number of leaders at layer 0 is the expected one (in five standard errors)",
-        worst,
-        1.0,
-        cells=len(counts),
-    )
-    checks: dict[str, tuple[Any, ...]] = {"hardmax": (law,)}
-    for kind, found in ended.items():
-        checks[kind] = tuple(check(found[0].run, only=("B24", "B26")))
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, counts, ended),
-        asdict(p),
-        (_law_table(counts), _flow_table(ended)),
-        checks,
-        figures,
-        command="cynosure run random_matrices",
+    counts = over_grid(_count, p, {"d": p.d, "kappa": p.kappa}, part(progress, 0.0, 0.5))
+    flows = over_grid(_flows, p, {"matrices": tuple(KINDS)}, part(progress, 0.5, 0.9))
+    checks = {f.kind: cy.check(f.first, only=("B24", "B26")) for f in flows}
+    return report_of(
+        __name__,
+        p,
+        _summary(p, counts, flows),
+        tables=[_law_table(counts), _flow_table(flows)],
+        checks={"hardmax": [_law(p, counts)]} | checks,
+        figures=[
+            cy.Picture("Hardmax leaders against kappa", _LAW, _draw_law(p, counts)),
+            cy.Picture("Softmax flows under random A and V", _PANELS, _draw_flows(flows)),
+        ],
     )
 
 
@@ -140,134 +118,125 @@ def _definite(d: int, kappa: float, rng: np.random.Generator) -> np.ndarray:
     return (A + A.T) / 2
 
 
-def _count(p: Params, d: int, kappa: float) -> Count:
+def _count(p: Params, d: int, kappa: float) -> LeaderCounts:
     first, last = [], []
     for s in range(p.draws):
         rng = np.random.default_rng([p.seed, d, s])
-        A, z0 = _definite(d, kappa, rng), rng.standard_normal((p.n, d))
-        first.append(int(Hardmax(A).followed(z0).leads.sum()))
-        last.append(len(limit(PureAttention(Hardmax(A), alpha=p.alpha), z0).leaders))
+        hardmax, z0 = cy.Hardmax(_definite(d, kappa, rng)), rng.standard_normal((p.n, d))
+        first.append(int(hardmax.followed(z0).leads.sum()))
+        last.append(len(cy.limit(cy.PureAttention(hardmax, alpha=p.alpha), z0).leaders))
     form = np.diag(np.geomspace(1, 1 / kappa, d))  # its directions do not matter
-    return Count(np.array(first), np.array(last), expected_leaders(p.n, d, form))
+    expected = expected_leaders(p.n, d, form)
+    return LeaderCounts(d, kappa, np.array(first), np.array(last), expected)
 
 
-def _standard_error(c: Count) -> float:
-    return float(c.first.std(ddof=1) / np.sqrt(len(c.first)))
-
-
-def _ended(p: Params, kind: str, s: int) -> Ended:
-    rng = np.random.default_rng([p.seed, 9, s])
-    A, V = _definite(2, p.kappa_flow, rng), _definite(2, p.kappa_flow, rng)
-    flow = LeadingFlow(
-        Q=A if kind in (KINDS[1], KINDS[3]) else np.eye(2),
-        V=V if kind in (KINDS[2], KINDS[3]) else np.eye(2),
+def _law(p: Params, counts: list[LeaderCounts]) -> cy.Check:
+    # Counts of leaders spread less than Poisson ones; 1 % is the law's own quadrature.
+    worst = max(
+        abs(c.first.mean() - c.expected) / (5 * np.sqrt(c.expected / p.draws) + 0.01 * c.expected)
+        for c in counts
     )
-    z0 = p.size / np.sqrt(2) * configurations.gaussian(p.few, 2, p.seed + s)
-    times = np.linspace(0, p.time, 61)
-    tr = simulate(flow, z0, times=times, stepper=Adaptive(1e-8, 1e-11))
-    heard = flow.weights(tr.values[-1], p.time).max(axis=0) > 0.5
-    size = float(np.abs(tr.values[-1]).max())
-    gap = good_triple(V=flow.V).gap
-    return Ended(int(heard.sum()), clusters(tr.values[-1], 1e-3 * size).count, gap, tr)
-
-
-def _law_table(counts: dict[tuple[int, float], Count]) -> Table:
-    rows = tuple(
-        (
-            d,
-            kappa,
-            float(c.first.mean()),
-            2 * _standard_error(c),
-            c.expected,
-            float(c.last.mean()),
-            float((c.last > c.first).mean()),
-        )
-        for (d, kappa), c in counts.items()
+    return at_most(
+        "mean leaders",
+        "docs/mathematics.md B14, general A",
+        "the mean number of leaders at layer 0 is the expected one (in five standard errors)",
+        worst,
+        1.0,
+        cells=len(counts),
     )
-    columns = (
-        "d",
-        "kappa",
-        "leaders at layer 0",
-        "two standard errors",
-        "expected",
-        "leaders in the limit",
-        "runs with an emerging leader",
-    )
-    return Table("Hardmax leaders", columns, rows)
 
 
-def _flow_table(ended: dict[str, list[Ended]]) -> Table:
-    rows = tuple(
-        (
-            kind,
-            float(np.mean([e.leaders for e in found])),
-            max(e.leaders for e in found),
-            float(np.mean([e.limits for e in found])),
-            float(np.mean([e.gap for e in found])),
-        )
-        for kind, found in ended.items()
-    )
-    columns = ("matrices", "mean leaders", "most", "mean limits of y", "l1 - |l2| of V")
+def _flows(p: Params, kind: str) -> FlowLeaders:
+    random_A, random_V = KINDS[kind]
+    values, leads, limits, runs = [], [], [], []
+    for s in range(p.flows):
+        rng = np.random.default_rng([p.seed, 9, s])
+        A, V = _definite(2, p.kappa_flow, rng), _definite(2, p.kappa_flow, rng)
+        values.append(V if random_V else np.eye(2))
+        flow = cy.LeadingFlow(Q=A if random_A else np.eye(2), V=values[-1])
+        z0 = p.size / np.sqrt(2) * cy.configurations.gaussian(p.few, 2, p.seed + s)
+        times = np.linspace(0, p.time, 61)
+        runs.append(cy.simulate(flow, z0, times=times, stepper=cy.Adaptive(1e-8, 1e-11)))
+        end = runs[-1].values[-1]
+        leads.append(flow.weights(end, p.time).max(axis=0) > 0.5)
+        limits.append(cy.clusters(end, 1e-3 * float(np.abs(end).max())).count)
+    return FlowLeaders(kind, np.array(values), np.array(leads), limits, runs[0])
+
+
+def _law_table(counts: list[LeaderCounts]) -> cy.Table:
+    columns: dict[str, Any] = {
+        "d": "d",
+        "kappa": "kappa",
+        "leaders at layer 0": lambda c: float(c.first.mean()),
+        "two standard errors": lambda c: 2 * c.error,
+        "expected": "expected",
+        "leaders in the limit": lambda c: float(c.last.mean()),
+        "runs with an emerging leader": lambda c: float((c.last > c.first).mean()),
+    }
+    return cy.Table.of("Hardmax leaders", counts, columns)
+
+
+def _flow_table(flows: list[FlowLeaders]) -> cy.Table:
+    columns: dict[str, Any] = {
+        "matrices": "kind",
+        "mean leaders": lambda f: float(f.leaders.mean()),
+        "most": lambda f: int(f.leaders.max()),
+        "mean limits of y": lambda f: float(np.mean(f.limits)),
+        "l1 - |l2| of V": lambda f: float(np.mean([cy.spectra.good_triple(V=V).gap for V in f.V])),
+    }
     note = "A leader holds more than half of somebody's attention at the end."
-    return Table("Softmax flows", columns, rows, note)
+    return cy.Table.of("Softmax flows", flows, columns, note)
 
 
-def _summary(
-    p: Params, counts: dict[tuple[int, float], Count], ended: dict[str, list[Ended]]
-) -> str:
+def _summary(p: Params, counts: list[LeaderCounts], flows: list[FlowLeaders]) -> str:
     low, high = min(p.kappa), max(p.kappa)
+    at = {(c.d, c.kappa): c for c in counts}
     parts = "; ".join(
-        f"d = {d}: {counts[d, low].first.mean():.3g} leaders at kappa = {low:g} (expected "
-        f"{counts[d, low].expected:.3g}), {counts[d, high].first.mean():.3g} at {high:g} "
-        f"({counts[d, high].expected:.3g})"
+        f"d = {d}: {at[d, low].first.mean():.3g} leaders at kappa = {low:g} (expected "
+        f"{at[d, low].expected:.3g}), {at[d, high].first.mean():.3g} at {high:g} "
+        f"({at[d, high].expected:.3g})"
         for d in p.d
     )
-    flows = ", ".join(
-        f"{kind}: {np.mean([e.leaders for e in found]):.2g}" for kind, found in ended.items()
-    )
-    most = max(e.leaders for kind in KINDS[2:] for e in ended[kind])
+    means = ", ".join(f"{f.kind}: {f.leaders.mean():.2g}" for f in flows)
+    most = max(f.leaders.max() for f in flows if KINDS[f.kind][1])
     return (
         f"Hardmax, {p.n} Gaussian tokens. {parts}.\n\nSoftmax flows, mean leaders over {p.flows} "
-        f"starts of {p.few} tokens: {flows}. With a random V no run has more than {most}."
+        f"starts of {p.few} tokens: {means}. With a random V no run has more than {most}."
     )
 
 
-def _law(p: Params, counts: dict[tuple[int, float], Count]) -> Any:
-    from ...drawing.plot import PALETTE
+def _draw_law(p: Params, counts: list[LeaderCounts]) -> Any:
+    from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
 
-    figure, axes = sheet(1, 1, 6.5, 4.2)
-    ax = axes[0, 0]
-    for colour, d in zip(PALETTE, p.d, strict=False):
-        cells = [counts[d, kappa] for kappa in p.kappa]
-        ax.plot(p.kappa, [c.expected for c in cells], color=colour, lw=1)
-        bars = [2 * _standard_error(c) for c in cells]
-        means = [c.first.mean() for c in cells]
+    figure, ((ax,),) = cy.plot.sheet(1, 1, 6.5, 4.2)
+    for colour, d in zip(cy.plot.PALETTE, p.d):
+        row = [c for c in counts if c.d == d]
+        ax.plot(p.kappa, [c.expected for c in row], color=colour, lw=1)
+        means, bars = [c.first.mean() for c in row], [2 * c.error for c in row]
         ax.errorbar(p.kappa, means, bars, fmt="o", color=colour, ms=5, label=f"d = {d}")
-        ax.plot(p.kappa, [c.last.mean() for c in cells], "x", color=colour, ms=7)
-    ax.plot([], [], "x", color="grey", label="in the limit")
-    ax.plot([], [], color="grey", lw=1, label="expected (B14)")
-    ax.axhline(2, color="black", lw=0.8, ls=":")
+        ax.plot(p.kappa, [c.last.mean() for c in row], "x", color=colour, ms=7)
+    ax.plot([], [], "x", color=cy.plot.GREY, label="in the limit")
+    ax.plot([], [], color=cy.plot.GREY, lw=1, label="expected (B14)")
+    ax.axhline(2, color=cy.plot.INK, lw=0.8, ls=":")
     ax.set(xscale="log", yscale="log", xlabel="condition number of A", ylabel="leaders")
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(ScalarFormatter())
+    ax.yaxis.set_minor_locator(NullLocator())
     ax.legend(frameon=False)
     return figure
 
 
-def _panels(ended: dict[str, list[Ended]]) -> Any:
-    from ...drawing.plot import GREY, PALETTE
-
-    figure, axes = sheet(1, len(ended), 3.6, 3.9)
-    for ax, (kind, found) in zip(axes[0], ended.items(), strict=True):
-        tr = found[0].run
-        y, flow = tr.values, tr.dynamics
-        assert isinstance(flow, LeadingFlow) and flow.V is not None
-        heard = flow.weights(y[-1], float(tr.t[-1])).max(axis=0) > 0.5
-        if kind in KINDS[2:]:
-            ax.axline((0, 0), np.linalg.eigh(flow.V)[1][:, -1], ls="--", lw=0.8, color="black")
-        ax.plot(y[..., 0], y[..., 1], color=GREY, lw=0.6, zorder=1)
-        ax.plot(*y[0].T, "o", color=GREY, ms=3, label="start")
-        ax.plot(*y[-1].T, "s", color=PALETTE[1], ms=6, label="end")
-        ax.plot(*y[0, heard].T, "*", color=PALETTE[2], ms=12, label="leader, at its start")
-        ax.set(aspect="equal", title=kind, xlabel="$y_1$", ylabel="$y_2$")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
+def _draw_flows(flows: list[FlowLeaders]) -> Any:
+    figure, (axes,) = cy.plot.sheet(1, len(flows), 3.6, 3.9)
+    for ax, f in zip(axes, flows):
+        y, leads = f.first.values, f.leads[0]
+        if KINDS[f.kind][1]:
+            ax.axline((0, 0), np.linalg.eigh(f.V[0])[1][:, -1], ls="--", lw=0.8, color=cy.plot.INK)
+        ax.plot(y[..., 0], y[..., 1], color=cy.plot.GREY, lw=0.6, zorder=1)
+        ax.plot(*y[0].T, "o", color=cy.plot.GREY, ms=3, label="start")
+        ax.plot(*y[-1].T, "s", color=cy.plot.PALETTE[1], ms=6, label="end")
+        ax.plot(*y[0, leads].T, "*", color=cy.plot.PALETTE[2], ms=12, label="leader, at its start")
+        ax.set(aspect="equal", title=f.kind, xlabel="$y_1$", ylabel="$y_2$")
+    handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
     return figure

@@ -16,26 +16,15 @@ The lines drawn are a pentagon and the first four Gaussian starts of a seed that
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...analysis.clustering import clusters
-from ...analysis.leaders import roles
-from ...analysis.limits import Limit, limit
-from ...analysis.spectra import attention_matrix
-from ...attention import Softmax
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import sheet
-from ...dynamics import PureAttention
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from .._frame import Progress, at_most, silent
-from .._measurements import kept
+import cynosure as cy
 
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, at_most, over_grid, part, report_of
 
 TITLE = "Softmax to hardmax: the lifetime of the agreement against beta"
 _DRAWN = 5  # starts in the figure; the tables have all
@@ -64,57 +53,61 @@ QUICK = Params(beta=(4.0, 8.0, 14.0, 16.0, 18.0), starts=1, most=3000, clusters_
 class Life(NamedTuple):
     """One start at one beta."""
 
+    start: str
+    beta: float
     differs: int | None  # first layer at which the strongest weights point elsewhere than hardmax
     lost: int | None  # first layer at which a leader is far; None: not within the layers looked at
     share: float  # of tokens near their hardmax limit after 64 layers (or before the loss)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+class Lifetimes(NamedTuple):
+    """One start at every beta, the slope of log(lifetime) and the barrier of the leaders."""
+
+    start: str
+    lives: list[Life]
+    slope: float | None
+    barrier: float
+
+
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every start at every beta, until the agreement is lost."""
-    say = progress or silent
     if min(p.beta) <= 0 or p.n < 6 or p.starts < 0 or p.most < 100 or not 0 < p.far < 1:
         raise ValueError(
             f"softmax_to_hardmax: beta > 0, n >= 6, starts >= 0, most >= 100, 0 < far < 1; got {p}"
         )
-    starts = {"pentagon": configurations.polygon(5, interior=p.n - 5, seed=p.seed)}
-    for s in range(p.starts):
-        starts[f"Gaussian {s}"] = configurations.gaussian(p.n, 2, p.seed + s)
-    lives: dict[tuple[str, float], Life] = {}
-    barriers = {}
-    for name, z0 in starts.items():
-        barriers[name] = barrier(limit(PureAttention(alpha=p.alpha), z0))
-        for beta in p.beta:
-            say(0.8 * len(lives) / len(starts) / len(p.beta), f"{name}, beta = {beta:g}")
-            lives[name, beta] = kept(_life, p, z0, beta)
-    say(0.8, "clusters")
-    counts = {beta: kept(_clusters, p, beta) for beta in p.clusters_beta}
-    slopes = {name: _slope(p, lives, name) for name in starts}
-    say(0.95, "figures")
-    figures = (
-        Picture("Lifetime of the agreement", _LIFE, _life_figure(p, lives, barriers, slopes)),
-        Picture("Clusters against depth", _CLUSTERS, _cluster_figure(counts)),
+    names = ["pentagon", *(f"Gaussian {s}" for s in range(p.starts))]
+    lives = over_grid(_life, p, {"start": names, "beta": p.beta}, part(progress, 0.0, 0.8))
+    starts = [_lifetimes(p, name, [c for c in lives if c.start == name]) for name in names]
+    counts = over_grid(_clusters, p, {"clusters, beta": p.clusters_beta}, part(progress, 0.8, 0.95))
+    columns: dict[str, Any] = {
+        "start": "start",
+        "beta": "beta",
+        "leaders leave at": "lost",
+        "tokens as in hardmax": "share",
+        "patterns differ at": "differs",
+    }
+    note = (
+        f"Layers; – : not within {p.most} (leaders) or 64 (patterns). Tokens as in hardmax: the "
+        "share of tokens near their hardmax limit at layer 64, or just before a leader left."
     )
-    pairs = [(name, a, b) for name in starts for a, b in pairwise(p.beta)]
-    broken = sum(
-        (lives[name, b].lost or p.most) < (lives[name, a].lost or p.most) for name, a, b in pairs
-    )
-    check = at_most(
-        "E15",
-        "docs/mathematics.md A2, E15",
-        "a larger beta keeps the leaders at least as long (share of neighbours that do not)",
-        broken / len(pairs) if pairs else 0.0,
-        0.1,  # a trend, not a theorem: at small beta a lucky mean may hold a leader
-        pairs=len(pairs),
-    )
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, lives, barriers, slopes),
-        asdict(p),
-        (_table(p, lives), _slope_table(barriers, slopes)),
-        {"all starts": (check,)},
-        figures,
-        command="cynosure run softmax_to_hardmax",
+    second: dict[str, Any] = {
+        "start": "start",
+        "slope of log lifetime": "slope",
+        "smallest gap between leaders": "barrier",
+    }
+    return report_of(
+        __name__,
+        p,
+        _summary(p, starts),
+        tables=[
+            cy.Table.of("Agreement of softmax with hardmax", lives, columns, note),
+            cy.Table.of("Slopes", starts, second, "Over lifetimes of at least 100 layers."),
+        ],
+        checks={"all starts": [_longer(p, starts)]},
+        figures=[
+            cy.Picture("Lifetime of the agreement", _LIFE, _draw_lives(p, starts)),
+            cy.Picture("Clusters against depth", _CLUSTERS, _draw_clusters(p, counts)),
+        ],
     )
 
 
@@ -130,7 +123,13 @@ _CLUSTERS = (
 )
 
 
-def barrier(li: Limit) -> float:
+def _tokens(p: Params, start: str) -> np.ndarray:
+    if start == "pentagon":
+        return cy.configurations.polygon(5, interior=p.n - 5, seed=p.seed)
+    return cy.configurations.gaussian(p.n, 2, p.seed + int(start.split()[1]))
+
+
+def barrier(li: cy.Limit) -> float:
     """The smallest <v, v - w> over leaders v and other leaders w: e^{-beta gap} is the leak."""
     v = li.points[li.leaders]
     if len(v) < 2:
@@ -139,154 +138,138 @@ def barrier(li: Limit) -> float:
     return float(gaps[~np.eye(len(v), dtype=bool)].min())
 
 
-def _life(p: Params, z0: np.ndarray, beta: float) -> Life:
+def _life(p: Params, start: str, beta: float) -> Life:
     """Simulate in stretches that double, until a leader has left."""
-    li = limit(PureAttention(alpha=p.alpha), z0)
-    soft = PureAttention(Softmax(beta), p.alpha)
+    z0 = _tokens(p, start)
+    li = cy.limit(cy.PureAttention(alpha=p.alpha), z0)
+    soft = cy.PureAttention(cy.Softmax(beta), p.alpha)
     longest = float(np.linalg.norm(z0, axis=1).max())
-    z, k, stretch, share = z0, 0, 64, 0.0
-    lost = None
+    z, k, share, lost = z0, 0, 0.0, None
     while k < p.most and lost is None:
-        layers = min(stretch, p.most - k)
-        tr = simulate(soft, z, layers=layers, save_every=max(1, layers // 512))
+        layers = min(k + 64, p.most - k)
+        tr = cy.simulate(soft, z, layers=layers, save_every=max(1, layers // 512))
         away = np.linalg.norm(tr.values - li.points, axis=-1) / longest
         bad = np.flatnonzero(away[:, li.leaders].max(axis=1) > p.far)
         if k == 0:
             share = float((away[(bad[0] if len(bad) else 0) - 1] < p.far).mean())
         lost = k + int(tr.t[bad[0]]) if len(bad) else None
-        z, k, stretch = tr.values[-1], k + layers, 2 * stretch
-    return Life(_differs(p, soft, z0), lost, share)
+        z, k = tr.values[-1], k + layers
+    return Life(start, beta, _differs(p, soft, z0), lost, share)
 
 
-def _differs(p: Params, soft: PureAttention, z0: np.ndarray) -> int | None:
+def _differs(p: Params, soft: cy.PureAttention, z0: np.ndarray) -> int | None:
     """The first of 64 layers at which somebody's strongest weight is off its set C_i."""
-    tr, hard = simulate(soft, z0, layers=64), simulate(PureAttention(alpha=p.alpha), z0, layers=64)
-    ro = roles(hard)
-    for k in range(len(tr.t)):
-        strongest = attention_matrix(soft, tr.values[k]).argmax(axis=1)
-        sets = ro.followed(k)
+    states = cy.simulate(soft, z0, layers=64).values
+    hard = cy.simulate(cy.PureAttention(alpha=p.alpha), z0, layers=64)
+    roles = cy.roles(hard)
+    for k, (z, y) in enumerate(zip(states, hard.values)):
+        strongest = cy.spectra.attention_matrix(soft, z).argmax(axis=1)
+        sets = roles.followed(k)
         # followers that sit on their leader up to rounding count as the leader
-        same = [
-            np.abs(hard.values[k][strongest[i]] - hard.values[k][sets[i]]).max(axis=1).min() < 1e-6
-            for i in range(p.n)
-        ]
-        if not all(same):
+        off = [np.abs(y[strongest[i]] - y[sets[i]]).max(axis=1).min() for i in range(p.n)]
+        if max(off) >= 1e-6:
             return k
     return None
 
 
 def _clusters(p: Params, beta: float) -> tuple[np.ndarray, np.ndarray, int]:
     """(layers, number of clusters, number of hardmax limits) of the pentagon."""
-    z0 = configurations.polygon(5, interior=p.n - 5, seed=p.seed)
-    soft = PureAttention(Softmax(beta), p.alpha)
-    longest = float(np.linalg.norm(z0, axis=1).max())
-    seen, z, k = {0: z0}, z0, 0
+    z0 = _tokens(p, "pentagon")
+    soft = cy.PureAttention(cy.Softmax(beta), p.alpha)
+    tol = 0.05 * float(np.linalg.norm(z0, axis=1).max())
+    states, z, k = {0: z0}, z0, 0
     while k < p.most:
         layers = min(max(8, k), p.most - k)
-        tr = simulate(soft, z, layers=layers, save_every=max(1, layers // 16))
-        seen |= {k + int(t): state for t, state in zip(tr.t, tr.values, strict=True)}
+        tr = cy.simulate(soft, z, layers=layers, save_every=max(1, layers // 16))
+        states |= {k + int(t): state for t, state in zip(tr.t, tr.values)}
         z, k = tr.values[-1], k + layers
-    counts = np.array([clusters(state, 0.05 * longest).count for state in seen.values()])
-    ends = limit(PureAttention(alpha=p.alpha), z0).points
-    return np.array(list(seen)), counts, clusters(ends, 0.05 * longest).count
+    counts = [cy.clusters(state, tol).count for state in states.values()]
+    ends = cy.limit(cy.PureAttention(alpha=p.alpha), z0).points
+    return np.array(list(states)), np.array(counts), cy.clusters(ends, tol).count
 
 
-def _slope(p: Params, lives: dict[tuple[str, float], Life], name: str) -> float | None:
-    """d log(lifetime) / d beta over lifetimes long enough (100 layers) to be metastable."""
-    found = [(b, lives[name, b].lost) for b in p.beta]
-    long = [(b, np.log(lost)) for b, lost in found if lost is not None and lost >= 100]
-    if len(long) < 2:
-        return None
-    return float(np.polyfit([b for b, _ in long], [log for _, log in long], 1)[0])
+def _lifetimes(p: Params, start: str, lives: list[Life]) -> Lifetimes:
+    gap = barrier(cy.limit(cy.PureAttention(alpha=p.alpha), _tokens(p, start)))
+    if len(_long(lives)) < 2:
+        return Lifetimes(start, lives, None, gap)
+    beta, lost = np.transpose(_long(lives))
+    return Lifetimes(start, lives, float(np.polyfit(beta, np.log(lost), 1)[0]), gap)
 
 
-def _table(p: Params, lives: dict[tuple[str, float], Life]) -> Table:
-    rows = tuple((name, beta, c.lost, c.share, c.differs) for (name, beta), c in lives.items())
-    columns = ("start", "beta", "leaders leave at", "tokens as in hardmax", "patterns differ at")
-    note = (
-        f"Layers; – : not within {p.most} (leaders) or 64 (patterns). Tokens as in hardmax: the "
-        "share of tokens near their hardmax limit at layer 64, or just before a leader left."
+def _long(lives: list[Life]) -> list[tuple[float, int]]:
+    """(beta, layers) of the lifetimes long enough to be metastable."""
+    return [(c.beta, c.lost) for c in lives if c.lost is not None and c.lost >= 100]
+
+
+def _longer(p: Params, starts: list[Lifetimes]) -> cy.Check:
+    pairs = [pair for s in starts for pair in pairwise(s.lives)]
+    broken = sum((b.lost or p.most) < (a.lost or p.most) for a, b in pairs)
+    return at_most(
+        "lifetimes",
+        "docs/mathematics.md A2, E15",
+        "a larger beta keeps the leaders at least as long (share of neighbours that do not)",
+        broken / len(pairs) if pairs else 0.0,
+        0.1,  # a trend, not a theorem: at small beta a lucky mean may hold a leader
+        pairs=len(pairs),
     )
-    return Table("Agreement of softmax with hardmax", columns, rows, note)
 
 
-def _slope_table(barriers: dict[str, float], slopes: dict[str, float | None]) -> Table:
-    rows = tuple((name, slopes[name], barriers[name]) for name in slopes)
-    columns = ("start", "slope of log lifetime", "smallest gap between leaders")
-    return Table("Slopes", columns, rows, "Over lifetimes of at least 100 layers.")
-
-
-def _summary(
-    p: Params,
-    lives: dict[tuple[str, float], Life],
-    barriers: dict[str, float],
-    slopes: dict[str, float | None],
-) -> str:
+def _summary(p: Params, starts: list[Lifetimes]) -> str:
     low, high = min(p.beta), max(p.beta)
     parts = []
-    for name, slope in list(slopes.items())[:_DRAWN]:
-        first, last = lives[name, low].lost, lives[name, high].lost
-        grown = f"layer {last}" if last is not None else f"no layer up to {p.most}"
-        fit = f"slope {slope:.3g} against a gap of {barriers[name]:.3g}" if slope else "no slope"
+    for name, lives, slope, gap in starts[:_DRAWN]:
+        lost = {c.beta: c.lost for c in lives}
+        grown = f"layer {lost[high]}" if lost[high] is not None else f"no layer up to {p.most}"
+        fit = f"slope {slope:.3g} against a gap of {gap:.3g}" if slope else "no slope"
         parts.append(
-            f"{name}: a leader leaves at layer {first} for beta = {low:g}, at {grown} for "
+            f"{name}: a leader leaves at layer {lost[low]} for beta = {low:g}, at {grown} for "
             f"{high:g}, {fit}"
         )
-    never = [min((b for b in p.beta if lives[n, b].differs is None), default=None) for n in slopes]
-    seen = [b for b in never if b is not None]
+    same = [[c.beta for c in s.lives if c.differs is None] for s in starts]
+    agreeing = [min(betas) for betas in same if betas]
     agree = (
-        f"In {len(seen)} of {len(slopes)} starts some beta (the least: {min(seen):g}) follows "
-        "hardmax's pattern through all 64 layers."
-        if seen
+        f"In {len(agreeing)} of {len(starts)} starts some beta (the least: {min(agreeing):g}) "
+        "follows hardmax's pattern through all 64 layers."
+        if agreeing
         else "In every start somebody follows another token than under hardmax at every beta."
     )
-    return f"{'; '.join(parts)}.\n\n{agree} {_ratios(barriers, slopes)}"
+    return f"{'; '.join(parts)}.\n\n{agree} {_ratios(starts)}"
 
 
-def _ratios(barriers: dict[str, float], slopes: dict[str, float | None]) -> str:
+def _ratios(starts: list[Lifetimes]) -> str:
     """Slope over gap, over every start that has both."""
-    found = [
-        slope / barriers[name]
-        for name, slope in slopes.items()
-        if slope is not None and np.isfinite(barriers[name])
-    ]
-    if not found:
+    finite = [s for s in starts if np.isfinite(s.barrier)]
+    ratios = [s.slope / s.barrier for s in finite if s.slope is not None]
+    if not ratios:
         return "No start has a slope."
     return (
-        f"Slope over gap in the {len(found)} of {len(slopes)} starts that have both: median "
-        f"{np.median(found):.2f}, from {min(found):.2f} to {max(found):.2f}."
+        f"Slope over gap in the {len(ratios)} of {len(starts)} starts that have both: median "
+        f"{np.median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f}."
     )
 
 
-def _life_figure(
-    p: Params,
-    lives: dict[tuple[str, float], Life],
-    barriers: dict[str, float],
-    slopes: dict[str, float | None],
-) -> Any:
-    from ...drawing.plot import PALETTE
+def _mark(ax: Any, x: np.ndarray, layers: list[Any], most: int, how: str, **look: Any) -> None:
+    """Dots at the layers, and a triangle at `most` where there is none."""
+    none = np.array([k is None for k in layers])
+    y = np.array([most if k is None else k for k in layers])
+    ax.plot(x[~none], y[~none], how, **look)
+    ax.plot(x[none], y[none], "^", color=look["color"], ms=7)
 
-    figure, axes = sheet(1, 2, 5.4, 4.2)
-    left, right = axes[0]
+
+def _draw_lives(p: Params, starts: list[Lifetimes]) -> Any:
+    figure, ((left, right),) = cy.plot.sheet(1, 2, 5.4, 4.2)
     beta = np.array(p.beta)
-    for s, name in enumerate(list(slopes)[:_DRAWN]):
-        colour = PALETTE[s % len(PALETTE)]
-        cells = [lives[name, b] for b in p.beta]
-        lost = np.array([p.most if c.lost is None else max(c.lost, 1) for c in cells], dtype=float)
-        kept = np.array([c.lost is None for c in cells])
-        left.semilogy(beta[~kept], lost[~kept], "o-", color=colour, ms=4, label=name)
-        left.semilogy(beta[kept], lost[kept], "^", color=colour, ms=7)
-        long = np.flatnonzero((lost >= 100) & ~kept)
-        if len(long):
-            line = lost[long[0]] * np.exp(barriers[name] * (beta - beta[long[0]]))
-            seen = (line < 3 * p.most) & (beta >= beta[long[0]])
-            left.semilogy(beta[seen], line[seen], "--", color=colour, lw=0.9)
-        x = beta + 0.25 * (s - (min(len(slopes), _DRAWN) - 1) / 2)
-        first = np.array([64 if c.differs is None else c.differs for c in cells])
-        never = np.array([c.differs is None for c in cells])
-        right.plot(x[~never], first[~never], "o", color=colour, ms=5)
-        right.plot(x[never], first[never], "^", color=colour, ms=7)
-    left.set(xlabel="inverse temperature beta", ylabel="layers until a leader leaves")
+    drawn = starts[:_DRAWN]
+    for s, (colour, (name, lives, _, gap)) in enumerate(zip(cy.plot.PALETTE, drawn)):
+        lost = [None if c.lost is None else max(c.lost, 1) for c in lives]
+        _mark(left, beta, lost, p.most, "o-", color=colour, ms=4, label=name)
+        for low, layers in _long(lives)[:1]:  # from the first of them on, if there is one
+            line = layers * np.exp(gap * (beta - low))
+            shown = (line < 3 * p.most) & (beta >= low)
+            left.plot(beta[shown], line[shown], "--", color=colour, lw=0.9)
+        beside = beta + 0.25 * (s - (len(drawn) - 1) / 2)
+        _mark(right, beside, [c.differs for c in lives], 64, "o", color=colour, ms=5)
+    left.set(xlabel="inverse temperature beta", ylabel="layers until a leader leaves", yscale="log")
     right.set(xlabel="inverse temperature beta", ylabel="first different follow pattern (layer)")
     right.set_yscale("symlog", linthresh=1)
     right.set_ylim(-0.2, 100)
@@ -294,15 +277,11 @@ def _life_figure(
     return figure
 
 
-def _cluster_figure(counts: dict[float, tuple[np.ndarray, np.ndarray, int]]) -> Any:
-    from ...drawing.plot import PALETTE
-
-    figure, axes = sheet(1, 1, 7, 3.8)
-    ax = axes[0, 0]
-    for colour, (beta, (layers, number, _)) in zip(PALETTE, counts.items(), strict=False):
+def _draw_clusters(p: Params, counts: list[tuple[np.ndarray, np.ndarray, int]]) -> Any:
+    figure, ((ax,),) = cy.plot.sheet(1, 1, 7, 3.8)
+    for colour, beta, (layers, number, _) in zip(cy.plot.PALETTE, p.clusters_beta, counts):
         ax.step(layers + 1, number, where="post", color=colour, label=f"beta = {beta:g}")
-    hard = next(iter(counts.values()))[2]
-    ax.axhline(hard, color="black", ls=":", label="hardmax limits")
+    ax.axhline(counts[0][2], color=cy.plot.INK, ls=":", label="hardmax limits")
     ax.set(xscale="log", xlabel="layer + 1", ylabel="clusters")
     ax.set_ylim(bottom=0)
     ax.legend(frameon=False)

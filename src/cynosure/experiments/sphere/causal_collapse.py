@@ -9,24 +9,16 @@ false: the sphere is two points, and a token opposite to the first never moves.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, final
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...attention import Causal, Softmax
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import tidy
-from ...dynamics import SphereFlow
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...simulation.steppers import RK4, Adaptive
-from ...simulation.trajectory import Trajectory
-from ...theorems import check
-from .._frame import Progress
-from ..softmax._flow_panels import nearest
+import cynosure as cy
 
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, over_grid, part, report_of
+from ..softmax._flow_panels import nearest
+from ._globes import globes
 
 TITLE = "Causal attention: collapse to the first token"
 
@@ -50,40 +42,33 @@ class Params:
 QUICK = Params(beta=(0.0, 2.0), time=100.0, saved=120, show=(0.0, 2.0, 10.0, 100.0), starts=3)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+class Collapse(NamedTuple):
+    """One start in detail, and the arrival times of many."""
+
+    beta: float
+    run: cy.Trajectory
+    arrivals: np.ndarray  # (starts, n)
+
+    @property
+    def name(self) -> str:
+        return f"beta = {self.beta:g}"
+
+
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """One start per beta in detail, many for the arrival times, and the line."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
     if p.d < 2 or p.n < 2 or p.starts < 1 or not p.time > 1:
         raise ValueError(f"causal_collapse: d, n >= 2, starts >= 1 and time > 1; got {p}")
-    times = np.concatenate([[0.0], np.geomspace(1e-2, p.time, p.saved)])
-    z0 = configurations.sphere(p.n, p.d, p.seed)
-    runs, checks = {}, {}
-    for done, beta in enumerate(p.beta):
-        name = f"beta = {beta:g}"
-        say(0.3 * done / len(p.beta), name)
-        runs[name] = simulate(_flow(beta), z0, times=times, stepper=Adaptive(1e-9, 1e-11, "LSODA"))
-        checks[name] = tuple(check(runs[name], only=("B34",)))
-    arrivals = {}
-    for done, beta in enumerate(p.beta):
-        say(0.3 + 0.4 * done / len(p.beta), f"arrivals, beta = {beta:g}")
-        arrivals[f"beta = {beta:g}"] = _arrivals(p, beta, times)
-    say(0.7, "figures")
-    figures = [Picture("Cosine to the first token", _COSINES, _curves(p, runs, arrivals))]
+    collapses = over_grid(_collapse, p, {"beta": p.beta}, part(progress, 0.0, 0.7))
+    figures = [cy.Picture("Cosine to the first token", _COSINES, _curves(p, collapses))]
     if p.d == 3:
-        figures.insert(0, Picture("Tokens on the sphere", _SPHERES, _spheres(p, runs)))
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, runs, arrivals),
-        asdict(p),
-        (_table(p, runs), _arrival_table(arrivals), _line()),
-        checks,
-        tuple(figures),
-        command="cynosure run causal_collapse",
+        figures.insert(0, cy.Picture("Tokens on the sphere", _SPHERES, _spheres(p, collapses)))
+    return report_of(
+        __name__,
+        p,
+        _summary(p, collapses),
+        tables=[_table(p, collapses), _arrival_table(p, collapses), _line()],
+        checks={c.name: cy.check(c.run, only=("B34",)) for c in collapses},
+        figures=figures,
     )
 
 
@@ -97,8 +82,8 @@ _COSINES = (
 )
 
 
-def _flow(beta: float) -> SphereFlow:
-    return SphereFlow(Causal(Softmax(beta)))
+def _flow(beta: float) -> cy.SphereFlow:
+    return cy.SphereFlow(cy.Causal(cy.Softmax(beta)))
 
 
 def _gap(x: np.ndarray) -> np.ndarray:
@@ -106,123 +91,103 @@ def _gap(x: np.ndarray) -> np.ndarray:
     return np.sum((x - x[..., :1, :]) ** 2, axis=-1) / 2
 
 
+def _collapse(p: Params, beta: float) -> Collapse:
+    times = np.concatenate([[0.0], np.geomspace(1e-2, p.time, p.saved)])
+    z0 = cy.configurations.sphere(p.n, p.d, p.seed)
+    tr = cy.simulate(_flow(beta), z0, times=times, stepper=cy.Adaptive(1e-9, 1e-11, "LSODA"))
+    return Collapse(beta, tr, _arrivals(p, beta, times))
+
+
 def _arrivals(p: Params, beta: float, times: np.ndarray) -> np.ndarray:
     """(starts, n): the first saved time from which a token stays near x_1; inf if it does not."""
-    z0 = np.stack([configurations.sphere(p.n, p.d, p.seed + s) for s in range(p.starts)])
-    tr = simulate(_flow(beta), z0, times=times, stepper=RK4(0.2))
+    z0 = np.stack([cy.configurations.sphere(p.n, p.d, p.seed + s) for s in range(p.starts)])
+    tr = cy.simulate(_flow(beta), z0, times=times, stepper=cy.RK4(0.2))
     far = _gap(tr.values) > p.met  # (times, starts, n)
     last = len(times) - np.argmax(far[::-1], axis=0)  # one past the last time it was far
     last[~far.any(axis=0)] = 0
     return np.append(times, np.inf)[last]
 
 
-def _summary(p: Params, runs: dict[str, Trajectory], arrivals: dict[str, np.ndarray]) -> str:
+def _summary(p: Params, collapses: list[Collapse]) -> str:
     text = []
-    for name, tr in runs.items():
-        gap = _gap(tr.values[-1])
-        moved = float(np.abs(tr.values[:, 0] - tr.values[0, 0]).max())
-        there = arrivals[name]
+    for c in collapses:
+        x = c.run.values
+        moved = float(np.abs(x[:, 0] - x[0, 0]).max())
         text.append(
-            f"{name}: at t = {tr.t[-1]:g} every token is within 1 - cos = {gap.max():.2g} of the "
-            f"first, which moved by {moved:.1g}; over {len(there)} starts "
-            f"{np.isfinite(there).mean():.1%} of the tokens have arrived (1 - cos <= {p.met:g})."
+            f"{c.name}: at t = {c.run.t[-1]:g} every token is within 1 - cos = "
+            f"{_gap(x[-1]).max():.2g} of the first, which moved by {moved:.1g}; over "
+            f"{len(c.arrivals)} starts {np.isfinite(c.arrivals).mean():.1%} of the tokens have "
+            f"arrived (1 - cos <= {p.met:g})."
         )
     return " ".join(text)
 
 
-def _table(p: Params, runs: dict[str, Trajectory]) -> Table:
+def _table(p: Params, collapses: list[Collapse]) -> cy.Table:
     rows = []
-    for name, tr in runs.items():
-        for t in p.show:
-            gap = _gap(tr.values[nearest(tr, t)])[1:]
-            rows.append(
-                (
-                    name,
-                    float(tr.t[nearest(tr, t)]),
-                    float(gap.max()),
-                    float(np.median(gap)),
-                    int((gap <= p.met).sum()) + 1,
-                )
-            )
+    for c in collapses:
+        for k in [nearest(c.run, t) for t in p.show]:
+            gap = _gap(c.run.values[k])
+            far = float(gap.max()), float(np.median(gap[1:]))  # the first has gap 0
+            rows.append((c.name, float(c.run.t[k]), *far, int((gap <= p.met).sum())))
     columns = ("run", "t", "largest 1 - cos", "median 1 - cos", "arrived")
-    return Table("Distance from the first token", columns, tuple(rows))
+    return cy.Table("Distance from the first token", columns, tuple(rows))
 
 
-def _arrival_table(arrivals: dict[str, np.ndarray]) -> Table:
-    n = next(iter(arrivals.values())).shape[1]
+def _arrival_table(p: Params, collapses: list[Collapse]) -> cy.Table:
+    medians = [np.median(c.arrivals, axis=0) for c in collapses]
     rows = tuple(
-        (k + 1, *(_finite(float(np.median(there[:, k]))) for there in arrivals.values()))
-        for k in range(1, n)
+        (k + 1, *(float(t[k]) if np.isfinite(t[k]) else None for t in medians))
+        for k in range(1, p.n)
     )
-    return Table("Median arrival of the k-th token", ("k", *arrivals), rows)
+    columns = ("k", *(c.name for c in collapses))
+    return cy.Table("Median arrival of the k-th token", columns, rows)
 
 
-def _finite(t: float) -> float | None:
-    return t if np.isfinite(t) else None
-
-
-def _line() -> Table:
+def _line() -> cy.Table:
     """d = 1, where the statement is false: nothing ever moves."""
     z0 = np.array([[1.0], [-1.0], [1.0], [-1.0]])
-    tr = simulate(_flow(1.0), z0, time=100.0)
-    rows = tuple((k + 1, float(z0[k, 0]), float(tr.values[-1, k, 0])) for k in range(len(z0)))
+    end = cy.simulate(_flow(1.0), z0, time=100.0).values[-1]
+    rows = tuple((k + 1, float(z0[k, 0]), float(end[k, 0])) for k in range(len(z0)))
     note = "Tangent velocities vanish on a sphere of two points."
-    return Table("Dimension 1", ("token", "start", "at t = 100"), rows, note)
+    return cy.Table("Dimension 1", ("token", "start", "at t = 100"), rows, note)
 
 
-def _spheres(p: Params, runs: dict[str, Trajectory]) -> Any:
+def _colours(n: int) -> np.ndarray:
+    """Dark for tokens early in the sequence, light for late ones."""
     from matplotlib import colormaps
-    from matplotlib.figure import Figure
 
-    from ...drawing.plot import INK, LABEL
-
-    figure = Figure(figsize=(2.3 * len(p.show), 2.4 * len(runs)), layout="constrained")
-    axes = figure.subplots(len(runs), len(p.show), squeeze=False)
-    colours = colormaps["viridis"](np.linspace(0, 0.92, p.n))
-    angle = np.linspace(0, 2 * np.pi, 200)
-    for line, (name, tr) in zip(axes, runs.items()):
-        # a basis whose third vector is x_1: we look down on it
-        basis = np.linalg.qr(np.column_stack([tr.values[0, 0], np.eye(3)[:, :2]]))[0]
-        basis = np.column_stack([basis[:, 1], basis[:, 2], tr.values[0, 0]])
-        for ax, t in zip(line, p.show):
-            k = nearest(tr, t)
-            x = tr.values[k] @ basis
-            ax.fill(np.cos(angle), np.sin(angle), color="#F2F2F2", zorder=0)
-            size = np.where(x[:, 2] >= 0, 24, 7)
-            ax.scatter(*x[:, :2].T, s=size, c=colours, linewidths=0, zorder=2)
-            ax.plot([0], [0], "+", color=INK, ms=9, zorder=3)
-            ax.set_title(f"t = {tr.t[k]:.3g}", fontsize=LABEL)
-            ax.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), aspect="equal", xticks=[], yticks=[])
-            ax.spines[:].set_visible(False)
-        line[0].set_ylabel(name, fontsize=LABEL)
-    return figure
+    return colormaps["viridis"](np.linspace(0, 0.92, n))
 
 
-def _curves(p: Params, runs: dict[str, Trajectory], arrivals: dict[str, np.ndarray]) -> Any:
-    from matplotlib import colormaps
-    from matplotlib.figure import Figure
+def _spheres(p: Params, collapses: list[Collapse]) -> Any:
+    def draw(ax: Any, name: str, z: np.ndarray) -> None:
+        # a basis whose third vector is x_1, which never moves: we look down on it
+        basis = np.linalg.qr(np.column_stack([z[0], np.eye(3)[:, :2]]))[0]
+        x = z @ np.column_stack([basis[:, 1], basis[:, 2], z[0]])
+        size = np.where(x[:, 2] >= 0, 24, 7)
+        ax.scatter(*x[:, :2].T, s=size, c=_colours(p.n), linewidths=0, zorder=2)
+        ax.plot([0], [0], "+", color=cy.plot.INK, ms=9, zorder=3)
+
+    return globes({c.name: c.run for c in collapses}, p.show, draw)
+
+
+def _curves(p: Params, collapses: list[Collapse]) -> Any:
     from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
 
-    from ...drawing.plot import LABEL, PALETTE
-
-    figure = Figure(figsize=(11, 3.7), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    name, tr = list(runs.items())[-1]
-    colours = colormaps["viridis"](np.linspace(0, 0.92, p.n))
-    gap = _gap(tr.values)
-    for k in range(1, p.n):
-        left.plot(tr.t[1:], np.where(gap[1:, k] > 1e-16, gap[1:, k], np.nan), color=colours[k])
+    figure, ((left, right),) = cy.plot.sheet(1, 2, 5.5, 3.7)
+    last = collapses[-1]
+    gap = np.where((g := _gap(last.run.values[1:])) > 1e-16, g, np.nan)
+    for colour, line in zip(_colours(p.n)[1:], gap.T[1:]):
+        left.plot(last.run.t[1:], line, color=colour)
     left.set(xscale="log", yscale="log", xlabel="time t", ylim=(1e-14, 5))
     left.set_ylabel(r"$1 - \langle x_k, x_1 \rangle$")
-    left.set_title(name, loc="left", fontsize=LABEL)
-    for colour, (label, there) in zip(PALETTE, arrivals.items()):
-        middle = np.median(there, axis=0)[1:]
-        right.plot(1 + np.arange(1, p.n), middle, "o-", ms=3.5, color=colour, label=label)
+    left.set_title(last.name, loc="left", fontsize=cy.plot.LABEL)
+    for colour, c in zip(cy.plot.PALETTE, collapses):
+        middle = np.median(c.arrivals, axis=0)[1:]
+        right.plot(1 + np.arange(1, p.n), middle, "o-", ms=3.5, color=colour, label=c.name)
     right.set(yscale="log", xlabel="token k", ylabel="median arrival")
     right.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     right.yaxis.set_major_formatter(ScalarFormatter())
     right.yaxis.set_minor_locator(NullLocator())
-    right.legend(frameon=False, fontsize=LABEL)
-    tidy(left)
-    tidy(right)
+    right.legend(frameon=False, fontsize=cy.plot.LABEL)
     return figure

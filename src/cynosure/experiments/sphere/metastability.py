@@ -9,23 +9,15 @@ cap theorem checked at larger beta, where its hypotheses hold.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...analysis.spectra import Plateau, energy, metastable
-from ...attention import Softmax
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import tidy
-from ...dynamics import SphereFlow
-from ...simulation.loop import simulate
-from ...simulation.steppers import Adaptive
-from ...simulation.trajectory import Trajectory
-from ...theorems import check
-from .._frame import Progress, silent
+import cynosure as cy
 
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, over_grid, part, report_of
+from .._measurements import kept
 
 TITLE = "Metastability: the staircase of the energy"
 
@@ -51,48 +43,41 @@ class Params:
 QUICK = Params(beta=(8.0, 10.0, 12.0), checked=(30.0,), saved=150)
 
 
-class Caps(NamedTuple):
+class Staircase(NamedTuple):
+    """One run, its energy at every saved time, and the plateaus between its mergers."""
+
     beta: float
-    run: Trajectory
+    run: cy.Trajectory
     energy: np.ndarray
-    plateaus: tuple[Plateau, ...]
+    plateaus: tuple[cy.spectra.Plateau, ...]
+
+    def merger(self, clusters: int) -> float:
+        """When only so many clusters remain; NaN if they do not get there."""
+        return next((q.start for q in self.plateaus if q.clusters == clusters), float("nan"))
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The three caps over beta, the staircase, and the checked caps."""
-    say = progress or silent
     if len(p.degrees) != 3 or len(p.beta) < 2 or p.per_cap < 1 or p.saved < 20:
         raise ValueError(
             f"metastability: three caps, two or more beta, per_cap >= 1, saved >= 20; got {p}"
         )
-    found = []
-    for done, beta in enumerate(p.beta):
-        say(0.5 * done / len(p.beta), f"beta = {beta:g}")
-        found.append(_caps(p, beta))
-    say(0.5, "staircase")
-    stairs = _stairs(p)
-    say(0.65, "caps theorem")
-    checks = {}
-    for beta in p.checked:
-        x0 = _start(p.apart, p.per_cap, 0.6 * p.spread, p.seed)
-        tr = _follow(beta, x0, 1e4, p.saved)
-        checks[f"caps {', '.join(f'{a:g}°' for a in p.apart)}, beta = {beta:g}"] = tuple(
-            check(tr, only=("B30", "B33"))
-        )
-    say(0.75, "figures")
-    figures = (
-        Picture("Three caps", _CAPS, _curves(p, found)),
-        Picture("Staircase", _STAIRS, _staircase(p, stairs)),
-    )
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, found, stairs),
-        asdict(p),
-        (_table(found), _stair_table(stairs)),
-        checks,
-        figures,
-        command="cynosure run metastability",
+    caps = over_grid(_caps, p, {"beta": p.beta}, part(progress, 0.0, 0.5))
+    stairs = kept(_stairs, p)
+    separated = over_grid(_separated, p, {"beta": p.checked}, part(progress, 0.6, 0.9))
+    return report_of(
+        __name__,
+        p,
+        _summary(p, caps, stairs),
+        tables=_tables(caps, stairs),
+        checks={
+            f"caps {_angles(p.apart)}, beta = {c.beta:g}": cy.check(c.run, only=("B30", "B33"))
+            for c in separated
+        },
+        figures=[
+            cy.Picture("Three caps", _CAPS, _draw_caps(p, caps)),
+            cy.Picture("Staircase", _STAIRS, _draw_stairs(stairs)),
+        ],
     )
 
 
@@ -107,6 +92,10 @@ _STAIRS = (
 )
 
 
+def _angles(degrees: tuple[float, ...]) -> str:
+    return ", ".join(f"{a:g}°" for a in degrees)
+
+
 def _start(degrees: tuple[float, ...], per_cap: int, spread: float, seed: int) -> np.ndarray:
     """Tokens around centres on the equator of S^2."""
     a = np.deg2rad(degrees)
@@ -116,10 +105,11 @@ def _start(degrees: tuple[float, ...], per_cap: int, spread: float, seed: int) -
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
-def _follow(beta: float, x0: np.ndarray, time: float, saved: int) -> Trajectory:
+def _climb(beta: float, x0: np.ndarray, time: float, saved: int, tol: float) -> Staircase:
     times = np.concatenate([[0.0], np.geomspace(1e-2, time, saved)])
-    stepper = Adaptive(1e-8, 1e-10, "LSODA")  # implicit: a plateau is one step, however long
-    return simulate(SphereFlow(Softmax(beta)), x0, times=times, stepper=stepper)
+    stepper = cy.Adaptive(1e-8, 1e-10, "LSODA")  # implicit: a plateau is one step, however long
+    tr = cy.simulate(cy.SphereFlow(cy.Softmax(beta)), x0, times=times, stepper=stepper)
+    return Staircase(beta, tr, cy.spectra.energy(tr.values, beta), cy.spectra.metastable(tr, tol))
 
 
 def _bridges(p: Params) -> tuple[float, float]:
@@ -128,111 +118,94 @@ def _bridges(p: Params) -> tuple[float, float]:
     return float(1 - np.cos(b - a)), float(1 - np.cos(c - (a + b) / 2))
 
 
-def _caps(p: Params, beta: float) -> Caps:
+def _caps(p: Params, beta: float) -> Staircase:
     # long enough for the last merger, not much longer: at rest rounding is all that moves
     time = 0.15 * float(np.exp(_bridges(p)[1] * beta))
-    tr = _follow(beta, _start(p.degrees, p.per_cap, p.spread, p.seed), time, p.saved)
-    return Caps(beta, tr, energy(tr.values, beta), metastable(tr, 0.1))
+    x0 = _start(p.degrees, p.per_cap, p.spread, p.seed)
+    return _climb(beta, x0, time, p.saved, 0.1)
 
 
-def _merger(c: Caps, left: int) -> float:
-    """When only `left` clusters remain; NaN if they do not get there."""
-    return next((q.start for q in c.plateaus if q.clusters == left), float("nan"))
+def _separated(p: Params, beta: float) -> Staircase:
+    """Caps far enough apart for the theorem."""
+    x0 = _start(p.apart, p.per_cap, 0.6 * p.spread, p.seed)
+    return _climb(beta, x0, 1e4, p.saved, 0.1)
 
 
-def _stairs(p: Params) -> Caps:
+def _stairs(p: Params) -> Staircase:
     angle = np.concatenate([[0.0], np.cumsum(p.gaps)])
     x0 = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    tr = _follow(p.stair_beta, x0, p.stair_time, 2 * p.saved)
-    return Caps(p.stair_beta, tr, energy(tr.values, p.stair_beta), metastable(tr, 0.03))
+    return _climb(p.stair_beta, x0, p.stair_time, 2 * p.saved, 0.03)
 
 
-def _slope(found: list[Caps], left: int) -> float:
-    pairs = [(c.beta, _merger(c, left)) for c in found if np.isfinite(_merger(c, left))]
+def _slope(caps: list[Staircase], clusters: int) -> float:
+    """Of the logarithm of the merger's time against beta."""
+    pairs = [(c.beta, t) for c in caps if np.isfinite(t := c.merger(clusters))]
     if len(pairs) < 2:
         return float("nan")
     beta, t = np.array(pairs).T
     return float(np.polyfit(beta, np.log(t), 1)[0])
 
 
-def _summary(p: Params, found: list[Caps], stairs: Caps) -> str:
+def _summary(p: Params, caps: list[Staircase], stairs: Staircase) -> str:
     first, second = _bridges(p)
-    last = found[-1]
+    last = caps[-1]
     return (
-        f"Caps at {', '.join(f'{a:g}°' for a in p.degrees)}. At beta = {last.beta:g} three become "
-        f"two clusters at t = {_merger(last, 2):.3g} and one at t = {_merger(last, 1):.3g}. Over "
-        f"beta the logarithms of these times have slope {_slope(found, 2):.3f} and "
-        f"{_slope(found, 1):.3f}; 1 - cos, the slope for large beta, is {first:.3f} and "
-        f"{second:.3f}. Between the last two beta the slopes are {_slope(found[-2:], 2):.3f} and "
-        f"{_slope(found[-2:], 1):.3f}.\n\n"
+        f"Caps at {_angles(p.degrees)}. At beta = {last.beta:g} three become "
+        f"two clusters at t = {last.merger(2):.3g} and one at t = {last.merger(1):.3g}. Over "
+        f"beta the logarithms of these times have slope {_slope(caps, 2):.3f} and "
+        f"{_slope(caps, 1):.3f}; 1 - cos, the slope for large beta, is {first:.3f} and "
+        f"{second:.3f}. Between the last two beta the slopes are {_slope(caps[-2:], 2):.3f} and "
+        f"{_slope(caps[-2:], 1):.3f}.\n\n"
         f"The staircase at beta = {stairs.beta:g} has the plateaus "
         + ", ".join(f"{q.clusters} (to t = {q.stop:.2g})" for q in stairs.plateaus)
         + " clusters; the last ends with the run."
     )
 
 
-def _table(found: list[Caps]) -> Table:
-    rows = tuple(
-        (c.beta, q.clusters, q.start, q.stop, float(c.energy[_at(c, q)]))
-        for c in found
-        for q in c.plateaus
-    )
-    columns = ("beta", "clusters", "from", "to", "energy at its end")
+def _plateaus(c: Staircase) -> list[tuple[Any, ...]]:
+    """(clusters, from, to, energy at the end) of each plateau."""
+    ends = [int(np.searchsorted(c.run.t, q.stop)) for q in c.plateaus]
+    return [(q.clusters, q.start, q.stop, float(c.energy[k])) for q, k in zip(c.plateaus, ends)]
+
+
+def _tables(caps: list[Staircase], stairs: Staircase) -> list[cy.Table]:
+    columns = ("clusters", "from", "to", "energy at its end")
+    rows = tuple((c.beta, *row) for c in caps for row in _plateaus(c))
     note = "Clusters are joined at distance 0.1; the last plateau ends with the run."
-    return Table("Plateaus of three caps", columns, rows, note)
+    return [
+        cy.Table("Plateaus of three caps", ("beta", *columns), rows, note),
+        cy.Table("Plateaus of the staircase", columns, tuple(_plateaus(stairs))),
+    ]
 
 
-def _at(c: Caps, q: Plateau) -> int:
-    return int(np.searchsorted(c.run.t, q.stop))
-
-
-def _stair_table(c: Caps) -> Table:
-    rows = tuple((q.clusters, q.start, q.stop, float(c.energy[_at(c, q)])) for q in c.plateaus)
-    return Table("Plateaus of the staircase", ("clusters", "from", "to", "energy"), rows)
-
-
-def _curves(p: Params, found: list[Caps]) -> Any:
-    from matplotlib.figure import Figure
-
-    from ...drawing.plot import INK, LABEL, PALETTE
-
-    figure = Figure(figsize=(11, 3.7), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for colour, c in zip(PALETTE, found):
+def _draw_caps(p: Params, caps: list[Staircase]) -> Any:
+    figure, ((left, right),) = cy.plot.sheet(1, 2, 5.5, 3.7)
+    for colour, c in zip(cy.plot.PALETTE, caps):
         left.plot(c.run.t[1:], c.energy[1:], color=colour, label=rf"$\beta$ = {c.beta:g}")
     for level in (1 / 3, 5 / 9, 1.0):
-        left.axhline(level, color=INK, lw=0.7, ls="--")
+        left.axhline(level, color=cy.plot.INK, lw=0.7, ls="--")
     left.set(xscale="log", xlabel="time t", ylabel="energy", ylim=(0.25, 1.05))
-    left.legend(frameon=False, fontsize=LABEL, loc=(0.02, 0.5))
-    beta = np.array([c.beta for c in found])
-    for colour, clusters_left, bridge in zip(PALETTE, (2, 1), _bridges(p)):
-        t = np.array([_merger(c, clusters_left) for c in found])
-        name = f"{clusters_left + 1} become {clusters_left}"
+    left.legend(frameon=False, fontsize=cy.plot.LABEL, loc=(0.02, 0.5))
+    beta = np.array([c.beta for c in caps])
+    for colour, clusters, bridge in zip(cy.plot.PALETTE, (2, 1), _bridges(p)):
+        t = np.array([c.merger(clusters) for c in caps])
+        name = f"{clusters + 1} become {clusters}"
         right.plot(beta, t, "o", color=colour, label=name)
         here = np.isfinite(t)
         if here.any():
             line = t[here][-1] * np.exp(bridge * (beta - beta[here][-1]))
             right.plot(beta, line, "--", color=colour, lw=1, label=f"slope {bridge:.3f}")
     right.set(yscale="log", xlabel=r"inverse temperature $\beta$", ylabel="time of the merger")
-    right.legend(frameon=False, fontsize=LABEL)
-    tidy(left)
-    tidy(right)
+    right.legend(frameon=False, fontsize=cy.plot.LABEL)
     return figure
 
 
-def _staircase(p: Params, c: Caps) -> Any:
-    from matplotlib.figure import Figure
-
-    from ...drawing.plot import INK, PALETTE
-
-    figure = Figure(figsize=(11, 3.5), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    angle = np.arctan2(c.run.values[1:, :, 1], c.run.values[1:, :, 0])
-    for i, line in enumerate(angle.T):
-        left.plot(c.run.t[1:], line, color=PALETTE[i], lw=1.4)
-    right.plot(c.run.t[1:], c.energy[1:], color=INK, lw=1.4)
+def _draw_stairs(stairs: Staircase) -> Any:
+    figure, ((left, right),) = cy.plot.sheet(1, 2, 5.5, 3.5)
+    t, x = stairs.run.t[1:], stairs.run.values[1:]
+    for colour, angle in zip(cy.plot.PALETTE, np.arctan2(x[..., 1], x[..., 0]).T):
+        left.plot(t, angle, color=colour, lw=1.4)
+    right.plot(t, stairs.energy[1:], color=cy.plot.INK, lw=1.4)
     left.set(xscale="log", xlabel="time t", ylabel="angle of the token")
     right.set(xscale="log", xlabel="time t", ylabel="energy", ylim=(0, 1.05))
-    tidy(left)
-    tidy(right)
     return figure

@@ -12,27 +12,16 @@ it (pre-norm, `PreNormFlow`). See 1 - r, r the mean cosine, fall like e^{-2t} an
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any, final
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...analysis.clustering import clusters
-from ...attention import Softmax
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import tidy
-from ...dynamics import PreNormFlow, SphereFlow
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...simulation.steppers import RK4, Adaptive
-from ...simulation.trajectory import Trajectory
-from ...theorems import Check, check
-from ...theorems.sphere import equiangular, hemisphere_probability
-from .._frame import Progress, at_most, silent
-from .._measurements import kept
-from ..softmax._flow_panels import nearest
+import cynosure as cy
 
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from ...theorems.sphere import equiangular, hemisphere_probability
+from .._frame import Progress, at_most, over_grid, part, report_of
+from ._globes import globes
 
 TITLE = "The sphere against beta: when tokens meet"
 
@@ -60,59 +49,57 @@ class Params:
 QUICK = Params(d=(2, 8), betas=5, time=10.0, dt=0.25, starts=2)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
-    """The phase diagrams, then the runs on S^2."""
-    say = progress or silent
+class Decay(NamedTuple):
+    """1 - mean cosine of the tokens over time, for one place of the normalisation."""
+
+    norm: str
+    t: np.ndarray
+    gap: np.ndarray
+
+    @property
+    def exponent(self) -> float:
+        """Fitted late in the run: -d log(1 - r)/dt for post-norm, -d log(1 - r)/d log t else."""
+        if self.norm == "post-norm":
+            late = (self.t > self.t[-1] / 2) & (self.gap > 1e-18)
+            clock = self.t[late]
+        else:
+            late = self.t > self.t[-1] / 10
+            clock = np.log(self.t[late])
+        return float(-np.polyfit(clock, np.log(self.gap[late]), 1)[0])
+
+
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
+    """The phase diagrams, the runs on S^2, and both places of the normalisation."""
     if p.n < 2 or p.betas < 2 or min(p.d) < 2 or p.starts < 1:
         raise ValueError(f"sphere_beta: n, d, betas start at 2 and starts at 1; got {p}")
-    betas = np.linspace(0, p.most_beta, p.betas)
-    times = np.linspace(0, p.time, 61)
-    share = {}
-    for done, d in enumerate(p.d):
-        share[d] = np.empty((p.betas, len(times)))
-        for b, beta in enumerate(betas):
-            say(0.7 * (done + b / p.betas) / len(p.d), f"d = {d}, beta = {beta:g}")
-            share[d][b] = kept(_met, p, d, float(beta), times)
-    curve = np.array([_meeting_time(p, float(beta)) for beta in betas])
-    say(0.7, "tokens on S^2")
-    runs, checks = {}, {}
-    for beta in p.drawn:
-        name = f"beta = {beta:g}"
-        z0 = configurations.sphere(p.n, 3, p.seed)
-        saved = np.linspace(0, max(p.show), 241)
-        runs[name] = simulate(SphereFlow(Softmax(beta)), z0, times=saved, stepper=Adaptive(1e-9))
-        checks[name] = tuple(check(runs[name], only=("B30",)))
-    say(0.75, "pre-norm and post-norm")
-    norms = _normalised(p)
-    checks["pre-norm and post-norm"] = _rates(norms)
-    say(0.8, "figures")
-    figures = (
-        Picture("Phase diagram", _PHASE, _diagram(p, betas, times, share)),
-        Picture("Tokens on the sphere", _SPHERES, _spheres(p, runs)),
-        Picture("Clusters over time", _COUNTS, _counts(runs)),
-        Picture("Pre-norm and post-norm", _NORMS, _norm_figure(p, norms)),
-    )
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, betas, times, share, runs) + _norm_text(norms),
-        asdict(p),
-        (_table(p, betas, times, share, curve), _wendel(p), _norm_table(norms)),
-        checks,
-        figures,
-        command="cynosure run sphere_beta",
+    shares = over_grid(_met, p, {"d": p.d, "beta": _betas(p)}, part(progress, 0.0, 0.7))
+    met = dict(zip(p.d, np.reshape(shares, (len(p.d), p.betas, -1))))  # d -> (betas, times)
+    drawn = over_grid(_on_s2, p, {"beta": p.drawn}, part(progress, 0.7, 0.75))
+    runs = {f"beta = {beta:g}": tr for beta, tr in zip(p.drawn, drawn)}
+    decays = over_grid(_decay, p, {"norm": tuple(_LAWS)}, part(progress, 0.75, 0.8))
+    checks = {name: cy.check(tr, only=("B30",)) for name, tr in runs.items()}
+    return report_of(
+        __name__,
+        p,
+        _summary(p, met, runs, decays),
+        tables=[_table(p, met), _wendel(p), _norm_table(decays)],
+        checks=checks | {"pre-norm and post-norm": [_rate(c) for c in decays]},
+        figures=[
+            cy.Picture("Phase diagram", _PHASE, _draw_met(p, met)),
+            cy.Picture("Tokens on the sphere", _SPHERES, _spheres(p, runs)),
+            cy.Picture("Clusters over time", _COUNTS, _draw_counts(runs)),
+            cy.Picture("Pre-norm and post-norm", _NORMS, _draw_norms(p, decays)),
+        ],
     )
 
 
 _PHASE = (
-    "Share of pairs of tokens with cosine above 1 - `met` by time t, mean over random starts. Red: "
-    "when n tokens that start exactly orthogonal would meet (B31). In high dimension the change is "
-    "sharp and follows the curve; on the circle tokens linger in several clusters."
+    "Share of pairs of tokens with cosine above 1 - `met` by time t, mean over random starts. The "
+    "line: when n tokens that start exactly orthogonal would meet (B31). In high dimension the "
+    "change is sharp and follows the line; on the circle tokens linger in several clusters."
 )
 _SPHERES = "Uniform tokens on S^2 (seen from outside, the far side pale), several beta and times."
 _COUNTS = "Number of clusters (joined at distance 0.1): larger beta waits longer, on plateaus."
-
-
 _NORMS = (
     "1 - mean cosine of uniform tokens on S^2, beta = 1, from one start. Left, logarithmic: "
     "post-norm falls like e^(-2t) (dashed), pre-norm does not. Right, double logarithmic: pre-norm "
@@ -120,89 +107,24 @@ _NORMS = (
 )
 
 
-def _normalised(p: Params) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """(t, 1 - mean cosine) of both flows from one start."""
-    z0 = configurations.sphere(p.n, 3, p.seed)
-    clocks = {
-        "post-norm": (SphereFlow(Softmax(1.0)), np.linspace(0, 20, 161)),
-        "pre-norm": (PreNormFlow(Softmax(1.0)), np.append(0, np.geomspace(0.1, p.long, 160))),
-    }
-    found = {}
-    for name, (flow, times) in clocks.items():
-        x = simulate(flow, z0, times=times, stepper=Adaptive(1e-10, 1e-13)).values
-        u = x / np.linalg.norm(x, axis=-1, keepdims=True)
-        apart = u[:, :, None] - u[:, None]  # 1 - <u, v> = |u - v|^2 / 2, without cancellation
-        found[name] = times, (apart**2).sum(axis=-1).mean(axis=(1, 2)) / 2
-    return found
+_LAWS = {"post-norm": "1 - r falls like e^(-2t)", "pre-norm": "1 - r falls like t^(-2)"}
 
 
-def _exponents(norms: dict[str, tuple[np.ndarray, np.ndarray]]) -> dict[str, float]:
-    """Fitted over the last part of each run: -d log(1 - r)/dt, and -d log(1 - r)/d log t."""
-    t, post = norms["post-norm"]
-    late = (t > t[-1] / 2) & (post > 1e-18)
-    s, pre = norms["pre-norm"]
-    end = s > s[-1] / 10
-    return {
-        "post-norm": float(-np.polyfit(t[late], np.log(post[late]), 1)[0]),
-        "pre-norm": float(-np.polyfit(np.log(s[end]), np.log(pre[end]), 1)[0]),
-    }
+def _betas(p: Params) -> list[float]:
+    return [float(beta) for beta in np.linspace(0, p.most_beta, p.betas)]
 
 
-def _rates(norms: dict[str, tuple[np.ndarray, np.ndarray]]) -> tuple[Check, ...]:
-    laws = {"post-norm": "1 - r falls like e^(-2t)", "pre-norm": "1 - r falls like t^(-2)"}
-    return tuple(
-        at_most("B34", "arXiv 2512.01868, rates", f"{name}: {laws[name]}", abs(found - 2), 0.1)
-        for name, found in _exponents(norms).items()
-    )
+def _times(p: Params) -> np.ndarray:
+    return np.linspace(0, p.time, 61)
 
 
-def _norm_text(norms: dict[str, tuple[np.ndarray, np.ndarray]]) -> str:
-    found = _exponents(norms)
-    return (
-        f"\n\nPost-norm: 1 - r falls like e^(-{found['post-norm']:.3f} t); pre-norm: like "
-        f"t^(-{found['pre-norm']:.3f}). Theory: 2 and 2."
-    )
-
-
-def _norm_table(norms: dict[str, tuple[np.ndarray, np.ndarray]]) -> Table:
-    rows = tuple(
-        (name, float(t[k]), float(gap[k]))
-        for name, (t, gap) in norms.items()
-        for k in range(0, len(t), 20)
-    )
-    return Table("Pre-norm and post-norm", ("flow", "t", "1 - mean cosine"), rows)
-
-
-def _norm_figure(p: Params, norms: dict[str, tuple[np.ndarray, np.ndarray]]) -> Any:
-    from matplotlib.figure import Figure
-
-    from ...drawing.plot import INK, LABEL, PALETTE
-
-    figure = Figure(figsize=(9.2, 3.5), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for colour, (name, (t, gap)) in zip(PALETTE, norms.items()):
-        left.semilogy(t, gap, color=colour, label=name)
-        right.loglog(t[1:], gap[1:], color=colour, label=name)
-    t, gap = norms["post-norm"]
-    k = int(np.argmax(t >= 10))
-    left.semilogy(t, gap[k] * np.exp(-2 * (t - t[k])), "--", color=INK, lw=0.9, label="$e^{-2t}$")
-    t, gap = norms["pre-norm"]
-    law = gap[-1] * (t[1:] / t[-1]) ** -2.0
-    right.loglog(t[1:], law, "--", color=INK, lw=0.9, label="$t^{-2}$")
-    left.set(xlim=(0, 20), ylim=(1e-18, 3), xlabel="time t", ylabel="$1 - r$")
-    right.set(ylim=(1e-8, 3), xlim=(0.1, p.long), xlabel="time t", ylabel="$1 - r$")
-    for ax in (left, right):
-        tidy(ax)
-        ax.legend(frameon=False, fontsize=LABEL)
-    return figure
-
-
-def _met(p: Params, d: int, beta: float, times: np.ndarray) -> np.ndarray:
+def _met(p: Params, d: int, beta: float) -> np.ndarray:
     """The share of pairs that have met at each time; all starts in one batch."""
-    z0 = np.stack([configurations.sphere(p.n, d, p.seed + s) for s in range(p.starts)])
-    tr = simulate(SphereFlow(Softmax(beta)), z0, times=times, stepper=RK4(p.dt))
+    z0 = np.stack([cy.configurations.sphere(p.n, d, p.seed + s) for s in range(p.starts)])
+    flow = cy.SphereFlow(cy.Softmax(beta))
+    x = cy.simulate(flow, z0, times=_times(p), stepper=cy.RK4(p.dt)).values
     i, j = np.triu_indices(p.n, 1)
-    cosines = tr.values @ tr.values.swapaxes(-1, -2)
+    cosines = x @ x.swapaxes(-1, -2)
     return (cosines[..., i, j] >= 1 - p.met).mean(axis=(1, 2))
 
 
@@ -213,120 +135,132 @@ def _meeting_time(p: Params, beta: float) -> float:
     return float(t[np.argmax(r >= 1 - p.met)]) if r[-1] >= 1 - p.met else float("nan")
 
 
+def _on_s2(p: Params, beta: float) -> cy.Trajectory:
+    z0 = cy.configurations.sphere(p.n, 3, p.seed)
+    times = np.linspace(0, max(p.show), 241)
+    flow = cy.SphereFlow(cy.Softmax(beta))
+    return cy.simulate(flow, z0, times=times, stepper=cy.Adaptive(1e-9))
+
+
+def _decay(p: Params, norm: str) -> Decay:
+    z0 = cy.configurations.sphere(p.n, 3, p.seed)
+    post = norm == "post-norm"
+    flow: cy.Flow = (cy.SphereFlow if post else cy.PreNormFlow)(cy.Softmax(1.0))
+    times = np.linspace(0, 20, 161) if post else np.append(0, np.geomspace(0.1, p.long, 160))
+    x = cy.simulate(flow, z0, times=times, stepper=cy.Adaptive(1e-10, 1e-13)).values
+    u = x / np.linalg.norm(x, axis=-1, keepdims=True)
+    apart = u[:, :, None] - u[:, None]  # 1 - <u, v> = |u - v|^2 / 2, without cancellation
+    return Decay(norm, times, (apart**2).sum(axis=-1).mean(axis=(1, 2)) / 2)
+
+
+def _rate(c: Decay) -> cy.Check:
+    reference = "arXiv 2512.01868, rates; docs/mathematics.md B34"
+    statement = f"{c.norm}: {_LAWS[c.norm]}"
+    return at_most(f"{c.norm} rate", reference, statement, abs(c.exponent - 2), 0.1)
+
+
 def _count(z: np.ndarray) -> int:
-    return clusters(z, 0.1).count
+    return cy.clusters(z, 0.1).count
 
 
 def _summary(
-    p: Params,
-    betas: np.ndarray,
-    times: np.ndarray,
-    share: dict[int, np.ndarray],
-    runs: dict[str, Trajectory],
+    p: Params, met: dict[int, np.ndarray], runs: dict[str, cy.Trajectory], decays: list[Decay]
 ) -> str:
-    low, high = betas[0], betas[-1]
     ends = "; ".join(
-        f"d = {d}: {met[0, -1]:.0%} of the pairs for beta = {low:g}, {met[-1, -1]:.0%} for "
-        f"beta = {high:g}"
-        for d, met in share.items()
+        f"d = {d}: {share[0, -1]:.0%} of the pairs for beta = 0, {share[-1, -1]:.0%} for "
+        f"beta = {p.most_beta:g}"
+        for d, share in met.items()
     )
     last = "; ".join(
         f"{name}: {_count(tr.values[0])} at first, {_count(tr.values[-1])} at t = {tr.t[-1]:g}"
         for name, tr in runs.items()
     )
+    post, pre = (c.exponent for c in decays)
     return (
-        f"By t = {times[-1]:g} have met, in {p.starts} starts of {p.n} tokens: {ends}.\n\n"
-        f"Clusters on S^2: {last}."
+        f"By t = {p.time:g} have met, in {p.starts} starts of {p.n} tokens: {ends}.\n\n"
+        f"Clusters on S^2: {last}.\n\nPost-norm: 1 - r falls like e^(-{post:.3f} t); pre-norm: "
+        f"like t^(-{pre:.3f}). Theory: 2 and 2."
     )
 
 
-def _table(
-    p: Params,
-    betas: np.ndarray,
-    times: np.ndarray,
-    share: dict[int, np.ndarray],
-    curve: np.ndarray,
-) -> Table:
-    def half(met: np.ndarray) -> float | None:
-        return float(times[np.argmax(met >= 0.5)]) if met[-1] >= 0.5 else None
+def _table(p: Params, met: dict[int, np.ndarray]) -> cy.Table:
+    def half(share: np.ndarray) -> float | None:
+        return float(_times(p)[np.argmax(share >= 0.5)]) if share[-1] >= 0.5 else None
+
+    def meeting(beta: float) -> float | None:
+        return t if np.isfinite(t := _meeting_time(p, beta)) else None
 
     rows = tuple(
-        (
-            float(beta),
-            float(curve[b]) if np.isfinite(curve[b]) else None,
-            *(half(met[b]) for met in share.values()),
-        )
-        for b, beta in enumerate(betas)
+        (beta, meeting(beta), *(half(share[b]) for share in met.values()))
+        for b, beta in enumerate(_betas(p))
     )
     columns = ("beta", "equiangular", *(f"half met, d = {d}" for d in p.d))
     note = "Times; empty: later than the diagram."
-    return Table("When half of the pairs have met", columns, rows, note)
+    return cy.Table("When half of the pairs have met", columns, rows, note)
 
 
-def _wendel(p: Params) -> Table:
+def _wendel(p: Params) -> cy.Table:
     """Hemisphere starts have a proof with a rate; how many starts are such."""
-    rows = []
-    for d in (2, 3, *[d for d in p.d if d > 3]):
-        rows.append((d, p.n, hemisphere_probability(p.n, d)))
+    dims = (2, 3, *(d for d in p.d if d > 3))
+    rows = tuple((d, p.n, hemisphere_probability(p.n, d)) for d in dims)
     note = "Wendel: 2^(1-n) sum over k < d of C(n-1, k). B30 needs this to happen by some time."
-    return Table("Starts in an open hemisphere", ("d", "n", "probability"), tuple(rows), note)
+    return cy.Table("Starts in an open hemisphere", ("d", "n", "probability"), rows, note)
 
 
-def _diagram(p: Params, betas: np.ndarray, times: np.ndarray, share: dict[int, np.ndarray]) -> Any:
-    from matplotlib.figure import Figure
+def _norm_table(decays: list[Decay]) -> cy.Table:
+    points = [(c.norm, float(t), float(r)) for c in decays for t, r in zip(c.t[::20], c.gap[::20])]
+    return cy.Table("Pre-norm and post-norm", ("flow", "t", "1 - mean cosine"), tuple(points))
 
-    from ...drawing.plot import LABEL, PALETTE
 
-    smooth = np.linspace(betas[0], betas[-1], 101)
-    fine = np.array([_meeting_time(p, float(beta)) for beta in smooth])
-    figure = Figure(figsize=(3.0 * len(share) + 0.7, 3.3), layout="constrained")
-    axes = figure.subplots(1, len(share), sharey=True, squeeze=False)[0]
-    for ax, (d, met) in zip(axes, share.items()):
-        image = ax.pcolormesh(times, betas, met, cmap="cividis", vmin=0, vmax=1, shading="nearest")
-        ax.plot(fine, smooth, color=PALETTE[1], lw=2, label="equiangular")
-        ax.set(xlim=(0, times[-1]), ylim=(betas[0], betas[-1]))
-        ax.set_title(f"d = {d}, n = {p.n}", fontsize=LABEL)
-        ax.set_xlabel("time t", fontsize=LABEL)
-    axes[0].set_ylabel(r"inverse temperature $\beta$", fontsize=LABEL)
-    bar = figure.colorbar(image, ax=axes, pad=0.01)
-    bar.set_label("pairs that have met", fontsize=LABEL)
+def _draw_met(p: Params, met: dict[int, np.ndarray]) -> Any:
+    smooth = np.linspace(0, p.most_beta, 101)
+    fine = [_meeting_time(p, float(beta)) for beta in smooth]
+    figure, (axes,) = cy.plot.sheet(1, len(met), 3.2, 3.3, sharey=True)
+    look: dict[str, Any] = {"cmap": "cividis", "vmin": 0, "vmax": 1, "shading": "nearest"}
+    for ax, (d, share) in zip(axes, met.items()):
+        image = ax.pcolormesh(_times(p), _betas(p), share, **look)
+        ax.plot(fine, smooth, color=cy.plot.PALETTE[1], lw=2)
+        ax.set(xlim=(0, p.time), ylim=(0, p.most_beta), xlabel="time t")
+        ax.set_title(f"d = {d}, n = {p.n}", fontsize=cy.plot.LABEL)
+    axes[0].set_ylabel(r"inverse temperature $\beta$")
+    figure.colorbar(image, ax=axes, pad=0.01).set_label("pairs that have met", size=cy.plot.LABEL)
     return figure
 
 
-def _spheres(p: Params, runs: dict[str, Trajectory]) -> Any:
-    from matplotlib.figure import Figure
-
-    from ...drawing.plot import LABEL, PALETTE
-
-    figure = Figure(figsize=(2.2 * len(p.show), 2.3 * len(runs)), layout="constrained")
-    axes = figure.subplots(len(runs), len(p.show), squeeze=False)
+def _spheres(p: Params, runs: dict[str, cy.Trajectory]) -> Any:
     view = np.linalg.qr(np.array([[1.0, 0.4, 0.3], [0.0, 1.0, 0.5], [0.0, 0.0, 1.0]]))[0]
-    angle = np.linspace(0, 2 * np.pi, 200)
-    for line, colour, (name, tr) in zip(axes, PALETTE, runs.items()):
-        for ax, t in zip(line, p.show):
-            x = tr.values[nearest(tr, t)] @ view
-            ax.fill(np.cos(angle), np.sin(angle), color="#F2F2F2", zorder=0)
-            front = x[:, 2] >= 0
-            for side, alpha in ((~front, 0.25), (front, 1.0)):
-                ax.scatter(*x[side, :2].T, s=18, color=colour, alpha=alpha, linewidths=0)
-            ax.set_title(f"t = {t:g}", fontsize=LABEL)
-            ax.set(xlim=(-1.08, 1.08), ylim=(-1.08, 1.08), aspect="equal", xticks=[], yticks=[])
-            ax.spines[:].set_visible(False)
-        line[0].set_ylabel(name, fontsize=LABEL)
-    return figure
+    colours = dict(zip(runs, cy.plot.PALETTE))
+
+    def draw(ax: Any, name: str, z: np.ndarray) -> None:
+        x = z @ view
+        alpha = np.where(x[:, 2] >= 0, 1.0, 0.25)
+        ax.scatter(*x[:, :2].T, s=18, color=colours[name], alpha=alpha, linewidths=0)
+
+    return globes(runs, p.show, draw)
 
 
-def _counts(runs: dict[str, Trajectory]) -> Any:
-    from matplotlib.figure import Figure
-
-    from ...drawing.plot import LABEL, PALETTE
-
-    figure = Figure(figsize=(6.4, 3.4), layout="constrained")
-    ax = figure.subplots()
-    for colour, (name, tr) in zip(PALETTE, runs.items()):
+def _draw_counts(runs: dict[str, cy.Trajectory]) -> Any:
+    figure, ((ax,),) = cy.plot.sheet(1, 1, 6.4, 3.4)
+    for colour, (name, tr) in zip(cy.plot.PALETTE, runs.items()):
         ax.step(tr.t, [_count(x) for x in tr.values], where="post", color=colour, label=name)
     ax.set(yscale="log", xlabel="time t", ylabel="clusters")
     ax.set_yticks([1, 2, 5, 10, 20], ["1", "2", "5", "10", "20"])
-    tidy(ax)
-    ax.legend(frameon=False, fontsize=LABEL)
+    ax.legend(frameon=False, fontsize=cy.plot.LABEL)
+    return figure
+
+
+def _draw_norms(p: Params, decays: list[Decay]) -> Any:
+    figure, ((left, right),) = cy.plot.sheet(1, 2, 4.6, 3.5)
+    for colour, c in zip(cy.plot.PALETTE, decays):
+        left.semilogy(c.t, c.gap, color=colour, label=c.norm)
+        right.loglog(c.t[1:], c.gap[1:], color=colour, label=c.norm)
+    (_, t, post), (_, s, pre) = decays
+    k = int(np.argmax(t >= 10))
+    law: dict[str, Any] = {"ls": "--", "color": cy.plot.INK, "lw": 0.9}
+    left.semilogy(t, post[k] * np.exp(-2 * (t - t[k])), label="$e^{-2t}$", **law)
+    right.loglog(s[1:], pre[-1] * (s[1:] / s[-1]) ** -2.0, label="$t^{-2}$", **law)
+    left.set(xlim=(0, 20), ylim=(1e-18, 3), xlabel="time t", ylabel="$1 - r$")
+    right.set(ylim=(1e-8, 3), xlim=(0.1, p.long), xlabel="time t", ylabel="$1 - r$")
+    for ax in (left, right):
+        ax.legend(frameon=False, fontsize=cy.plot.LABEL)
     return figure
