@@ -28,7 +28,7 @@ def silent(share: float, what: str) -> None:
     """A progress that tells nobody."""
 
 
-def part(progress: Progress | None, start: float, stop: float) -> Progress:
+def part(progress: Progress | None, start: float | int, stop: float | int) -> Progress:
     """A progress for a part of the work: its 0 to 1 is `start` to `stop` of the whole."""
 
     def say(share: float, what: str) -> None:
