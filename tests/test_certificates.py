@@ -1,4 +1,4 @@
-"""The rules beyond S: exponential polynomials, and what they say about frozen sets."""
+"""The rules beyond S: exponential polynomials, and what they say about constant sets."""
 
 from fractions import Fraction
 
@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import cynosure as cy
 import oracle
-from cynosure.engine.certificates import Exponomial
+from cynosure.engine.exponomials import Exponomial
 
 coefficients = st.lists(st.fractions(-3, 3, max_denominator=6), max_size=3)
 

@@ -145,7 +145,7 @@ def test_long_texts_leave_the_batched_kernel(monkeypatch: pytest.MonkeyPatch) ->
     documents = Documents(np.array([0, 30]), np.arange(30))
     model = Model((plane,))
     expected = model.read(documents)
-    monkeypatch.setattr("cynosure.classifier.model._MOST_IN_BATCH", 10)
+    monkeypatch.setattr("cynosure.engine.layers._MOST_IN_BATCH", 10)
     again = model.read(documents)
     np.testing.assert_allclose(again.decision, expected.decision, atol=1e-12)
     assert again.leaders.tolist() == expected.leaders.tolist()
