@@ -120,13 +120,12 @@ def test_score_error_bounds_the_actual_error():
         walk = Walk(z, A, Fraction(1, 7))
         for _ in range(6):
             walk.decide()
-            walk._refresh()
-            norms = np.linalg.norm(walk._z, axis=1)
-            bound = walk._score_error(norms)
-            computed = (walk._z @ walk._A.T) @ walk._z.T
+            floats = walk._floats
+            bound = floats.score_error(np.linalg.norm(floats.z, axis=1))
+            computed = floats.queries(floats.z) @ floats.z.T
             scale = walk.scale
-            points = [[Fraction(x, scale) for x in walk.point(c)] for c in range(len(walk._z))]
-            rows = oracle.exact(walk._A.tolist())
+            points = [[Fraction(x, scale) for x in walk.point(c)] for c in range(12)]
+            rows = oracle.exact(floats.A.tolist())
             for i, x in enumerate(points):
                 for j, y in enumerate(points):
                     assert abs(Fraction(computed[i, j]) - oracle.score(rows, x, y)) <= bound[i]

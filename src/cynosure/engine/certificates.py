@@ -203,7 +203,7 @@ class ConstantSets:
                     return False
         return True
 
-    def hulls(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def hulls(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each open class, float rows whose hulls hold it and a class it follows, for ever."""
         scale = self.view.scale
 
@@ -211,8 +211,10 @@ class ConstantSets:
             exact = (self.y(c, r) for r in range(depth + 1))
             return np.array([[float(Fraction(x) / scale) for x in y] for y in exact])
 
-        for c in self.open:
-            yield rows(c, self._depth), rows(self.view.following(c)[0], self._depth + 1)
+        return [
+            (rows(c, self._depth), rows(self.view.following(c)[0], self._depth + 1))
+            for c in self.open
+        ]
 
     def first_change(self, keys: Iterable[int], limit: int) -> tuple[int | None, bool]:
         """(first s in 1..limit at which a set changes or None, whether None is proved for ever).

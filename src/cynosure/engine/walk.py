@@ -15,7 +15,7 @@ Both hold for any square matrix A: their proofs use only that hulls shrink.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
@@ -37,10 +37,9 @@ from .kernels.exact import (
     maximisers,
     product,
 )
+from .scaled import ScaledTokens
 
 __all__ = ["ClassTable", "Walk"]
-
-_U = 2.0**-53
 
 
 class ClassTable(NamedTuple):
@@ -57,15 +56,6 @@ class ClassTable(NamedTuple):
     exact_ends: list[list[Fraction]] | None  # the same in rationals, if z0 was given so
 
 
-class ClosedForm(NamedTuple):
-    """Classes that approach their limits by the factor rho per layer, since layer `since`."""
-
-    since: int
-    ids: np.ndarray
-    limits: np.ndarray  # float rows, one per class
-    offsets: np.ndarray  # from the limits, at layer `since`
-
-
 @final
 class Walk(DecidedLayer):
     """Layers of the hardmax transformer, one after another, for the tokens z0 of shape (n, d).
@@ -76,8 +66,9 @@ class Walk(DecidedLayer):
     decision is then taken in integers over all classes: slow and obviously right. `gaps` asks for
     the smallest gap between best and next score, which costs a little.
 
-    Units: floats are scaled, z0 by 2^-shift and A by 2^-A_shift, which is exact, so that nothing
-    overflows. Integers are those of the scaled floats, but of the `rationals` as given.
+    Units: floats are scaled (`ScaledTokens`), and so are the integers made from them; integers made
+    from `rationals` are not. `table()` gives results in the units of z0 and A. Trap: with
+    `rationals`, limits of tied classes, `jump` and `rivals` bring unscaled rows to scaled floats.
     """
 
     def __init__(
@@ -92,7 +83,6 @@ class Walk(DecidedLayer):
         self.k = 0
         self.alpha = alpha
         self.exact_decisions = 0
-        self._rho, self._eta = float(1 / (1 + alpha)), float(alpha / (1 + alpha))
         self._gaps = gaps
         self._rationals: list[Rational] | None = None
         if rationals is None:
@@ -103,19 +93,10 @@ class Walk(DecidedLayer):
             self._first = np.unique(self._label, return_index=True)[1]
             self._count = np.bincount(self._label)
             self._rationals = list(seen)
-        # a power of two brings the largest coordinate to [1/2, 1): exact, and nothing overflows
-        self._shift = int(np.frexp(max(z0.max(), -z0.min()))[1])
         self._start = z0 if len(self._first) == len(z0) else z0[self._first]
-        self._z = np.ldexp(self._start, -self._shift)  # closed-form rows are those of layer _fresh
-        self._fresh = 0
-        self._A_shift = 0 if A is None else int(np.frexp(np.abs(A).max())[1])
-        self._A = None if A is None else np.ldexp(A, -self._A_shift)
-        self._error = 0.0  # bound on the coordinates of z - exact z
-        self._size = 1.0  # bound on the coordinates of z, which stay in the hull of layer 0
-        self._radius = float(_norms(self._z).max()) * (1 + 1e-12)
-        self._form_norm = 1.0 if self._A is None else float(np.linalg.norm(self._A)) * (1 + 1e-12)
-        self._grid = A is None and rationals is None and exact_in_floats(self._z)
-        m = len(self._z)
+        self._floats = ScaledTokens(self._start, A, alpha)
+        self._grid = A is None and rationals is None and exact_in_floats(self._floats.z)
+        m = len(self._start)
         self._born, self._settled_at, self._leader = (np.full(m, -1) for _ in range(3))
         self._rule = np.full(m, OPEN, dtype=np.int8)
         self._gap = np.full(m, np.inf)
@@ -123,7 +104,6 @@ class Walk(DecidedLayer):
         self._searched = np.arange(m)
         self._moving = np.empty(0, dtype=np.intp)  # settled by H or T: sets known, still stepped
         self._ends: dict[int, list[Fraction]] = {}  # the limits of those, in units of the integers
-        self._closed: list[ClosedForm] = []
 
     # -- what the rules ask -------------------------------------------------------------------
 
@@ -173,7 +153,7 @@ class Walk(DecidedLayer):
         if self._rationals is not None:
             rows, scale = integers(self._rationals)
             return ExactPath(rows.__getitem__, scale, count, *rest)
-        start = np.ldexp(self._start, -self._shift)
+        start = np.ldexp(self._start, -self._floats.shift)
         nonzero = start[start != 0]
         scale = 2 ** max(53 - int(np.frexp(nonzero)[1].min(initial=0)), 0)
 
@@ -193,9 +173,9 @@ class Walk(DecidedLayer):
     @cached_property
     def _A_exact(self) -> tuple[list[Vector] | None, int]:
         """Integer rows of the scaled A (None for the identity) and their denominator."""
-        if self._A is None:
+        if self._floats.A is None:
             return None, 1
-        return integers([[Fraction(x) for x in row] for row in self._A.tolist()])
+        return integers([[Fraction(x) for x in row] for row in self._floats.A.tolist()])
 
     def _sets(self, c: int, k: int) -> Sequence[int]:
         """C_c at layer k."""
@@ -206,33 +186,24 @@ class Walk(DecidedLayer):
 
     # -- deciding -----------------------------------------------------------------------------
 
-    def _score_error(self, norms: np.ndarray) -> np.ndarray:
-        """Bound on |computed - exact| of <A z_i, z_j> given |z_i|, docs/mathematics.md C8."""
-        d = self._z.shape[1]
-        e = self._error * np.sqrt(d)
-        rounding = (1.0 if self._A is None else 2.1) * (d + 2) * _U * norms * self._radius
-        return self._form_norm * (rounding + (norms + self._radius) * e + e * e) + 1e-290
-
     def _candidates(self, rows: np.ndarray) -> kernels.Candidates:
         """For each float row x, a superset of the classes that maximise <A x, .> exactly."""
         if self._rationals is not None:  # no filter
-            m = len(self._z)
+            m = len(self._start)
             return kernels.Candidates(
                 best=np.zeros(len(rows), dtype=np.intp),
                 indptr=np.arange(len(rows) + 1) * m,
                 indices=np.tile(np.arange(m), len(rows)),
                 gap=np.full(len(rows), np.inf),
             )
-        slack = 2.0 * (1.0 + 1e-9) * self._score_error(_norms(rows))
-        query = np.ascontiguousarray(rows if self._A is None else rows @ self._A.T)
-        return kernels.candidates(query, self._z, slack, runner_up=self._gaps)
+        return self._floats.candidates(rows, runner_up=self._gaps)
 
     def _find(self) -> Record:
         """C_c of every class still searched, at the current layer."""
-        self._refresh()
+        self._floats.refresh(self.k)
         ids = self._searched
-        everyone = len(ids) == len(self._z)
-        near = self._candidates(self._z if everyone else self._rows(ids))
+        everyone = len(ids) == len(self._start)
+        near = self._candidates(self._floats.z if everyone else self._floats.rows(ids))
         if len(near.gap):
             self._gap[ids] = np.minimum(self._gap[ids], near.gap)
         return Record(self.k, ids, *self._decide_ties(ids, near))
@@ -246,7 +217,8 @@ class Walk(DecidedLayer):
             return near.indptr, near.indices
         if self._grid and self.k == 0:  # dot products are exact: no integers needed
             rows = np.repeat(np.arange(len(ids)), width)
-            score = np.einsum("ij,ij->i", self._z[ids][rows], self._z[near.indices])
+            z = self._floats.z
+            score = np.einsum("ij,ij->i", z[ids][rows], z[near.indices])
             best = score == np.maximum.reduceat(score, near.indptr[:-1])[rows]
             sizes = np.bincount(rows[best], minlength=len(ids))
             return np.concatenate(([0], np.cumsum(sizes))), near.indices[best]
@@ -277,7 +249,7 @@ class Walk(DecidedLayer):
         self._born[leaders] = self.k
         self._mark(leaders, LEADER, leaders)
         sure = ~own & (self._born[target] >= 0)
-        self._follow(ids[single[sure]], S, self._rows(target[sure]), target[sure])
+        self._follow(ids[single[sure]], S, self._floats.rows(target[sure]), target[sure])
         if (width > 1).any():
             for c, rule, limit in fixed_ties(self, ids[width > 1].tolist()):
                 self._follow(np.array([c]), rule, np.array([limit]), -1)
@@ -294,7 +266,7 @@ class Walk(DecidedLayer):
         """From this layer on the classes `ids` approach `limits` (float rows) geometrically."""
         if len(ids):
             self._mark(ids, rule, leader)
-            self._closed.append(ClosedForm(self.k, ids, limits, self._rows(ids) - limits))
+            self._floats.approach(self.k, ids, limits)
 
     # -- proving ------------------------------------------------------------------------------
 
@@ -320,41 +292,18 @@ class Walk(DecidedLayer):
         self._moving = np.concatenate((self._moving, ids))
         self._searched = self._searched[self._settled_at[self._searched] < 0]
 
-    def rivals(self, hulls: Iterable[tuple[np.ndarray, np.ndarray]]) -> list[int]:
+    def rivals(self, hulls: list[tuple[np.ndarray, np.ndarray]]) -> list[int]:
         """The classes that could ever enter or leave an open set: all but the safely beaten ones.
 
-        `hulls` holds, for each class searched, float rows X whose hull it never leaves, and rows Y
-        whose hull a class that it follows never leaves. A settled class l stays on the segment from
-        z_l to its limit: if at both ends <A x, .> is below min_y <A x, y> by more than any
-        rounding, for every x in X, then l can never matter.
+        `hulls` are those of `ConstantSets.hulls`, one pair per class searched.
         """
-        stay = np.zeros(len(self._z), dtype=bool)
-        stay[self.stepped] = True
-        limits = self._limits()
-        margin = 1e-6 * self._form_norm * self._radius**2
-        for c, (x, y) in zip(self._searched.tolist(), hulls, strict=True):
-            query = x if self._A is None else x @ self._A.T
-            worst = (query @ y.T).min(axis=1)
-            top = np.maximum(query @ self._z.T, query @ limits.T)
-            stay |= (top > worst[:, None] - margin).any(axis=0)
-            stay[self.following(c)] = True
-        return np.flatnonzero(stay).tolist()
-
-    def _limits(self) -> np.ndarray:
-        """Rows of z, with the limit in place of every row in closed form."""
-        limits = self._z.copy()
-        for closed in self._closed:
-            limits[closed.ids] = closed.limits
-        return limits
+        near = self._floats.reaching(hulls)
+        near[self.stepped] = True
+        for c in self._searched.tolist():
+            near[self.following(c)] = True
+        return np.flatnonzero(near).tolist()
 
     # -- moving -------------------------------------------------------------------------------
-
-    def _refresh(self) -> None:
-        """Bring the closed-form rows of z to the current layer."""
-        if self._fresh != self.k:
-            self._fresh = self.k
-            for since, ids, limits, offsets in self._closed:
-                kernels.place(self._z, ids, limits, offsets, self._rho ** (self.k - since))
 
     def advance(self) -> None:
         """Go to the next layer."""
@@ -363,9 +312,8 @@ class Walk(DecidedLayer):
             return
         if not self.settled:
             self.decide()
-        self._refresh()
-        widest = self._step()
-        self._error += (widest + 16) * _U * self._size
+        self._floats.refresh(self.k)
+        self._step()
         self.k += 1
 
     def skip(self, k: int) -> None:
@@ -379,15 +327,14 @@ class Walk(DecidedLayer):
 
         `values` are the stepped classes there, integers over the scale with the tie factor in it.
         """
-        self._error += (k - self.k + 16) * _U * self._size  # powers of rho in the closed forms
         self._path.jump(k, factor, values)
+        scale = self._path.scale(k)
+        rows = {c: [float(Fraction(x, scale)) for x in w] for c, w in values.items()}
+        self._floats.jump(k - self.k, rows)
         self.k = k
-        scale = self.scale
-        for c, w in values.items():
-            self._z[c] = [float(Fraction(x, scale)) for x in w]
 
-    def _step(self) -> int:
-        """Move the classes without a closed form by their sets; returns the widest set."""
+    def _step(self) -> None:
+        """Move the classes without a closed form by their sets."""
         record = self._records[-1]
         if record.layer != self.k:  # nothing is searched any more, only `moving` is left
             record = Record(self.k, self._searched, np.zeros(1, dtype=np.intp), self._searched)
@@ -400,26 +347,21 @@ class Walk(DecidedLayer):
         single = np.flatnonzero((width == 1) & (self._settled_at[record.ids] < 0))
         stepped = [c for c in several if self._settled_at[c] < 0 or self._rule[c] in (H, T)]
         ids = np.concatenate((record.ids[single], np.array(stepped, dtype=np.intp)))
-        means = np.empty((len(ids), self._z.shape[1]))
-        means[: len(single)] = self._rows(record.indices[record.indptr[single]])
+        means = np.empty((len(ids), self._start.shape[1]))
+        means[: len(single)] = self._floats.rows(record.indices[record.indptr[single]])
         for row, c in enumerate(stepped, start=len(single)):
             weight = self._count[several[c]]
-            means[row] = weight @ self._z[several[c]] / weight.sum()
-        now = self._rows(ids)
-        kernels.place(self._z, ids, now, means - now, self._eta)
-        return max((len(s) for s in several.values()), default=1)
+            means[row] = weight @ self._floats.z[several[c]] / weight.sum()
+        self._floats.step(ids, means, max((len(s) for s in several.values()), default=1))
 
     # -- reading ------------------------------------------------------------------------------
 
-    def _rows(self, ids: np.ndarray) -> np.ndarray:
-        """z[ids]; `take` is an order of magnitude faster on short rows."""
-        return np.take(self._z, ids, axis=0)
-
     def state(self) -> np.ndarray:
         """Tokens at the current layer, shape (n, d), in the units of z0."""
-        self._refresh()
-        distinct = len(self._z) == len(self._label)
-        return np.ldexp(self._z if distinct else self._rows(self._label), self._shift)
+        self._floats.refresh(self.k)
+        distinct = len(self._start) == len(self._label)
+        rows = self._floats.z if distinct else self._floats.rows(self._label)
+        return np.ldexp(rows, self._floats.shift)
 
     def followed(self) -> Followed:
         """The sets C_i of the tokens z0, before the walk has gone anywhere."""
@@ -440,14 +382,13 @@ class Walk(DecidedLayer):
 
     def table(self) -> ClassTable:
         """Everything proved so far, at the level of classes."""
-        self._refresh()
+        self._floats.refresh(self.k)
         exact = self._rationals is not None
-        ends = self._limits()
+        ends = self._floats.limits()
         exact_ends = {c: self._end(c) for c in (range(len(ends)) if exact else self._ends)}
         for c, end in exact_ends.items():
             ends[c] = [float(x) for x in end]
-        # here, and only here, results leave the units of the integers
-        shift = 0 if exact else self._shift
+        shift = 0 if exact else self._floats.shift  # from the units of the integers to those of z0
         return ClassTable(
             label=self._label,
             first=self._first,
@@ -455,7 +396,7 @@ class Walk(DecidedLayer):
             settled_at=self._settled_at,
             leader=self._leader,
             rule=self._rule,
-            margin=np.ldexp(self._gap, self._A_shift + 2 * shift),
+            margin=np.ldexp(self._gap, self._floats.A_shift + 2 * shift),
             ends=np.ldexp(ends, shift),
             exact_ends=list(exact_ends.values()) if exact else None,
         )
@@ -468,7 +409,3 @@ class Walk(DecidedLayer):
         if self._settled_at[c] < 0 or self.stays(c):
             return [Fraction(x, scale) for x in self.point(c)]
         return [x / scale for x in self.mean(c)]
-
-
-def _norms(z: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.einsum("ij,ij->i", z, z))
