@@ -7,8 +7,8 @@
    Survivors that are neither vertices of H nor proved deep inside it are stored as `extras` of the
    edge they lie next to (tokens on an edge, tokens closer together than rounding), in order.
 3. Search. From a start found by bisection, go along H both ways while score >= best - slack. Along
-   a convex polygon scores rise to one summit, so what lies beyond a visible drop is lower still; the
-   result is right from any start, the bisection only makes the way short.
+   a convex polygon scores rise to one summit, so what lies beyond a visible drop is lower still.
+   The result is right from any start, the bisection only makes the way short.
 Orientation bound: J. R. Shewchuk, Adaptive precision floating-point arithmetic, 1997.
 """
 
