@@ -1,4 +1,4 @@
-"""The rules beyond S: exponential polynomials, and what they say about frozen sets."""
+"""The rules beyond S: exponential polynomials, and what they say about constant sets."""
 
 from fractions import Fraction
 
@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import cynosure as cy
 import oracle
-from cynosure.engine.certificates import Exponomial
+from cynosure.engine.certificates import ConstantSets
+from cynosure.engine.exponomials import Exponomial
 
 coefficients = st.lists(st.fractions(-3, 3, max_denominator=6), max_size=3)
 
@@ -35,6 +36,24 @@ def test_first_nonpositive_against_plain_evaluation(rho, c0, p1, p2):
     assert found == first
     if found is None and proved:
         assert all(plain(s) > 0 for s in (150, 200, 400, 800))
+
+
+@given(
+    st.sampled_from([Fraction(1, 2), Fraction(10, 11)]),
+    st.sampled_from([Fraction(0), Fraction(1)]),
+    coefficients,
+    coefficients,
+)
+def test_a_nonzero_exponomial_is_soon_seen_to_be_nonzero(rho, c0, p1, p2):
+    f = Exponomial(rho, c0, p1, p2)
+    if not f.zero:
+        s = f.first_nonzero()
+        assert f(s) != 0 and all(f(t) == 0 for t in range(1, s))
+
+
+def test_an_exponomial_may_vanish_a_few_times_first():
+    roots = [Fraction(-6), Fraction(11), Fraction(-6), Fraction(1)]  # (s - 1)(s - 2)(s - 3)
+    assert Exponomial(Fraction(1, 2), Fraction(0), roots, []).first_nonzero() == 4
 
 
 def test_exponomial_tail_is_not_claimed_too_early():
@@ -77,3 +96,27 @@ def test_rule_t_or_h_limits_are_reached():
     assert set(li.rule) - {"leader", "S", "G", "fixed"}
     states, _ = oracle.run(z, 1, 40)
     np.testing.assert_allclose(np.array(states[-1], float), li.points, atol=1e-8)
+
+
+def test_rule_t_settles_what_rule_h_settles(monkeypatch):
+    """Two proofs of one statement: without H, T must settle the same tokens at the same limits."""
+    half = Fraction(1, 2)
+    square = [(1, 1), (1, -1), (-1, -1), (-1, 1)]
+    chains = [
+        [*square, (half, 0), (1, half / 2), (1, -half / 2), (half / 2, 0)],
+        [*square, (half, 0), (1, 0), (Fraction(1, 8), 0), (-half, 0)],
+    ]
+    for exact in (True, False):
+        limits = []
+        for z in chains:
+            tokens = z if exact else [[float(x) for x in row] for row in z]
+            limits.append(cy.limit(cy.PureAttention(alpha=1), tokens, exact=exact))
+        assert any("H" in li.rule for li in limits)
+        with monkeypatch.context() as patch:
+            patch.setattr(ConstantSets, "settled_by_h", lambda self: [])
+            for z, by_h in zip(chains, limits, strict=True):
+                tokens = z if exact else [[float(x) for x in row] for row in z]
+                by_t = cy.limit(cy.PureAttention(alpha=1), tokens, exact=exact)
+                assert by_t.rule.tolist() == [r.replace("H", "T") for r in by_h.rule.tolist()]
+                np.testing.assert_array_equal(by_t.points, by_h.points)
+                assert by_t.exact_points == by_h.exact_points

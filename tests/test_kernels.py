@@ -19,9 +19,9 @@ from cynosure.engine.kernels import (
     Candidates,
     candidates,
     classes,
-    march,
     place,
     reference_candidates,
+    run_batch,
 )
 from cynosure.engine.kernels.planar import planar_candidates
 from cynosure.engine.kernels.pruned import WIDTH, _reach, by_norm, pruned_candidates
@@ -287,7 +287,7 @@ def test_wrong_shapes_are_named() -> None:
     with pytest.raises(ValueError, match="at least one key"):
         candidates(np.zeros((3, 2)), np.zeros((0, 2)), np.zeros(3))
     with pytest.raises(ValueError, match="saves"):
-        march(np.zeros((1, 2, 2)), np.ones((1, 2), bool), None, 0.5, 0.5, np.array([3, 1]))
+        run_batch(np.zeros((1, 2, 2)), np.ones((1, 2), bool), None, 0.5, 0.5, np.array([3, 1]))
 
 
 # -- value classes -----------------------------------------------------------------------------
@@ -336,14 +336,14 @@ def plain(z: np.ndarray, eta: float, layers: int, A: np.ndarray | None) -> tuple
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 9, 16])
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 2.35])
 @pytest.mark.parametrize("matrix", [False, True])
-def test_march_is_the_definition(d: int, alpha: float, matrix: bool) -> None:
+def test_run_batch_is_the_definition(d: int, alpha: float, matrix: bool) -> None:
     z = RNG.normal(size=(12, 70, d)).astype(np.float32).astype(float)
     A = np.eye(d) + 0.2 * RNG.normal(size=(d, d)) if matrix else None
     mask = RNG.uniform(size=z.shape[:2]) < 0.9
     mask[0], mask[1], mask[2] = True, False, False
     mask[2, 7] = True
     saves = np.array([0, 3, 12, 40])
-    found = march(z, mask, A, alpha / (1 + alpha), 1 / (1 + alpha), saves)
+    found = run_batch(z, mask, A, alpha / (1 + alpha), 1 / (1 + alpha), saves)
     assert not found.unsure.any()
     for b, real in enumerate(mask):
         assert (found.z[:, b, ~real] == z[b, ~real]).all()
@@ -359,16 +359,16 @@ def test_march_is_the_definition(d: int, alpha: float, matrix: bool) -> None:
         assert found.leader[b, real].tolist() == names[leader].tolist()
 
 
-def test_march_takes_equal_tokens_as_one_class() -> None:
+def test_run_batch_takes_equal_tokens_as_one_class() -> None:
     base = RNG.normal(size=(60, 2))
     pick = RNG.integers(0, 60, 100)
     z, mask = base[pick][None], np.ones((1, 100), bool)
     z[0, 3, 0] = z[0, 4, 0] = 0.0
     z[0, 3, 1] = z[0, 4, 1] = 0.5
     z[0, 4, 0] = -0.0
-    found = march(z, mask, None, 0.5, 0.5, np.array([9]))
+    found = run_batch(z, mask, None, 0.5, 0.5, np.array([9]))
     label, first, _ = classes(z[0])
-    alone = march(z[:, first], mask[:, first], None, 0.5, 0.5, np.array([9]))
+    alone = run_batch(z[:, first], mask[:, first], None, 0.5, 0.5, np.array([9]))
     assert not found.unsure.any() and len(first) < 100
     assert (found.z[:, 0] == alone.z[:, 0][:, label]).all()
     assert (found.born[0] == alone.born[0][label]).all()
@@ -376,14 +376,14 @@ def test_march_takes_equal_tokens_as_one_class() -> None:
     assert (z[0, found.leader[0]] == z[0, found.leader[0][first]][label]).all()
 
 
-def test_march_admits_what_it_cannot_decide() -> None:
+def test_run_batch_admits_what_it_cannot_decide() -> None:
     """A tie, a zero token, a near-tie below rounding and an absurd scale; and none of them."""
     square = [[1.0, 1], [1, -1], [-1, 1], [-1, -1], [0.5, 0]]
     near = [[1.0, 1], [1, -1], [-1, 1], [-1, -1], [0.5, 1e-17]]
     zero = [[1.0, 1], [1, -1], [-1, 1], [-1, -1], [0, 0]]
     clear = [[1.0, 1], [1, -1], [-1, 1], [-1, -1], [0.5, 0.1]]
     z = np.array([square, near, zero, clear, np.multiply(clear, 1e200)])
-    found = march(z, np.ones((5, 5), bool), None, 0.5, 0.5, np.array([4]))
+    found = run_batch(z, np.ones((5, 5), bool), None, 0.5, 0.5, np.array([4]))
     assert found.unsure.tolist() == [True, True, True, False, True]
     assert found.leader[3].tolist() == [0, 1, 2, 3, 0]
 

@@ -48,8 +48,8 @@ def test_golden_limits_that_are_not_leaders():
     assert square.rule[4:].tolist() == ["G", "G"] and (square.follows[4:] == -1).all()
     broken = cy.limit(half, cf.golden_exact("G2a"), exact=True)
     assert broken.exact_points[6] == (F(1), F(1))
-    kept = cy.limit(half, cf.golden_exact("G2b"), exact=True)
-    assert kept.exact_points[5] == (F(1), F(0)) and kept.rule[5] == "H"
+    chain = cy.limit(half, cf.golden_exact("G2b"), exact=True)
+    assert chain.exact_points[5] == (F(1), F(0)) and chain.rule[5] == "H"
     fixed = cy.limit(half, cf.golden_exact("G2c"), exact=True)
     assert fixed.rule[6] == "fixed" and fixed.born[6] == -1
     triangle = cy.limit(half, cf.golden_exact("G3"), exact=True)
@@ -188,6 +188,22 @@ def test_duplicates_zero_tokens_padding_and_float32():
     assert li.points[2].tolist() == [2, 0]
     one = cy.limit(cy.PureAttention(), [[3.0]])
     assert one.certified and one.leaders.tolist() == [0]
+
+
+def test_rules_in_words():
+    square = [[1, 1], [1, -1], [-1, -1], [-1, 1], [0.5, 0.0], [0.5, 0.25], [9, 9]]
+    mask = [True] * 6 + [False]
+    li = cy.limit(cy.PureAttention(alpha=0.5), square, mask=mask)
+    assert li.in_words(0) == "leads, proved at layer 0"
+    assert li.in_words(4) == "tied between tokens that stay, proved at layer 0"
+    assert li.in_words(5) == "follows a leader: token 0, proved at layer 0"
+    assert li.in_words(6) == "padding"
+    broken = cy.limit(cy.PureAttention(alpha=F(1, 2)), cf.golden_exact("G2c"), exact=True)
+    assert broken.in_words(6) == "stays where it is, proved at layer 0"
+    turning = cy.PureAttention(cy.Hardmax([[0.0, -1.0], [1.0, 0.0]]))
+    assert cy.limit(turning, cf.polygon(3), max_layers=4).in_words(2) == "undecided after 4 layers"
+    with pytest.raises(IndexError):
+        li.in_words(7)
 
 
 def test_bad_input_says_what_to_do():

@@ -138,6 +138,18 @@ def test_exact_ties_are_decided_as_simulate_does() -> None:
     )
 
 
+def test_a_short_tied_text_beside_a_long_one_has_a_decision() -> None:
+    """Its padding must not enter the mean: 0 times what lay in memory may be NaN."""
+    embedding = np.array([[-1.0, 1.0], [-1, -1], [1, -1], [0.5, 0.0], [-0.5, 0.0], [0.3, 0.4]])
+    embedding = np.concatenate((embedding, np.random.default_rng(1).normal(size=(20, 2))))
+    plane = Plane(embedding, np.ones(2), np.eye(2), np.zeros(2), np.zeros(2))
+    documents = Documents(np.array([0, 5, 31]), np.concatenate((np.arange(5), np.arange(26))))
+    model = Model((plane,), 1.0, 4)
+    np.testing.assert_allclose(
+        model.read(documents).decision, slow_reading(model, documents)[0], atol=1e-12
+    )
+
+
 def test_long_texts_leave_the_batched_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(3)
     plane = plane_of(draw.normal(size=(30, 2)), np.ones(2))
@@ -145,7 +157,7 @@ def test_long_texts_leave_the_batched_kernel(monkeypatch: pytest.MonkeyPatch) ->
     documents = Documents(np.array([0, 30]), np.arange(30))
     model = Model((plane,))
     expected = model.read(documents)
-    monkeypatch.setattr("cynosure.classifier.model._MOST_IN_BATCH", 10)
+    monkeypatch.setattr("cynosure.engine.layers._MOST_IN_BATCH", 10)
     again = model.read(documents)
     np.testing.assert_allclose(again.decision, expected.decision, atol=1e-12)
     assert again.leaders.tolist() == expected.leaders.tolist()

@@ -1,26 +1,27 @@
 """limit(): the state at infinite depth, with a proof per token.
 
 Layers are walked until every token's sets are proved constant; then its limit is known. The proofs
-(`engine.certificates`) are local: leaders, followers of a leader (S), ties between fixed tokens
-(fixed, G), frozen chains of ties (H), and, where none of these fires, the exact sign of every
-score difference for all later layers (T), which also skips to the next layer where a set changes.
+(`engine.certificates`, tried by `engine.proofs`) are local: leaders, followers of a leader (S),
+ties between tokens that stay (fixed, G), chains of ties whose sets are constant (H), and, where
+none of these fires, the exact sign of every score difference for all later layers (T), which also
+finds the next layer where a set changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from fractions import Fraction
 from functools import cached_property
-from typing import Any, final
+from typing import Any, SupportsIndex, final
 
 import numpy as np
 
 from .._types import Array, Rational, as_mask, as_rationals, as_tokens
 from ..attention import Hardmax
 from ..dynamics import Dynamics, PureAttention
-from ..engine.certificates import FIXED, LEADER, RULES, Frozen, H, T
-from ..engine.walk import AllKeys, Walk
+from ..engine.certificates import RULE_WORDS, RULES
+from ..engine.proofs import prove
+from ..engine.walk import Walk
 from ..simulation.loop import definite
 from .polytope import Polytope, hull
 
@@ -34,9 +35,10 @@ class Limit:
 
     `points` (n, d): limits; rows of `undecided` tokens hold where they are after `layers` layers.
     `leaders`: indices, duplicates included; `born`, `settled_at`: layers, -1 for never.
-    `rule`: "leader", "S", "G", "fixed", "H", "T" or "". `follows`: the leader a token tends to, -1
-    where the limit is no leader. `margin`: the smallest gap between the best and the next score
-    seen before the token settled. `exact_points`: the limits as rationals when exact=True.
+    `rule`: "leader", "S", "G", "fixed", "H", "T" or "" (`in_words(i)` says it in words). `follows`:
+    the leader a token tends to, -1 where the limit is no leader. `margin`: the smallest gap between
+    the best and the next score seen before the token settled. `exact_points`: the limits as
+    rationals when exact=True.
     """
 
     points: np.ndarray
@@ -50,7 +52,9 @@ class Limit:
     arithmetic: str
     exact_decisions: int
     exact_points: tuple[Rational, ...] | None = None
-    _leading: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.intp), repr=False)
+    _distinct_leaders: np.ndarray = field(
+        default_factory=lambda: np.empty(0, dtype=np.intp), repr=False
+    )
     _hull_of_leaders: bool = field(default=True, repr=False)
 
     def __repr__(self) -> str:
@@ -68,6 +72,16 @@ class Limit:
         """True when every token's limit is proved."""
         return len(self.undecided) == 0
 
+    def in_words(self, i: SupportsIndex) -> str:
+        """How token i was settled, for people: "follows a leader: token 3, proved at layer 2"."""
+        rule, settled_at = str(self.rule[i]), int(self.settled_at[i])
+        if settled_at < 0:
+            return f"{RULE_WORDS['']} after {self.layers} layers"
+        if not rule:
+            return "padding"
+        leader = f": token {self.follows[i]}" if rule == "S" else ""
+        return f"{RULE_WORDS[rule]}{leader}, proved at layer {settled_at}"
+
     @cached_property
     def polytope(self) -> Polytope:
         """K, the limit of the hulls: the convex hull of the limits.
@@ -77,9 +91,11 @@ class Limit:
         far, inside K.
         """
         if self._hull_of_leaders or not self.certified:
-            if len(self._leading) == 0:
+            if len(self._distinct_leaders) == 0:
                 raise ValueError("polytope: no leader was found, so the polytope is not known")
-            return Polytope.from_vertices(self.points[self._leading], index=self._leading)
+            return Polytope.from_vertices(
+                self.points[self._distinct_leaders], index=self._distinct_leaders
+            )
         return hull(self.points)
 
 
@@ -122,148 +138,54 @@ def limit(
         [[float(x) for x in r] for r in rationals] if rationals else z0, "z0", ndim=2
     )
     real = as_mask(mask, tokens.shape[:-1])
-    keep = np.arange(len(tokens)) if real is None else np.flatnonzero(real)
+    rows = np.arange(len(tokens)) if real is None else np.flatnonzero(real)
     A = attention.matrix(tokens.shape[1])
-    z = tokens[keep].astype(np.float64, copy=False)
-    if rationals is not None:
-        rows = [rationals[i] for i in keep]
-        walk = Walk(z, A, dynamics.exact_alpha, search=AllKeys(), rationals=rows)
-    else:
-        walk = Walk(z, A, dynamics.exact_alpha, gaps=True)
-    _settle(walk, max_layers, progress)
-    return _result(walk, tokens, keep, exact)
+    walk = Walk(
+        tokens[rows].astype(np.float64, copy=False),
+        A,
+        dynamics.exact_alpha,
+        rationals=None if rationals is None else [rationals[i] for i in rows],
+        gaps=not exact,
+    )
+    prove(walk, max_layers, progress)
+    return _limit_of(walk, tokens, rows, exact, definite(A))
 
 
-def _settle(walk: Walk, max_layers: int, progress: Callable[[int, int], Any] | None) -> None:
-    """Walk until everything is settled, trying the global rules where ties persist."""
-    patience = 0  # layers to wait before the next attempt at H and T
-    while True:
-        walk.decide()
-        if progress is not None:
-            progress(walk.k, len(walk.active))
-        if walk.settled:
-            return
-        if patience == 0 and _has_ties(walk):
-            outcome = _frozen_rules(walk, max_layers - walk.k)
-            if outcome == "done":
-                return
-            if outcome == "jumped":
-                continue  # the new layer is still to be decided
-            patience = 0 if outcome == "some" else 1 + walk.k // 4
-        elif patience:
-            patience -= 1
-        if walk.k >= max_layers:
-            return
-        walk.advance()
+def _limit_of(
+    walk: Walk, tokens: np.ndarray, real: np.ndarray, exact: bool, hull_of_leaders: bool
+) -> Limit:
+    """Everything the walk proved, token by token; `real` are the indices of the real tokens.
 
-
-def _has_ties(walk: Walk) -> bool:
-    """True when a class still searched follows several; without ties rule S ends every walk."""
-    record = walk.records[-1]
-    return bool((walk.settled_at[record.ids[np.diff(record.indptr) > 1]] < 0).any())
-
-
-def _frozen_rules(walk: Walk, budget: int) -> str:
-    """Rules H and T at the decided layer: "done", "some" settled, "jumped" ahead, or "nothing"."""
-    frozen = Frozen(walk)
-    if not frozen.stable:
-        return "nothing"
-    settled = frozen.settled_by_h()
-    if settled:
-        walk.settle(settled, H, frozen.end)
-        return "done" if walk.settled else "some"
-    change, proved = frozen.first_change(_rivals(walk, frozen), budget)
-    if change is not None and change > 1:
-        walk.jump(walk.k + change, *frozen.after(change))
-        return "jumped"
-    if change is None and proved:
-        walk.settle(frozen.open, T, frozen.end)
-        return "done"
-    return "nothing"
-
-
-def _rivals(walk: Walk, frozen: Frozen) -> list[int]:
-    """The classes that could ever enter or leave an open set: all but the safely beaten ones.
-
-    z_i(s) lies in the hull of its Y_i^(r) and a settled class l in the segment from z_l to its
-    limit, so if <A Y_i^(r), .> at both ends stays below the worst of a followed class by more than
-    any rounding, l can never matter.
+    Padding counts as settled where it is.
     """
-    m = len(walk.z)
-    keep = np.zeros(m, dtype=bool)
-    keep[walk.active] = keep[walk.moving] = True
-    scale = walk.path.scale(walk.k)
-    ends = walk.z.copy()
-    for _, ids, limits, _ in walk.closed:
-        ends[ids] = limits
-    margin = 1e-6 * walk.form_norm * walk.radius**2
-    assert frozen.depth is not None
-    for c in frozen.open:
-        own = _floats([frozen.y(c, r) for r in range(frozen.depth + 1)], scale)
-        best = int(walk.following(c)[0])
-        target = _floats([frozen.y(best, q) for q in range(frozen.depth + 2)], scale)
-        query = own if walk.A is None else own @ walk.A.T
-        worst = (query @ target.T).min(axis=1)
-        top = np.maximum(query @ walk.z.T, query @ ends.T)
-        keep |= (top > worst[:, None] - margin).any(axis=0)
-        keep[list(walk.following(c))] = True
-    return [int(c) for c in np.flatnonzero(keep)]
+    table = walk.table()
 
-
-def _floats(rows: list, scale: int) -> np.ndarray:
-    return np.array([[float(Fraction(x) / scale) for x in row] for row in rows])
-
-
-def _result(walk: Walk, tokens: np.ndarray, keep: np.ndarray, exact: bool) -> Limit:
-    """Limits and bookkeeping at the level of tokens; padding is settled where it is."""
-    walk.refresh()
-    ends = walk.z.copy()
-    for _, ids, limits, _ in walk.closed:
-        ends[ids] = limits
-    final = {c: _end(walk, c) for c in (range(len(ends)) if exact else walk.ends)}
-    for c, end in final.items():
-        ends[c] = [float(x) for x in end]
-    n = len(tokens)
-    label = np.full(n, -1)
-    label[keep] = walk.label
-
-    def spread(values: np.ndarray, default: Any) -> np.ndarray:
-        out = np.full(n, default, dtype=values.dtype)
-        out[keep] = values[walk.label]
+    def spread(values: np.ndarray, padding: Any) -> np.ndarray:
+        out = np.full(len(tokens), padding, dtype=values.dtype)
+        out[real] = values[table.label]
         return out
 
     points = tokens.copy()
-    points[keep] = (ends[walk.label] if exact else np.ldexp(ends[walk.label], walk.shift)).astype(
-        tokens.dtype
-    )
-    lead = spread(walk.leader, -1)
-    unit = walk.A_shift + (0 if exact else 2 * walk.shift)  # rationals are walked unscaled
-    first = keep[walk.first]
+    points[real] = table.ends[table.label].astype(tokens.dtype)
+    born = spread(table.born, -1)
+    leader = spread(table.leader, -1)
+    first = real[table.first]
     exact_points = None
-    if exact:
-        exact_points = tuple(tuple(final[c]) if c >= 0 else () for c in label.tolist())
+    if table.exact_ends is not None:
+        classes = spread(np.arange(len(first)), -1).tolist()
+        exact_points = tuple(tuple(table.exact_ends[c]) if c >= 0 else () for c in classes)
     return Limit(
         points=points,
-        leaders=np.flatnonzero(spread(walk.born, -1) >= 0),
-        born=spread(walk.born, -1),
-        settled_at=spread(walk.settled_at, 0),
-        rule=np.array(RULES)[spread(walk.rule, 0)],
-        follows=np.where(lead >= 0, first[lead], -1),
-        margin=spread(np.ldexp(walk.gap, unit), np.inf),
+        leaders=np.flatnonzero(born >= 0),
+        born=born,
+        settled_at=spread(table.settled_at, 0),
+        rule=np.array(RULES)[spread(table.rule, 0)],
+        follows=np.where(leader >= 0, first[leader], -1),
+        margin=spread(table.margin, np.inf),
         layers=walk.k,
         arithmetic="exact" if exact else "float64 with exact ties",
         exact_decisions=walk.exact_decisions,
         exact_points=exact_points,
-        _leading=np.sort(first[walk.born >= 0]),
-        _hull_of_leaders=definite(walk.A) or bool((walk.leader >= 0).all()),
+        _distinct_leaders=np.sort(first[table.born >= 0]),
+        _hull_of_leaders=hull_of_leaders or bool((table.leader >= 0).all()),
     )
-
-
-def _end(walk: Walk, c: int) -> list[Fraction]:
-    """The exact limit of class c; where an undecided one is now."""
-    if c in walk.ends:
-        return walk.ends[c]
-    scale = walk.path.scale(walk.k)
-    if walk.settled_at[c] < 0 or walk.rule[c] in (LEADER, FIXED):
-        return [Fraction(x, scale) for x in walk.point(c)]
-    return [x / scale for x in walk.path.mean(walk.sets(c, walk.k), walk.k)]

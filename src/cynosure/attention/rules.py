@@ -100,13 +100,12 @@ class Hardmax(Attention):
 
 def _followed(z: np.ndarray, A: np.ndarray | None, mask: np.ndarray | None) -> Followed:
     """The sets of one configuration, padding left out."""
-    walk = Walk(z if mask is None else z[mask], A, Fraction(1))
-    record = walk.find()
-    label = walk.label
-    if mask is not None:
-        label = np.full(len(z), -1, dtype=np.intp)
-        label[mask] = walk.label
-    return Followed(label, record.indptr, record.indices)
+    followed = Walk(z if mask is None else z[mask], A, Fraction(1)).followed()
+    if mask is None:
+        return followed
+    label = np.full(len(z), -1, dtype=np.intp)
+    label[mask] = followed.label
+    return Followed(label, followed.indptr, followed.indices)
 
 
 class RowAttention(Attention):

@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..dynamics import PureAttention
-from ..engine.kernels import march
+from ..engine.layers import certified_layers
 from ..simulation.loop import simulate
 from ..simulation.trajectory import Trajectory
 from .text import Documents, Tokenizer, Vocabulary
@@ -36,7 +36,6 @@ __all__ = ["Model", "Plane", "Verdicts", "load_files", "save_files"]
 
 FORMAT, VERSION = "cynosure-classifier", 2  # 1: the anchor counts once
 _MOST_RAYS = 512  # beyond, directions are as good as all different
-_MOST_IN_BATCH = 1024  # tokens per text up to which the batched kernel pays
 
 
 class Rays(NamedTuple):
@@ -160,7 +159,7 @@ class Model:
         self, plane: Plane, documents: Documents, progress: Callable[[int], Any] | None
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Mean token at the last layer, number of leaders, share on leaders, for each text."""
-        n = len(documents)
+        n, alpha = len(documents), self.dynamics.exact_alpha
         mean, share = np.zeros((n, len(plane.anchor))), np.ones(n)
         led = np.full(n, -1, dtype=np.intp)
         if self.layers and plane.rays is not None:
@@ -172,7 +171,8 @@ class Model:
         for batch, terms, mask in documents.take(open_).padded_batches():
             rows = open_[batch]
             z, real = plane.tokens(terms), np.pad(mask, ((0, 0), (1, 0)), constant_values=True)
-            last, born, settled_at = self._march(z, real)
+            states, history = certified_layers(z, None, alpha, real, np.array([self.layers]))
+            last, born, settled_at = states[0], history.born, history.settled_at
             count = real.sum(axis=1)
             more = plane.count - 1.0
             mean[rows] = (last * real[..., None]).sum(axis=1) + more * last[:, 0]
@@ -200,26 +200,6 @@ class Model:
             self._rho**self.layers, gap, mass,
         )  # fmt: skip
         return mass @ rays.direction, led
-
-    def _march(self, z: np.ndarray, real: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Tokens at the last layer, born and settled_at, as `simulate` defines them."""
-        saves = np.array([self.layers])
-        if z.shape[1] <= _MOST_IN_BATCH:
-            alpha = self.dynamics.exact_alpha
-            eta, rho = float(alpha / (1 + alpha)), float(1 / (1 + alpha))
-            (last,), born, settled_at, _, unsure = march(z, real, None, eta, rho, saves)
-            again = np.flatnonzero(unsure)
-        else:
-            last, again = np.empty_like(z), np.arange(len(z))
-            born, settled_at = (np.full(z.shape[:2], -1, dtype=np.intp) for _ in range(2))
-        for i in again.tolist():  # a near-tie: decided in exact arithmetic
-            one = simulate(
-                self.dynamics, z[i][real[i]], layers=self.layers, save_every=max(self.layers, 1)
-            )
-            assert one.history is not None
-            last[i, real[i]] = one.z[-1]
-            born[i, real[i]], settled_at[i, real[i]] = one.history.born, one.history.settled_at
-        return last, born, settled_at
 
     def carry(self, plane: int, terms: np.ndarray, words: tuple[str, ...]) -> Trajectory:
         """One text through the layers, all of them kept; `words` names its terms."""

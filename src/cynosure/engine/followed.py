@@ -183,7 +183,7 @@ class History:
     `born`, `settled_at`, `leader` have shape (*b, n): the first layer with C_i = {i}, the layer
     from which the token's future is known in closed form, and the leader it then follows (-1 for
     never / not yet / none). `records` holds the sets layer by layer for one configuration; it is
-    empty for batches, where `Trajectory.select` brings one configuration back with its sets.
+    empty for batches, where `roles(trajectory.select(b))` finds those of one configuration again.
     """
 
     born: np.ndarray
@@ -196,7 +196,9 @@ class History:
     def followed(self, k: SupportsIndex) -> Followed:
         """The sets at layer k: each class's last search at or before k (settled ones are final)."""
         if self.label is None or not self.records:
-            raise ValueError("the sets of a batch are not kept; use trajectory.select(b) first")
+            raise ValueError(
+                "a batch does not store its sets: use roles(trajectory.select(b)).followed(k)"
+            )
         m = int(self.label.max()) + 1
         sets: list[np.ndarray] = [np.empty(0, dtype=np.intp)] * m
         single = np.full(m, -1, dtype=np.intp)

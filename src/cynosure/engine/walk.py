@@ -15,60 +15,45 @@ Both hold for any square matrix A: their proofs use only that hulls shrink.
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
 from .._types import Rational
 from . import kernels
-from .certificates import LEADER, OPEN, DecidedLayer, H, S, T, fixed_ties
-from .followed import History, Record
-from .kernels.exact import ExactPath, Vector, exact_in_floats, integers, matvec, maximisers
+from .certificates import FIXED, LEADER, OPEN, DecidedLayer, H, S, T, fixed_ties
+from .followed import Followed, History, Record
+from .kernels.exact import (
+    Exact,
+    ExactPath,
+    Vector,
+    exact_in_floats,
+    integers,
+    matvec,
+    maximisers,
+    product,
+)
+from .scaled import ScaledTokens
 
-__all__ = ["AllKeys", "FloatFilter", "Search", "Walk"]
-
-_U = 2.0**-53
-
-
-def _norms(z: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.einsum("ij,ij->i", z, z))
-
-
-class Search(abc.ABC):
-    """How a walk narrows down who can be followed before integers decide."""
-
-    @abc.abstractmethod
-    def candidates(self, walk: Walk, queries: np.ndarray) -> kernels.Candidates:
-        """For each float query row, a superset of the exact maximisers among the classes."""
+__all__ = ["ClassTable", "Walk"]
 
 
-@final
-class AllKeys(Search):
-    """No filter: every decision is taken in integers over all classes. Slow and obviously right."""
+class ClassTable(NamedTuple):
+    """What is known of the value classes, one row each, in the units of z0 and A."""
 
-    def candidates(self, walk: Walk, queries: np.ndarray) -> kernels.Candidates:
-        nq, m = len(queries), len(walk.z)
-        return kernels.Candidates(
-            best=np.zeros(nq, dtype=np.intp),
-            indptr=np.arange(nq + 1) * m,
-            indices=np.tile(np.arange(m), nq),
-            gap=np.full(nq, np.inf),
-        )
-
-
-@final
-class FloatFilter(Search):
-    """Float64 scores with a proven error bound; only what lies inside it goes to integers."""
-
-    def candidates(self, walk: Walk, queries: np.ndarray) -> kernels.Candidates:
-        slack = 2.0 * (1.0 + 1e-9) * walk.score_error(_norms(queries))
-        query = np.ascontiguousarray(queries if walk.A is None else queries @ walk.A.T)
-        return kernels.candidates(query, walk.z, slack, runner_up=walk.gaps)
+    label: np.ndarray  # (n,) class of each token
+    first: np.ndarray  # (m,) first token of each class
+    born: np.ndarray  # (m,) first layer at which it leads, -1 never
+    settled_at: np.ndarray  # (m,) layer at which its future was proved, -1 not yet
+    leader: np.ndarray  # (m,) class of the leader it follows, -1 none
+    rule: np.ndarray  # (m,) index into RULES
+    margin: np.ndarray  # (m,) smallest gap seen between the best and the next score
+    ends: np.ndarray  # (m, d) limits; where an open class is now
+    exact_ends: list[list[Fraction]] | None  # the same in rationals, if z0 was given so
 
 
 @final
@@ -76,8 +61,14 @@ class Walk(DecidedLayer):
     """Layers of the hardmax transformer, one after another, for the tokens z0 of shape (n, d).
 
     `decide()` finds C_i of the classes still searched and settles what it can; `advance()` goes to
-    the next layer. Class-level arrays: `z` (scaled by 2^-shift), `born`, `settled_at`, `leader`,
-    `rule`, `gap`. `label` maps tokens to classes.
+    the next layer `k`. `state()` and `history()` read the tokens and their past, `table()` what is
+    proved about the classes. `rationals`, if given, are the exact tokens that z0 rounds, and every
+    decision is then taken in integers over all classes: slow and obviously right. `gaps` asks for
+    the smallest gap between best and next score, which costs a little.
+
+    Units: floats are scaled (`ScaledTokens`), and so are the integers made from them; integers made
+    from `rationals` are not. `table()` gives results in the units of z0 and A. Trap: with
+    `rationals`, limits of tied classes, `jump` and `rivals` bring unscaled rows to scaled floats.
     """
 
     def __init__(
@@ -86,62 +77,83 @@ class Walk(DecidedLayer):
         A: np.ndarray | None,
         alpha: Fraction,
         *,
-        search: Search | None = None,
         rationals: Sequence[Rational] | None = None,
         gaps: bool = False,
     ) -> None:
-        self.search: Search = FloatFilter() if search is None else search
-        self.gaps = gaps
+        self.k = 0
+        self.alpha = alpha
+        self.exact_decisions = 0
+        self._gaps = gaps
+        self._rationals: list[Rational] | None = None
         if rationals is None:
-            self.label, first, self.count = kernels.classes(z0)
-            self._rationals = None
+            self._label, self._first, self._count = kernels.classes(z0)
         else:
             seen: dict[Rational, int] = {}
-            self.label = np.array([seen.setdefault(row, len(seen)) for row in rationals])
-            self.count = np.bincount(self.label)
-            first = np.unique(self.label, return_index=True)[1]
+            self._label = np.array([seen.setdefault(row, len(seen)) for row in rationals])
+            self._first = np.unique(self._label, return_index=True)[1]
+            self._count = np.bincount(self._label)
             self._rationals = list(seen)
-        self.first = first
-        # a power of two brings the largest coordinate to [1/2, 1): exact, and nothing overflows
-        self.shift = int(np.frexp(max(z0.max(), -z0.min()))[1])
-        self.start = z0 if len(first) == len(z0) else z0[first]
-        self.z = np.ldexp(self.start, -self.shift)
-        self.A_given = A
-        self.A_shift = 0 if A is None else int(np.frexp(np.abs(A).max())[1])
-        self.A = None if A is None else np.ldexp(A, -self.A_shift)
-        self.alpha = alpha
-        self.rho, self.eta = float(1 / (1 + alpha)), float(alpha / (1 + alpha))
-        self.k = 0
-        m = len(self.z)
-        self.born = np.full(m, -1)
-        self.settled_at = np.full(m, -1)
-        self.leader = np.full(m, -1)  # class of the leader it settled on
-        self.rule = np.full(m, OPEN, dtype=np.int8)  # index into RULES
-        self.gap = np.full(m, np.inf)
-        self.records: list[Record] = []
-        self.exact_decisions = 0
-        self._error = 0.0  # bound on the coordinates of z - exact z
-        self._size = 1.0  # bound on the coordinates of z, which stay in the hull of layer 0
-        self.radius = float(_norms(self.z).max()) * (1 + 1e-12)
-        self.form_norm = 1.0 if self.A is None else float(np.linalg.norm(self.A)) * (1 + 1e-12)
-        self._grid = A is None and rationals is None and exact_in_floats(self.z)
-        # classes in closed form: (layer they settled at, ids, their limits, offsets from them)
-        self.closed: list[tuple[int, np.ndarray, np.ndarray, np.ndarray]] = []
-        self._fresh = 0  # the layer for which the closed-form rows of z are up to date
-        self.active = np.arange(m)  # classes still searched
-        self.moving = np.empty(0, dtype=np.intp)  # settled by H or T: sets known, still stepped
-        self.ends: dict[int, list[Fraction]] = {}  # their limits, scaled like z
+        self._start = z0 if len(self._first) == len(z0) else z0[self._first]
+        self._floats = ScaledTokens(self._start, A, alpha)
+        self._grid = A is None and rationals is None and exact_in_floats(self._floats.z)
+        m = len(self._start)
+        self._born, self._settled_at, self._leader = (np.full(m, -1) for _ in range(3))
+        self._rule = np.full(m, OPEN, dtype=np.int8)
+        self._gap = np.full(m, np.inf)
+        self._records: list[Record] = []
+        self._searched = np.arange(m)
+        self._moving = np.empty(0, dtype=np.intp)  # settled by H or T: sets known, still stepped
+        self._ends: dict[int, list[Fraction]] = {}  # the limits of those, in units of the integers
+
+    # -- what the rules ask -------------------------------------------------------------------
+
+    @property
+    def scale(self) -> int:
+        return self._path.scale(self.k)
+
+    @property
+    def count(self) -> Sequence[int]:
+        return self._path.count
+
+    @property
+    def searched(self) -> np.ndarray:
+        return self._searched
+
+    @property
+    def stepped(self) -> np.ndarray:
+        return np.concatenate((self._searched, self._moving))
+
+    def point(self, c: int) -> Vector:
+        return self._path.at(c, self.k)
+
+    def following(self, c: int) -> Sequence[int]:
+        return self._sets(c, self.k)
+
+    def stays(self, c: int) -> bool:
+        return bool(self._born[c] >= 0) or bool(self._rule[c] == FIXED)
+
+    def image(self, x: Exact) -> Exact:
+        rows = self._A_exact[0]
+        return x if rows is None else [product(row, x) for row in rows]
+
+    def face(self, x: Exact) -> tuple[list[int], Fraction]:
+        scale = self.scale
+        near = self._candidates(np.array([[float(v / scale) for v in x]]))
+        (ints,), common = integers([x])
+        query = matvec(self._A_exact[0], ints)
+        best, value, _ = maximisers(query, [(j, self.point(j)) for j in near.indices.tolist()])
+        return best, Fraction(value, common)
 
     # -- exact side ---------------------------------------------------------------------------
 
     @cached_property
-    def path(self) -> ExactPath:
+    def _path(self) -> ExactPath:
         """The same trajectory in integers, on demand."""
-        count = self.count.tolist()
+        count, rest = self._count.tolist(), (self.alpha, self._sets, self._approached)
         if self._rationals is not None:
             rows, scale = integers(self._rationals)
-            return ExactPath(rows.__getitem__, scale, count, self.alpha, self.sets, self._settled)
-        start = np.ldexp(self.start, -self.shift)
+            return ExactPath(rows.__getitem__, scale, count, *rest)
+        start = np.ldexp(self._start, -self._floats.shift)
         nonzero = start[start != 0]
         scale = 2 ** max(53 - int(np.frexp(nonzero)[1].min(initial=0)), 0)
 
@@ -149,114 +161,104 @@ class Walk(DecidedLayer):
             ratios = (x.as_integer_ratio() for x in start[c].tolist())
             return tuple(a * (scale // b) for a, b in ratios)
 
-        return ExactPath(first_layer, scale, count, self.alpha, self.sets, self._settled)
+        return ExactPath(first_layer, scale, count, *rest)
 
-    def _settled(self, c: int) -> tuple[int, Sequence[int]] | None:
+    def _approached(self, c: int) -> tuple[int, Sequence[int]] | None:
         """Since when, and to the mean of which classes, class c tends in closed form."""
-        if self.settled_at[c] < 0 or self.rule[c] in (H, T):
+        if self._settled_at[c] < 0 or self._rule[c] in (H, T):
             return None
-        layer = int(self.settled_at[c])
-        return layer, [c] if self.rule[c] == LEADER else self.sets(c, layer)
+        layer = int(self._settled_at[c])
+        return layer, [c] if self._rule[c] == LEADER else self._sets(c, layer)
 
     @cached_property
-    def A_exact(self) -> tuple[list[Vector] | None, int]:
-        """Integer rows of the scaled A and their denominator."""
-        if self.A is None:
+    def _A_exact(self) -> tuple[list[Vector] | None, int]:
+        """Integer rows of the scaled A (None for the identity) and their denominator."""
+        if self._floats.A is None:
             return None, 1
-        return integers([[Fraction(x) for x in row] for row in self.A.tolist()])
+        return integers([[Fraction(x) for x in row] for row in self._floats.A.tolist()])
 
-    def sets(self, c: int, k: int) -> Sequence[int]:
+    def _sets(self, c: int, k: int) -> Sequence[int]:
         """C_c at layer k."""
-        for record in reversed(self.records):
-            if record.layer <= k and (found := record.of(c)) is not None:
-                return found.tolist()
+        for record in reversed(self._records):
+            if record.layer <= k and (members := record.of(c)) is not None:
+                return members.tolist()
         raise LookupError(f"class {c} was not searched before layer {k}")
-
-    def following(self, c: int) -> Sequence[int]:
-        """C_c at the current layer, which must have been decided."""
-        return self.sets(c, self.k)
-
-    def face(self, x: Sequence[Fraction]) -> tuple[list[int], Fraction]:
-        """The classes that maximise <A x, .> and the maximum, exactly; x over path.scale(k)."""
-        scale, k = self.path.scale(self.k), self.k
-        query = np.array([[float(v / scale) for v in x]])
-        row = self.search.candidates(self, query)
-        (ints,), common = integers([x])
-        q = matvec(self.A_exact[0], ints)
-        best, value, _ = maximisers(q, [(int(j), self.path.at(int(j), k)) for j in row.indices])
-        return best, Fraction(value, common)
 
     # -- deciding -----------------------------------------------------------------------------
 
-    def score_error(self, norms: np.ndarray) -> np.ndarray:
-        """Bound on |computed - exact| of <A z_i, z_j> given |z_i|, docs/mathematics.md C8."""
-        d = self.z.shape[1]
-        e = self._error * np.sqrt(d)
-        rounding = (1.0 if self.A is None else 2.1) * (d + 2) * _U * norms * self.radius
-        return self.form_norm * (rounding + (norms + self.radius) * e + e * e) + 1e-290
+    def _candidates(self, rows: np.ndarray) -> kernels.Candidates:
+        """For each float row x, a superset of the classes that maximise <A x, .> exactly."""
+        if self._rationals is not None:  # no filter
+            m = len(self._start)
+            return kernels.Candidates(
+                best=np.zeros(len(rows), dtype=np.intp),
+                indptr=np.arange(len(rows) + 1) * m,
+                indices=np.tile(np.arange(m), len(rows)),
+                gap=np.full(len(rows), np.inf),
+            )
+        return self._floats.candidates(rows, runner_up=self._gaps)
 
-    def find(self) -> Record:
+    def _find(self) -> Record:
         """C_c of every class still searched, at the current layer."""
-        self.refresh()
-        ids = self.active
-        everyone = len(ids) == len(self.z)
-        found = self.search.candidates(self, self.z if everyone else self.rows(ids))
-        if len(found.gap):
-            self.gap[ids] = np.minimum(self.gap[ids], found.gap)
-        return Record(self.k, ids, *self._decide_ties(ids, found))
+        self._floats.refresh(self.k)
+        ids = self._searched
+        everyone = len(ids) == len(self._start)
+        near = self._candidates(self._floats.z if everyone else self._floats.rows(ids))
+        if len(near.gap):
+            self._gap[ids] = np.minimum(self._gap[ids], near.gap)
+        return Record(self.k, ids, *self._decide_ties(ids, near))
 
-    def decide(self) -> Record:
-        """C_c of every class still searched; settles leaders, their followers, and fixed ties."""
-        if self.records and self.records[-1].layer == self.k:
-            return self.records[-1]
-        record = self.find()
+    def _decide_ties(
+        self, ids: np.ndarray, near: kernels.Candidates
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Replace every candidate row of more than one class by its exact maximisers."""
+        width = np.diff(near.indptr)
+        if (width == 1).all():
+            return near.indptr, near.indices
+        if self._grid and self.k == 0:  # dot products are exact: no integers needed
+            rows = np.repeat(np.arange(len(ids)), width)
+            z = self._floats.z
+            score = np.einsum("ij,ij->i", z[ids][rows], z[near.indices])
+            best = score == np.maximum.reduceat(score, near.indptr[:-1])[rows]
+            sizes = np.bincount(rows[best], minlength=len(ids))
+            return np.concatenate(([0], np.cumsum(sizes))), near.indices[best]
+        sets = np.split(near.indices, near.indptr[1:-1])
+        for row in np.flatnonzero(width > 1):
+            c = int(ids[row])
+            query = matvec(self._A_exact[0], self.point(c))
+            members, _, gap = maximisers(query, [(j, self.point(j)) for j in sets[row].tolist()])
+            if gap > 0:
+                unit = self.scale**2 * self._A_exact[1]
+                self._gap[c] = min(self._gap[c], float(Fraction(gap, unit)))
+            sets[row] = np.array(members)
+            self.exact_decisions += 1
+        return np.concatenate(([0], np.cumsum([len(s) for s in sets]))), np.concatenate(sets)
+
+    def decide(self) -> None:
+        """Find C_c of every class still searched; settle leaders, their followers, fixed ties."""
+        if self._records and self._records[-1].layer == self.k:
+            return
+        record = self._find()
         ids = record.ids
-        self.records.append(record)
+        self._records.append(record)
         width = np.diff(record.indptr)
         single = np.flatnonzero(width == 1)
         target = record.indices[record.indptr[single]]
         own = target == ids[single]
         leaders = ids[single[own]]
-        self.born[leaders] = self.k
+        self._born[leaders] = self.k
         self._mark(leaders, LEADER, leaders)
-        sure = ~own & (self.born[target] >= 0)
-        self._follow(ids[single[sure]], S, self.rows(target[sure]), target[sure])
+        sure = ~own & (self._born[target] >= 0)
+        self._follow(ids[single[sure]], S, self._floats.rows(target[sure]), target[sure])
         if (width > 1).any():
             for c, rule, limit in fixed_ties(self, ids[width > 1].tolist()):
                 self._follow(np.array([c]), rule, np.array([limit]), -1)
-        self.active = ids[self.settled_at[ids] < 0]
-        return record
-
-    def _decide_ties(
-        self, ids: np.ndarray, found: kernels.Candidates
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Replace every candidate row of more than one class by its exact maximisers."""
-        width = np.diff(found.indptr)
-        if (width == 1).all():
-            return found.indptr, found.indices
-        if self._grid and self.k == 0:  # dot products are exact: no integers needed
-            rows = np.repeat(np.arange(len(ids)), width)
-            score = np.einsum("ij,ij->i", self.z[ids][rows], self.z[found.indices])
-            keep = score == np.maximum.reduceat(score, found.indptr[:-1])[rows]
-            sizes = np.bincount(rows[keep], minlength=len(ids))
-            return np.concatenate(([0], np.cumsum(sizes))), found.indices[keep]
-        sets = np.split(found.indices, found.indptr[1:-1])
-        for row in np.flatnonzero(width > 1):
-            c = int(ids[row])
-            query = matvec(self.A_exact[0], self.point(c))
-            keys = [(int(j), self.point(int(j))) for j in sets[row]]
-            best, _, gap = maximisers(query, keys)
-            if gap > 0:
-                unit = self.path.scale(self.k) ** 2 * self.A_exact[1]
-                self.gap[c] = min(self.gap[c], float(Fraction(gap, unit)))
-            sets[row] = np.array(best)
-            self.exact_decisions += 1
-        return np.concatenate(([0], np.cumsum([len(s) for s in sets]))), np.concatenate(sets)
+        self._searched = ids[self._settled_at[ids] < 0]
 
     def _mark(self, ids: np.ndarray, rule: int, leader: np.ndarray | int) -> None:
-        self.settled_at[ids] = self.k
-        self.rule[ids] = rule
-        self.leader[ids] = leader
+        self._settled_at[ids] = self.k
+        self._rule[ids] = rule
+        self._leader[ids] = leader
 
     def _follow(
         self, ids: np.ndarray, rule: int, limits: np.ndarray, leader: np.ndarray | int
@@ -264,100 +266,146 @@ class Walk(DecidedLayer):
         """From this layer on the classes `ids` approach `limits` (float rows) geometrically."""
         if len(ids):
             self._mark(ids, rule, leader)
-            self.closed.append((self.k, ids, limits, self.rows(ids) - limits))
+            self._floats.approach(self.k, ids, limits)
 
-    def settle(self, ids: Sequence[int], rule: int, end: Callable[[int], list[Fraction]]) -> None:
-        """The sets of the classes `ids` are proved constant; they move on but are not searched."""
-        self.ends |= {c: end(c) for c in ids}
-        rows = np.array(ids, dtype=np.intp)
-        self._mark(rows, rule, -1)
-        self.moving = np.concatenate((self.moving, rows))
-        self.active = self.active[self.settled_at[self.active] < 0]
-
-    # -- moving -------------------------------------------------------------------------------
-
-    def refresh(self) -> None:
-        """Bring the closed-form rows of z to the current layer."""
-        if self._fresh != self.k:
-            self._fresh = self.k
-            for layer, ids, limits, offsets in self.closed:
-                kernels.place(self.z, ids, limits, offsets, self.rho ** (self.k - layer))
+    # -- proving ------------------------------------------------------------------------------
 
     @property
     def settled(self) -> bool:
         """True once every token's future is known."""
-        return len(self.active) == 0
+        return len(self._searched) == 0
+
+    @property
+    def tied(self) -> bool:
+        """True when a class still searched follows several; without ties rule S ends every walk."""
+        record = self._records[-1]
+        return bool((self._settled_at[record.ids[np.diff(record.indptr) > 1]] < 0).any())
+
+    def settle(self, ends: Mapping[int, list[Fraction]], rule: int) -> None:
+        """The sets of the classes in `ends`, class -> limit, are proved constant from here on.
+
+        Their limits are exact. The classes are no longer searched, but still stepped.
+        """
+        self._ends |= ends
+        ids = np.array(list(ends), dtype=np.intp)
+        self._mark(ids, rule, -1)
+        self._moving = np.concatenate((self._moving, ids))
+        self._searched = self._searched[self._settled_at[self._searched] < 0]
+
+    def rivals(self, hulls: list[tuple[np.ndarray, np.ndarray]]) -> list[int]:
+        """The classes that could ever enter or leave an open set: all but the safely beaten ones.
+
+        `hulls` are those of `ConstantSets.hulls`, one pair per class searched.
+        """
+        near = self._floats.reaching(hulls)
+        near[self.stepped] = True
+        for c in self._searched.tolist():
+            near[self.following(c)] = True
+        return np.flatnonzero(near).tolist()
+
+    # -- moving -------------------------------------------------------------------------------
 
     def advance(self) -> None:
         """Go to the next layer."""
-        if self.settled and len(self.moving) == 0:
+        if self.settled and len(self._moving) == 0:
             self.k += 1
             return
         if not self.settled:
             self.decide()
-        self.refresh()
-        widest = self._step()
-        self._error += (widest + 16) * _U * self._size
+        self._floats.refresh(self.k)
+        self._step()
         self.k += 1
 
     def skip(self, k: int) -> None:
         """Go to layer k at once, once everything moves by a closed form."""
-        if not self.settled or len(self.moving):
+        if not self.settled or len(self._moving):
             raise ValueError("some tokens are still searched; advance() layer by layer")
         self.k = k
 
-    def _step(self) -> int:
-        """Move the classes without a closed form by their sets; returns the widest set."""
-        record = self.records[-1]
+    def jump(self, k: int, factor: int, values: dict[int, Vector]) -> None:
+        """Arrive at layer k, the sets having been proved constant until then.
+
+        `values` are the stepped classes there, integers over the scale with the tie factor in it.
+        """
+        self._path.jump(k, factor, values)
+        scale = self._path.scale(k)
+        rows = {c: [float(Fraction(x, scale)) for x in w] for c, w in values.items()}
+        self._floats.jump(k - self.k, rows)
+        self.k = k
+
+    def _step(self) -> None:
+        """Move the classes without a closed form by their sets."""
+        record = self._records[-1]
         if record.layer != self.k:  # nothing is searched any more, only `moving` is left
-            record = Record(self.k, self.active, np.zeros(1, dtype=np.intp), self.active)
+            record = Record(self.k, self._searched, np.zeros(1, dtype=np.intp), self._searched)
         width = np.diff(record.indptr)
         tied = record.ids[width > 1].tolist()  # those that have just settled count in the factor
-        several = {c: self.following(c) for c in [*tied, *self.moving.tolist()]}
-        totals = [int(self.count[s].sum()) for s in several.values() if len(s) > 1]
+        several = {c: self.following(c) for c in [*tied, *self._moving.tolist()]}
+        totals = [int(self._count[s].sum()) for s in several.values() if len(s) > 1]
         if totals:
-            self.path.factor[self.k + 1] = lcm(*totals)
-        single = np.flatnonzero((width == 1) & (self.settled_at[record.ids] < 0))
-        stepped = [c for c in several if self.settled_at[c] < 0 or self.rule[c] in (H, T)]
+            self._path.factor[self.k + 1] = lcm(*totals)
+        single = np.flatnonzero((width == 1) & (self._settled_at[record.ids] < 0))
+        stepped = [c for c in several if self._settled_at[c] < 0 or self._rule[c] in (H, T)]
         ids = np.concatenate((record.ids[single], np.array(stepped, dtype=np.intp)))
-        means = np.empty((len(ids), self.z.shape[1]))
-        means[: len(single)] = self.rows(record.indices[record.indptr[single]])
+        means = np.empty((len(ids), self._start.shape[1]))
+        means[: len(single)] = self._floats.rows(record.indices[record.indptr[single]])
         for row, c in enumerate(stepped, start=len(single)):
-            weight = self.count[several[c]]
-            means[row] = weight @ self.z[several[c]] / weight.sum()
-        now = self.rows(ids)
-        kernels.place(self.z, ids, now, means - now, self.eta)
-        return max((len(s) for s in several.values()), default=1)
-
-    def jump(self, k: int, factor: int, values: dict[int, Vector]) -> None:
-        """Arrive at layer k, the sets having been proved constant until then."""
-        self._error += (k - self.k + 16) * _U * self._size  # powers of rho in the closed forms
-        self.path.jump(k, factor, values)
-        self.k = k
-        scale = self.path.scale(k)
-        for c, w in values.items():
-            self.z[c] = [float(Fraction(x, scale)) for x in w]
+            weight = self._count[several[c]]
+            means[row] = weight @ self._floats.z[several[c]] / weight.sum()
+        self._floats.step(ids, means, max((len(s) for s in several.values()), default=1))
 
     # -- reading ------------------------------------------------------------------------------
 
-    def rows(self, ids: np.ndarray) -> np.ndarray:
-        """z[ids]; `take` is an order of magnitude faster on short rows."""
-        return np.take(self.z, ids, axis=0)
-
     def state(self) -> np.ndarray:
         """Tokens at the current layer, shape (n, d), in the units of z0."""
-        self.refresh()
-        distinct = len(self.z) == len(self.label)
-        return np.ldexp(self.z if distinct else self.rows(self.label), self.shift)
+        self._floats.refresh(self.k)
+        distinct = len(self._start) == len(self._label)
+        rows = self._floats.z if distinct else self._floats.rows(self._label)
+        return np.ldexp(rows, self._floats.shift)
+
+    def followed(self) -> Followed:
+        """The sets C_i of the tokens z0, before the walk has gone anywhere."""
+        record = self._records[0] if self._records else self._find()
+        return Followed(self._label, record.indptr, record.indices)
 
     def history(self) -> History:
         """Everything decided so far, at the level of tokens."""
-        lead = self.leader[self.label]
+        lead = self._leader[self._label]
         return History(
-            born=self.born[self.label],
-            settled_at=self.settled_at[self.label],
-            leader=np.where(lead >= 0, self.first[lead], -1),
+            born=self._born[self._label],
+            settled_at=self._settled_at[self._label],
+            leader=np.where(lead >= 0, self._first[lead], -1),
             exact_decisions=self.exact_decisions,
-            label=self.label,
-            records=tuple(self.records),
+            label=self._label,
+            records=tuple(self._records),
         )
+
+    def table(self) -> ClassTable:
+        """Everything proved so far, at the level of classes."""
+        self._floats.refresh(self.k)
+        exact = self._rationals is not None
+        ends = self._floats.limits()
+        exact_ends = {c: self._end(c) for c in (range(len(ends)) if exact else self._ends)}
+        for c, end in exact_ends.items():
+            ends[c] = [float(x) for x in end]
+        shift = 0 if exact else self._floats.shift  # from the units of the integers to those of z0
+        return ClassTable(
+            label=self._label,
+            first=self._first,
+            born=self._born,
+            settled_at=self._settled_at,
+            leader=self._leader,
+            rule=self._rule,
+            margin=np.ldexp(self._gap, self._floats.A_shift + 2 * shift),
+            ends=np.ldexp(ends, shift),
+            exact_ends=list(exact_ends.values()) if exact else None,
+        )
+
+    def _end(self, c: int) -> list[Fraction]:
+        """The exact limit of class c; where an open one is now."""
+        if c in self._ends:
+            return self._ends[c]
+        scale = self.scale
+        if self._settled_at[c] < 0 or self.stays(c):
+            return [Fraction(x, scale) for x in self.point(c)]
+        return [x / scale for x in self.mean(c)]

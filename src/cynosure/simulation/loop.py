@@ -1,4 +1,10 @@
-"""simulate(): from a dynamics and initial tokens to a trajectory. The only loop of the package."""
+"""simulate(): from a dynamics and initial tokens to a trajectory.
+
+Every trajectory of a dynamics is made here: layers by `_step`, flows by a stepper, hardmax layers
+by `engine.layers.certified_layers`. That one is also what the classifier's model calls for many
+texts at once, where only the last layer counts; `limit` goes on with the same walk until all is
+proved.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +18,12 @@ from .._types import Array, as_mask, as_tokens, is_torch, like
 from ..attention import Hardmax
 from ..dynamics import Dynamics, Flow, LayerMap, PureAttention, ScheduledFlow, UnnormalizedAttention
 from ..engine.followed import History
-from ..engine.walk import Walk
+from ..engine.layers import certified_layers
 from .status import Status
 from .steppers import RK4, Adaptive, Stepper
 from .trajectory import Trajectory
 
 __all__ = ["definite", "simulate"]
-
-_MOST_IN_BATCH = 1024  # tokens per configuration up to which the batched kernel pays
 
 
 def simulate(
@@ -254,103 +258,11 @@ def _walk(
     saves: np.ndarray,
     progress: Callable[[int], Any] | None,
 ) -> tuple[np.ndarray, History, Status]:
-    """Certified hardmax layers: one configuration, or a batch of them."""
+    """Certified hardmax layers of one configuration or a batch, and what became of them."""
     A = dynamics.attention.matrix(tokens.shape[-1])
-    alpha = dynamics.exact_alpha
     z = tokens.astype(np.float64, copy=False)
-    if z.ndim == 2:
-        states, history = _walk_one(z, A, alpha, mask, saves, progress)
-    else:
-        flat = z.reshape(-1, *z.shape[-2:])
-        real = np.ones(flat.shape[:2], bool) if mask is None else mask.reshape(flat.shape[:2])
-        states, history = _walk_batch(flat, A, alpha, real, saves, progress)
-        shape = z.shape[:-1]
-        states = states.reshape(len(saves), *z.shape)
-        history = replace(
-            history,
-            born=history.born.reshape(shape),
-            settled_at=history.settled_at.reshape(shape),
-            leader=history.leader.reshape(shape),
-        )
+    states, history = certified_layers(z, A, dynamics.exact_alpha, mask, saves, progress)
     return states, history, _hardmax_status(z, A, mask, history, int(saves[-1]))
-
-
-def _walk_one(
-    z: np.ndarray,
-    A: np.ndarray | None,
-    alpha: Any,
-    mask: np.ndarray | None,
-    saves: np.ndarray,
-    progress: Callable[[int], Any] | None,
-) -> tuple[np.ndarray, History]:
-    walk = Walk(z if mask is None else z[mask], A, alpha)
-    out = np.empty((len(saves), *z.shape))
-    out[:] = z
-    for row, k in enumerate(saves.tolist()):
-        while walk.k < k:
-            if walk.settled:
-                walk.skip(k)
-            else:
-                walk.advance()
-            if progress is not None:
-                progress(walk.k)
-        out[row, slice(None) if mask is None else mask] = walk.state()
-    if not walk.settled:
-        walk.decide()  # the last layer's sets belong to the record
-    history = walk.history()
-    if mask is not None:
-        history = _pad(history, mask)
-    return out, history
-
-
-def _pad(history: History, mask: np.ndarray) -> History:
-    """Put the rows of padding back, with -1 everywhere."""
-    real = np.flatnonzero(mask)
-
-    def spread(values: np.ndarray) -> np.ndarray:
-        out = np.full(len(mask), -1, dtype=np.intp)
-        out[real] = values
-        return out
-
-    leader = np.where(history.leader >= 0, real[history.leader], -1)
-    assert history.label is not None
-    return replace(
-        history,
-        born=spread(history.born),
-        settled_at=spread(history.settled_at),
-        leader=spread(leader),
-        label=spread(history.label),
-    )
-
-
-def _walk_batch(
-    z: np.ndarray,
-    A: np.ndarray | None,
-    alpha: Any,
-    mask: np.ndarray,
-    saves: np.ndarray,
-    progress: Callable[[int], Any] | None,
-) -> tuple[np.ndarray, History]:
-    """Small configurations go through one compiled call; what it is unsure of is redone exactly."""
-    b, n, _ = z.shape
-    if n <= _MOST_IN_BATCH:
-        from ..engine.kernels import march
-
-        eta, rho = float(alpha / (1 + alpha)), float(1 / (1 + alpha))
-        states, born, settled_at, leader, unsure = march(z, mask, A, eta, rho, saves)
-        again = np.flatnonzero(unsure)
-    else:
-        states = np.empty((len(saves), *z.shape))
-        born, settled_at, leader = (np.full((b, n), -1, dtype=np.intp) for _ in range(3))
-        again = np.arange(b)
-    decisions = 0
-    for done, i in enumerate(again.tolist()):
-        states[:, i], one = _walk_one(z[i], A, alpha, mask[i], saves, None)
-        born[i], settled_at[i], leader[i] = one.born, one.settled_at, one.leader
-        decisions += one.exact_decisions
-        if progress is not None:
-            progress(done)
-    return states, History(born, settled_at, leader, decisions)
 
 
 def definite(A: np.ndarray | None) -> bool:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from .contract import Candidates, Classes, Floats, Indices, March
+from .contract import BatchRun, Candidates, Classes, Floats, Indices
 from .reference import reference_candidates
 
 __all__ = [
-    "Candidates", "Classes", "March", "candidates", "classes", "march", "place",
-    "reference_candidates",
+    "BatchRun", "Candidates", "Classes", "candidates", "classes", "place", "reference_candidates",
+    "run_batch",
 ]  # fmt: skip
 
 SPATIAL = 2048  # fewer queries or keys than this do not repay the preparation of the space search
@@ -68,16 +68,16 @@ def place(z: Floats, ids: Indices, limits: Floats, offsets: Floats, factor: floa
     written(z, ids, np.ascontiguousarray(limits), np.ascontiguousarray(offsets), factor)
 
 
-def march(
+def run_batch(
     z: Floats, mask: np.ndarray, A: Floats | None, eta: float, rho: float, saves: Indices
-) -> March:
-    """Hardmax layers 0..saves[-1] of every configuration z[b] of shape (n, d), kept at `saves`.
+) -> BatchRun:
+    """Hardmax layers 0..saves[-1] of every configuration z[b] of shape (n, d), stored at `saves`.
 
     mask (B, n) is True for tokens, False for padding, which neither moves nor attends nor is
     attended to. eta = alpha / (1 + alpha), rho = 1 / (1 + alpha), A None for the identity. The sets
     of layer saves[-1] are decided too. Results of configurations marked `unsure` are meaningless.
     """
-    from .batch import march_batch
+    from .batch import run_batch as compiled
 
     z = np.ascontiguousarray(z, dtype=np.float64)
     saves = np.ascontiguousarray(saves, dtype=np.intp)
@@ -85,4 +85,4 @@ def march(
         raise ValueError(f"expected z (B, n, d) and mask (B, n), got {z.shape} and {mask.shape}")
     if not len(saves) or saves[0] < 0 or (np.diff(saves) <= 0).any():
         raise ValueError(f"expected saves to be increasing layers >= 0, got {saves.tolist()}")
-    return march_batch(z, np.ascontiguousarray(mask, dtype=bool), A, eta, rho, saves)
+    return compiled(z, np.ascontiguousarray(mask, dtype=bool), A, eta, rho, saves)

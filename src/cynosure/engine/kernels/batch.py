@@ -2,7 +2,7 @@
 
 One configuration at a time: tokens become value classes in (nearly) decreasing norm; at each layer
 the two largest scores of every class still searched decide whom it follows, provided they differ
-by more than twice the bound on a score (theory of the filter: |computed - exact| <=
+by more than twice the bound on a score (docs/mathematics.md C8: |computed - exact| <=
 (2 d + 4) u |A| |z_i| R + |A| ((|z_i| + R) e + e^2), e the distance to the exact tokens). A leader,
 C_i = {i}, stays; a class with C_i = {l}, l a leader, follows l for ever and from then on is
 z_l + rho^j (z_i - z_l); the others step. A decision inside the bound stops the configuration: the
@@ -14,17 +14,17 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from .contract import Floats, Indices, March
+from .contract import BatchRun, Floats, Indices
 from .pruned import FLAGS
 
 LANES = 16  # queries side by side in vector registers
 STRIDE = 16  # keys between two looks at what is still needed
 
 
-def march_batch(
+def run_batch(
     z: Floats, mask: np.ndarray, A: Floats | None, eta: float, rho: float, saves: Indices
-) -> March:
-    """Carry z (B, n, d) through the layers up to saves[-1]; the contract of `kernels.march`."""
+) -> BatchRun:
+    """Carry z (B, n, d) through the layers up to saves[-1]; the contract of `kernels.run_batch`."""
     b, n, d = z.shape
     out = np.empty((len(saves), b, n, d))
     born, settled_at, leader = (np.full((b, n), -1, np.intp) for _ in range(3))
@@ -33,12 +33,12 @@ def march_batch(
     powers = np.array([rho**k for k in range(int(saves[-1]) + 1)])
     norm_A = 1.0 if A is None else float(np.linalg.norm(A)) * (1 + 1e-12)
     rows = np.empty((0, 0)) if A is None else np.ascontiguousarray(A, dtype=np.float64)
-    _march(z, mask, rows, norm_A, eta, powers, saves, out, born, settled_at, leader, unsure)
-    return March(out, born, settled_at, leader, unsure)
+    _run(z, mask, rows, norm_A, eta, powers, saves, out, born, settled_at, leader, unsure)
+    return BatchRun(out, born, settled_at, leader, unsure)
 
 
 @njit(cache=True, nogil=True)
-def _march(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, unsure):
+def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, unsure):
     nb, n, d = z.shape
     wide = (d + 3) // 4 * 4
     label, order = np.empty(n, np.intp), np.empty(n, np.intp)

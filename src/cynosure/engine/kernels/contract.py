@@ -30,8 +30,8 @@ class Candidates(NamedTuple):
     gap: Floats  # (nq,) best score minus the best outside the row (inf: none); (0,) if not asked
 
 
-class March(NamedTuple):
-    """Many small configurations carried through their layers; see `kernels.march`."""
+class BatchRun(NamedTuple):
+    """Many small configurations carried through their layers; see `kernels.run_batch`."""
 
     z: Floats  # (S, B, n, d) tokens at the saved layers
     born: Indices  # (B, n) first layer with C_i = {i}, -1 never (or padding)

@@ -14,8 +14,12 @@ from math import lcm, prod
 import numpy as np
 
 Vector = tuple[int, ...]
+Exact = Sequence[Fraction]
 
-__all__ = ["ExactPath", "Vector", "dot", "exact_in_floats", "integers", "matvec", "maximisers"]
+__all__ = [
+    "Exact", "ExactPath", "Vector", "dot", "exact_in_floats", "integers", "matvec", "maximisers",
+    "product", "weighted_mean",
+]  # fmt: skip
 
 
 def integers(rows: Sequence[Sequence[Fraction]]) -> tuple[list[Vector], int]:
@@ -33,6 +37,22 @@ def dot(x: Vector, y: Vector) -> int:
 def matvec(A: Sequence[Vector] | None, x: Vector) -> Vector:
     """A x, where None stands for the identity."""
     return x if A is None else tuple(dot(row, x) for row in A)
+
+
+def product(x: Sequence[Fraction | int], y: Exact) -> Fraction:
+    """<x, y>, a Fraction also where all terms are whole."""
+    return sum((a * b for a, b in zip(x, y, strict=True)), Fraction(0))
+
+
+def weighted_mean(
+    weights: Sequence[int], rows: Sequence[Sequence[Fraction | int]]
+) -> list[Fraction]:
+    """sum_j w_j x_j / sum_j w_j, coordinate by coordinate."""
+    total = sum(weights)
+    return [
+        Fraction(sum(w * x for w, x in zip(weights, column, strict=True)), total)
+        for column in zip(*rows, strict=True)
+    ]
 
 
 def maximisers(query: Vector, keys: Sequence[tuple[int, Vector]]) -> tuple[list[int], int, int]:
@@ -101,9 +121,7 @@ class ExactPath:
 
     def mean(self, classes: Sequence[int], k: int) -> list[Fraction]:
         """Multiplicity-weighted mean of classes at layer k, over scale(k)."""
-        total = sum(self.count[j] for j in classes)
-        rows = [(self.count[j], self.at(j, k)) for j in classes]
-        return [Fraction(sum(w * x[i] for w, x in rows), total) for i in range(len(rows[0][1]))]
+        return weighted_mean([self.count[j] for j in classes], [self.at(j, k) for j in classes])
 
     def at(self, c: int, k: int) -> Vector:
         """Class c at layer k as integers over scale(k)."""

@@ -4,11 +4,11 @@
    has <q, z> < max - depth |q| for every q: nobody's candidate when slack_i <= depth |q_i|.
 2. Outline. Andrew's monotone chain on the survivors with a proved left turn at every vertex: where
    rounding leaves a turn in doubt the vertex is dropped, so the polygon H is exactly convex.
-   Survivors that are neither vertices of H nor proved deep inside it are kept as `extras` of the
+   Survivors that are neither vertices of H nor proved deep inside it are stored as `extras` of the
    edge they lie next to (tokens on an edge, tokens closer together than rounding), in order.
-3. Search. From a start found by bisection, walk H both ways while score >= best - slack. Along a
-   convex polygon scores rise to one summit, so what lies beyond a visible drop is lower still; the
-   walk is right from any start, the bisection only makes it short.
+3. Search. From a start found by bisection, go along H both ways while score >= best - slack. Along
+   a convex polygon scores rise to one summit, so what lies beyond a visible drop is lower still.
+   The result is right from any start, the bisection only makes the way short.
 Orientation bound: J. R. Shewchuk, Adaptive precision floating-point arithmetic, 1997.
 """
 
@@ -52,7 +52,7 @@ def planar_candidates(
     outline = _outline(z, np.arange(m), depth)
     if outline is None:
         return pruned_candidates(q, z, slack, runner_up=runner_up)
-    top, best, second, rows, members = _walk(q, norm_q, wide, *outline)
+    top, best, second, rows, members = _along_outline(q, norm_q, wide, *outline)
     tied = np.flatnonzero(np.bincount(rows, minlength=len(q))) if len(rows) else rows
     if not runner_up:
         return assemble(best, m, tied, rows, members, np.empty(0))
@@ -63,7 +63,7 @@ def planar_candidates(
         inner = _outline(z[rest], np.flatnonzero(rest), 32 * U * radius)
         if inner is None:
             return pruned_candidates(q, z, slack, runner_up=True)
-        second = np.maximum(second, _walk(q, norm_q, wide, *inner)[0])
+        second = np.maximum(second, _along_outline(q, norm_q, wide, *inner)[0])
     return assemble(best, m, tied, rows, members, top - second)
 
 
@@ -90,8 +90,8 @@ def _split(
 
 def _outline(z: Floats, names: Indices, depth: float) -> Outline | None:
     """The outline of tokens z with these names, or None where rounding defeats it."""
-    kept = _survivors(z, depth)
-    x, y = z[kept, 0], z[kept, 1]
+    alive = _survivors(z, depth)
+    x, y = z[alive, 0], z[alive, 1]
     order = np.argsort(x)
     if (np.diff(x[order]) == 0).any():
         order = np.lexsort((y, x))
@@ -103,7 +103,7 @@ def _outline(z: Floats, names: Indices, depth: float) -> Outline | None:
     extras = np.flatnonzero(edge >= 0)
     extras = extras[np.lexsort((along[extras], edge[extras]))]
     ptr = np.searchsorted(edge[extras], np.arange(len(vertex) + 1))
-    ids = names[kept[order]]
+    ids = names[alive[order]]
     return Outline(xy[vertex], ids[vertex], lower, xy[extras], ids[extras], ptr, delta)
 
 
@@ -276,7 +276,7 @@ def _above(xy, vertex, lower, x):
 
 
 @njit(cache=True, nogil=True)
-def _walk(q, norm_q, slack, xy, token, lower, extra_xy, extra, extra_ptr, delta):
+def _along_outline(q, norm_q, slack, xy, token, lower, extra_xy, extra, extra_ptr, delta):
     """Best score and token per query, the best score outside its set, and the rows with several."""
     nq, h = len(q), len(token)
     top, second = np.empty(nq), np.empty(nq)

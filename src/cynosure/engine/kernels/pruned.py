@@ -4,7 +4,7 @@ Keys are laid out in blocks of 64, coordinates major, so that the scores of four
 block are four running sums over vector registers: with the maximum fused in, this runs at the
 speed of a matrix product without ever writing the scores out. A query leaves as soon as
 |q_i| |z_j| < best - slack_i for the longest key of the next block, since <q_i, z_j> <= |q_i| |z_j|
-for that key and all later ones. Two largest scores are kept per query; only rows where the second
+for that key and all later ones. Two largest scores are stored per query; only rows where the second
 is within the slack are visited again to list their members.
 """
 
@@ -80,7 +80,7 @@ def upper_norms(z):
 
 @njit(cache=True, nogil=True)
 def by_norm(norm):
-    """Keys by decreasing norm, up to 2^-11 of it: two passes of a radix sort over the leading bits.
+    """Keys by decreasing norm, up to 2^-11 of it: two passes of a radix sort over the highest bits.
 
     A tenth of the time of `argsort`; what the rounding leaves unordered `_reach` makes up for.
     """
@@ -232,16 +232,16 @@ def _top_two(rows, norm_q, slack, zt, reach, m, runner_up):
                             second[i] = x
             if b + 1 == len(reach):
                 break
-            kept = 0
+            left = 0
             for r in range(active):
                 i = who[r]
                 floor = top[i] - slack[i]
                 if norm_q[i] * reach[b + 1] >= (min(second[i], floor) if runner_up else floor):
-                    if kept < r:
-                        who[kept] = i
-                        q[kept * d : kept * d + d] = q[r * d : r * d + d]
-                    kept += 1
-            active = kept
+                    if left < r:
+                        who[left] = i
+                        q[left * d : left * d + d] = q[r * d : r * d + d]
+                    left += 1
+            active = left
             if active == 0:
                 break
     return top, second, at

@@ -1,0 +1,70 @@
+"""Certified layers: a batch is its configurations one by one, and padding stays as it was."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from cynosure.engine.layers import certified_layers
+
+SQUARE = np.array([[1.0, 1], [1, -1], [-1, -1], [-1, 1], [0.5, 0], [-0.5, 0]])
+SAVES = np.array([0, 2, 7])
+
+
+def mixed_batch(rng):
+    """Clear configurations and tied ones, each with its own padding, which holds huge numbers."""
+    z = rng.normal(size=(6, 9, 2))
+    z[::2, :6], z[::2, 6:] = SQUARE, 0.1 * z[::2, 6:]  # too small to be followed
+    mask = rng.uniform(size=(6, 9)) < 0.8
+    mask[:, :6] = True
+    z[~mask] = 1e300
+    return z, mask
+
+
+@pytest.mark.parametrize("most", [1024, 1])
+@pytest.mark.parametrize("A", [None, np.diag([1.0, 1.5])])
+def test_a_batch_is_its_configurations(most, A, monkeypatch):
+    """Tied ones leave the compiled call; with most = 1 none of them enters it."""
+    monkeypatch.setattr("cynosure.engine.layers._MOST_IN_BATCH", most)
+    z, mask = mixed_batch(np.random.default_rng(2))
+    alpha = Fraction(1, 2)
+    states, history = certified_layers(z, A, alpha, mask, SAVES)
+    assert history.exact_decisions > 0 and history.label is None and history.records == ()
+    for b, real in enumerate(mask):
+        alone, one = certified_layers(z[b][real], A, alpha, None, SAVES)
+        np.testing.assert_allclose(states[:, b, real], alone, rtol=0, atol=1e-15)
+        assert (states[:, b, ~real] == z[b, ~real]).all()
+        assert history.born[b, real].tolist() == one.born.tolist()
+        assert history.settled_at[b, real].tolist() == one.settled_at.tolist()
+        names = np.append(np.flatnonzero(real), -1)
+        assert history.leader[b, real].tolist() == names[one.leader].tolist()
+        for values in (history.born, history.settled_at, history.leader):
+            assert (values[b, ~real] == -1).all()
+
+
+def test_one_configuration_with_padding_has_its_sets():
+    z, mask = mixed_batch(np.random.default_rng(3))
+    states, history = certified_layers(z[0], None, Fraction(1), mask[0], SAVES)
+    assert (states[:, ~mask[0]] == z[0, ~mask[0]]).all()
+    followed = history.followed(0)
+    assert followed[4].tolist() == [0, 1] and followed[5].tolist() == [2, 3]
+    assert (history.label[~mask[0]] == -1).all()
+
+
+def test_more_axes_are_a_batch_with_a_shape():
+    z, mask = mixed_batch(np.random.default_rng(4))
+    flat, history = certified_layers(z, None, Fraction(1), mask, SAVES)
+    shaped, same = certified_layers(
+        z.reshape(2, 3, 9, 2), None, Fraction(1), mask.reshape(2, 3, 9), SAVES
+    )
+    np.testing.assert_array_equal(shaped, flat.reshape(3, 2, 3, 9, 2))
+    np.testing.assert_array_equal(same.leader, history.leader.reshape(2, 3, 9))
+
+
+def test_progress_counts_layers_or_configurations_done_alone():
+    seen = []
+    certified_layers(SQUARE, None, Fraction(1), None, SAVES, seen.append)
+    assert seen == sorted(set(seen)) and seen[-1] == 7
+    seen.clear()
+    certified_layers(np.stack([SQUARE] * 3), None, Fraction(1), None, SAVES, seen.append)
+    assert seen == [0, 1, 2]
