@@ -41,7 +41,7 @@ def rows(report: Report, title: str) -> list[dict]:
 def test_counted_leaders_agree_with_the_formula() -> None:
     p = leader_count.Params(starts=150, followed_through=2)
     for d, n in ((1, 20), (2, 50), (5, 30)):
-        cell = leader_count._cell(p, d, n)
+        cell = leader_count._count(p, d, n)
         assert cell.expected == expected_leaders(n, d)
         assert abs(cell.deviation) < 4
 
@@ -49,8 +49,7 @@ def test_counted_leaders_agree_with_the_formula() -> None:
 def test_a_wrong_formula_is_noticed(monkeypatch) -> None:
     p = leader_count.Params(d=(2,), n=(50,), starts=150, followed_through=2)
     monkeypatch.setattr(leader_count, "expected_leaders", lambda n, d: 1.2 * expected_leaders(n, d))
-    cells = [leader_count._cell(p, 2, 50)]
-    assert leader_count._check(cells, cells[0]).holds is False
+    assert leader_count._check([leader_count._count(p, 2, 50)]).holds is False
 
 
 def test_embeddings_can_be_read_from_a_file(tmp_path) -> None:
@@ -95,15 +94,23 @@ def test_births_of_the_golden_cases() -> None:
 def test_births_name_vertices_and_inner_tokens() -> None:
     z = configurations.golden("G4")
     li = limit(PureAttention(alpha=2), z)
-    (birth,) = emergent_leaders._births(z, li, li.leaders[li.born[li.leaders] > 0])
+    (birth,) = emergent_leaders._births(z, li)
     assert birth.layer == li.born[4] > 0 and not birth.vertex
-    (other,) = emergent_leaders._births(z, li, np.array([0]))
-    assert other.vertex
+    late = replace(li, born=np.where(np.arange(len(z)) == 0, 7, -1))
+    assert emergent_leaders._births(z, late) == [emergent_leaders.Birth(7, True)]
 
 
-def test_an_unproved_run_fails_the_census() -> None:
-    cell = emergent_leaders.Cell(2, 10, 1.0, 5, 4, 0, 9, ())
-    assert emergent_leaders._check([cell]).holds is False
+def test_an_unproved_run_fails_the_census(monkeypatch) -> None:
+    honest = emergent_leaders._census
+
+    def one_short(*cell):
+        census = honest(*cell)
+        return census._replace(certified=census.certified - 1)
+
+    monkeypatch.setattr(emergent_leaders, "_census", one_short)
+    p = replace(emergent_leaders.QUICK, d=(2,), n=(10,), starts=5, sweep=2, scanned=1)
+    ((_, settled),) = emergent_leaders.run(p).failures
+    assert settled.theorem == "settled" and settled.margin == -2
 
 
 # --- finite_depth --------------------------------------------------------------------------------
