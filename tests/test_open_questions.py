@@ -173,9 +173,9 @@ def test_a_head_is_measured_like_any_form() -> None:
     z0 = configurations.gaussian(12, 2, 0)
     good = robustness_A._learned(p, "I", np.diag([2.0, 1.0]), z0)
     assert good.antisymmetric == 0 and good.least == pytest.approx(0.5)
-    assert not good.fate.norms_fell and good.fate.leaders == good.fate.clusters
+    assert not good.effect.norms_fell and good.effect.leaders == good.effect.clusters
     turned = robustness_A._learned(p, "turned", _forms.turn(2, 100), z0)
-    assert turned.antisymmetric > 0.98 and turned.least == -1 and turned.fate.cycle
+    assert turned.antisymmetric > 0.98 and turned.least == -1 and turned.effect.cycle
     text = robustness_A._learned_text([good, turned])
     assert "Of 2 heads of a trained transformer 1 have" in text
     assert robustness_A._learned_text([]) == ""
@@ -261,13 +261,14 @@ def test_wrong_colours_are_noticed() -> None:
     p = replace(basins.QUICK, pixels=20)
     z = basins._starts(p)["every vertex leads"]
     atlas = basins._atlas(p, "pentagon", z, (-1.2, 1.2, -1.2, 1.2))
-    (good,) = basins._checks(atlas)
+    good = basins._check(atlas)
     assert good.applies and good.holds
     r, c = np.argwhere(atlas.inside)[5]
     label = atlas.label.copy()
     label[r, c] = (label[r, c] + 1) % 5
-    (bad,) = basins._checks(atlas._replace(label=label))
-    assert bad.holds is False
+    assert basins._check(atlas._replace(label=label)).holds is False
+    born = np.where(np.arange(len(z)) == 0, -1, atlas.li.born)  # a vertex that does not lead
+    assert not basins._check(atlas._replace(li=replace(atlas.li, born=born))).applies
 
 
 # --- control_leaders -----------------------------------------------------------------------------
@@ -302,7 +303,7 @@ def test_the_lattice_keeps_mass_momentum_and_rest() -> None:
     f = lb._equilibrium(np.ones((6, 7)), stream)
     rates = np.full(7, 1.5), np.full(7, 1.2)
     args = (nothing, lb._plain(nothing), *rates, 0.1, 20, 3, 3)
-    after, track = lb._march(f.copy(), f.copy(), *args)
+    after, track = lb._advance(f.copy(), f.copy(), *args)
     assert after == pytest.approx(f, abs=1e-12) and np.abs(track).max() < 1e-12
 
 
@@ -325,7 +326,7 @@ def test_a_shear_wave_decays_with_the_viscosity() -> None:
     args = (nothing, lb._plain(nothing), *rates, 0.0, steps, 0, 0)
     amplitude = []
     for _ in range(2):
-        f, _ = lb._march(f.copy(), f.copy(), *args)
+        f, _ = lb._advance(f.copy(), f.copy(), *args)
         amplitude.append(lb._velocity(f, nothing)[0, :, nx // 2] @ np.sin(2 * np.pi * y / ny))
     rate = -np.log(amplitude[1] / amplitude[0]) / steps
     assert rate == pytest.approx(nu * (2 * np.pi / ny) ** 2, rel=2e-3)
