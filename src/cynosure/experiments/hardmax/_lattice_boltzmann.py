@@ -4,7 +4,7 @@
 
 f_q^+- are the parts of f_q even and odd under c_q -> -c_q, e_q the equilibrium of the local density
 and velocity, and the viscosity is nu = (1/w+ - 1/2)/3. The odd rate follows from
-(1/w+ - 1/2)(1/w- - 1/2) = 1/12, which cancels the leading error of advection and keeps coarse
+(1/w+ - 1/2)(1/w- - 1/2) = 1/12, which cancels the largest error of advection and keeps coarse
 grids stable down to about ten cells per diameter at Re = 100. Walls bounce half-way between cells.
 Units are those of the lattice: one cell, one step. The stream enters at speed U on the left,
 leaves on the right, and is periodic from top to bottom, so a row of cylinders `height` apart.

@@ -100,21 +100,22 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         raise ValueError(f"cylinder_flow: dims start at 2 and stay below snapshots; got {p}")
     names = ("diameter", "length", "height", "reynolds", "start", "time", "snapshots")
     flow = {name: getattr(p, name) for name in names}
-    say = part(progress, 0.0, 0.85)
-    street = kept(_street, flow, progress=lambda share: say(share, "flow"))
+    flow_part, say = part(progress, 0.0, 0.85), part(progress, 0.85, 1.0)
+    street = kept(_street, flow, progress=lambda share: flow_part(share, "flow"))
     pod = street.pod
     cases = [(d, 0.0) for d in p.dims] + [(max(p.dims), q) for q in p.powers if q != 0]
-    say = part(progress, 0.85, 1.0)
     choices: list[Choice] = []
     for d, power in cases:
         say(len(choices) / len(cases), f"d = {d}, p = {power:g}")
         choices.append(kept(_choice, p.alpha, pod, d, power))
     tr = cy.simulate(cy.PureAttention(alpha=p.alpha), pod.tokens[:, : p.dims[0]], layers=12)
+    modes = zip(range(1, max(p.dims) + 1), pod.energy, np.cumsum(pod.energy))
+    energy = cy.Table("Energy of the modes", ("mode", "share", "together"), tuple(modes))
     return report_of(
         __name__,
         p,
         _summary(p, pod, choices),
-        tables=[_flow_table(p, street), _choice_table(choices), _energy_table(pod, max(p.dims))],
+        tables=[_flow_table(p, street), _choice_table(choices), energy],
         checks={f"{p.dims[0]} modes": cy.check(tr)},
         figures=[
             _fields(p, street, choices[0].li.leaders),
@@ -160,14 +161,10 @@ def _pod(flow: Wake, modes: int) -> Pod:
     return Pod(tokens, values / values.sum(), abs(slope) / (2 * np.pi) * flow.convective)
 
 
-def _form(pod: Pod, d: int, power: float) -> np.ndarray:
-    weight = (pod.energy[:d] / pod.energy[0]) ** power
-    return np.diag(weight / weight.max())
-
-
 def _choice(alpha: float, pod: Pod, d: int, power: float) -> Choice:
     z = pod.tokens[:, :d]
-    A = _form(pod, d, power)
+    weight = (pod.energy[:d] / pod.energy[0]) ** power
+    A = np.diag(weight / weight.max())
     li = cy.limit(cy.PureAttention(cy.Hardmax(A), alpha=alpha), z)
     x = z * np.sqrt(np.diag(A))  # the A-norm is the plain one here
     distance = np.linalg.norm(x[:, None] - x, axis=-1)
@@ -242,11 +239,6 @@ def _choice_table(choices: list[Choice]) -> cy.Table:
         },
         "Distances in the A-norm, as shares of the mean size of a snapshot.",
     )
-
-
-def _energy_table(pod: Pod, modes: int) -> cy.Table:
-    rows = zip(range(1, modes + 1), pod.energy, np.cumsum(pod.energy))
-    return cy.Table("Energy of the modes", ("mode", "share", "together"), tuple(rows))
 
 
 def _summary(p: Params, pod: Pod, choices: list[Choice]) -> str:

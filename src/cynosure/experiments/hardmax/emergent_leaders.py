@@ -10,7 +10,7 @@ table says whether the late leaders started at vertices of the first hull or ins
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -98,11 +98,29 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         certified,
         runs,
     )
+    census: dict[str, Any] = {
+        **{"d": "d", "n": "n", "alpha": "alpha", "starts with one": "rate"},
+        "share of leaders": lambda c: len(c.births) / c.leaders,
+        "from inside": lambda c: sum(not b.vertex for b in c.births),
+        "from a vertex": lambda c: sum(b.vertex for b in c.births),
+        "latest layer": lambda c: max((b.layer for b in c.births), default=None),
+        "certified": lambda c: f"{c.certified}/{c.runs}",
+    }
+    sweep: dict[str, Any] = {
+        **{"start": "start", "values of alpha": "alpha.size"},
+        **{"fewest": lambda s: s.leaders.min(), "most": lambda s: s.leaders.max()},
+        "changes at alpha": lambda s: ", ".join(s.jumps),
+        "certified": lambda s: f"{s.certified}/{s.alpha.size}",
+    }
     return report_of(
         __name__,
         p,
         _summary(p, cells, varying, sweeps),
-        tables=[_census_table(cells), _golden_table(), _sweep_table(sweeps)],
+        tables=[
+            cy.Table.of("Leaders born after layer 0", cells, census),
+            _golden_table(),
+            cy.Table.of("Leaders against alpha", sweeps, sweep),
+        ],
         checks={"census": [settled]},
         figures=[_steps(sweeps), _where_and_when(p, cells), _golden_picture()],
     )
@@ -187,21 +205,6 @@ def _summary(p: Params, cells: list[BirthCensus], varying: int, sweeps: list[Alp
     )
 
 
-def _census_table(cells: list[BirthCensus]) -> cy.Table:
-    return cy.Table.of(
-        "Leaders born after layer 0",
-        cells,
-        {
-            **{"d": "d", "n": "n", "alpha": "alpha", "starts with one": "rate"},
-            "share of leaders": lambda c: len(c.births) / c.leaders,
-            "from inside": lambda c: sum(not b.vertex for b in c.births),
-            "from a vertex": lambda c: sum(b.vertex for b in c.births),
-            "latest layer": lambda c: max((b.layer for b in c.births), default=None),
-            "certified": lambda c: f"{c.certified}/{c.runs}",
-        },
-    )
-
-
 def _golden_table() -> cy.Table:
     """The two starts whose births are known exactly, in rationals."""
     rows = []
@@ -222,21 +225,6 @@ def _golden_table() -> cy.Table:
 def _short(token: tuple) -> str:
     """A rational token, in decimals where its fractions are long."""
     return "(" + ", ".join(str(x) if len(str(x)) < 12 else f"{float(x):.6f}" for x in token) + ")"
-
-
-def _sweep_table(sweeps: list[AlphaSweep]) -> cy.Table:
-    return cy.Table.of(
-        "Leaders against alpha",
-        sweeps,
-        {
-            "start": "start",
-            "values of alpha": lambda s: len(s.alpha),
-            "fewest": lambda s: s.leaders.min(),
-            "most": lambda s: s.leaders.max(),
-            "changes at alpha": lambda s: ", ".join(s.jumps),
-            "certified": lambda s: f"{s.certified}/{len(s.alpha)}",
-        },
-    )
 
 
 def _steps(sweeps: list[AlphaSweep]) -> cy.Picture:
