@@ -13,6 +13,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+import cynosure as cy
 from cynosure import configurations
 from cynosure.analysis.limits import Limit, limit
 from cynosure.cli import demo as demo_module
@@ -186,20 +187,20 @@ def checks_of(report: Report) -> dict[str, bool]:
 
 
 def test_limits_outside_S_make_the_first_experiment_fail(monkeypatch) -> None:
-    honest = first_checks.limit
+    honest = cy.limit
     assert all(checks_of(first_checks.run(TINY)).values())
 
     def wrong(*args, exact: bool = False, **options) -> Limit:
         li = honest(*args, exact=exact, **options)
         return li if exact else shifted(li)
 
-    monkeypatch.setattr(first_checks, "limit", wrong)
+    monkeypatch.setattr(cy, "limit", wrong)
     found = checks_of(first_checks.run(TINY))
-    assert found["first 1"] is False and found["first 3"] is True
+    assert found["finite set"] is False and found["growth"] is True
 
 
 def test_a_moving_leader_makes_the_second_experiment_fail(monkeypatch) -> None:
-    honest = first_checks.simulate
+    honest = cy.simulate
 
     def wrong(*args, **options):
         tr = honest(*args, **options)
@@ -207,26 +208,26 @@ def test_a_moving_leader_makes_the_second_experiment_fail(monkeypatch) -> None:
         z[-1] = np.nextafter(z[-1], np.inf)
         return dataclasses.replace(tr, z=z)
 
-    monkeypatch.setattr(first_checks, "simulate", wrong)
+    monkeypatch.setattr(cy, "simulate", wrong)
     found = checks_of(first_checks.run(TINY))
-    assert found == {"first 1": True, "first 2": False, "first 3": True}
+    assert found == {"finite set": True, "leaders": False, "growth": True}
 
 
 def test_a_leader_that_is_no_vertex_makes_the_second_experiment_fail(monkeypatch) -> None:
-    honest = first_checks.limit
+    honest = cy.limit
 
     def wrong(*args, **options) -> Limit:
         li = honest(*args, **options)
         return li if options else dataclasses.replace(li, leaders=li.leaders[1:])
 
-    monkeypatch.setattr(first_checks, "limit", wrong)
-    assert checks_of(first_checks.run(TINY))["first 2"] is False
+    monkeypatch.setattr(cy, "limit", wrong)
+    assert checks_of(first_checks.run(TINY))["leaders"] is False
 
 
 def test_a_wrong_factor_makes_the_third_experiment_fail(monkeypatch) -> None:
     honest = first_checks._fitted_factor
     monkeypatch.setattr(first_checks, "_fitted_factor", lambda tr: honest(tr) * 1.0001)
-    assert checks_of(first_checks.run(TINY))["first 3"] is False
+    assert checks_of(first_checks.run(TINY))["growth"] is False
 
 
 def test_the_fitted_factor_is_the_slope() -> None:

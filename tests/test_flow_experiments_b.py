@@ -129,11 +129,12 @@ def test_groups_with_one_leader_collapse_at_the_hardmax_rate() -> None:
     p = neural_collapse.Params(layers=40)
     z0, labels = neural_collapse._tokens(p)
     tr = simulate(PureAttention(alpha=p.alpha), z0, layers=p.layers)
-    courses = {"hardmax": neural_collapse._course(p, tr, labels)}
-    (rate,) = neural_collapse._rate(p, z0, labels, courses)
+    course = neural_collapse._course(p, "hardmax", tr, labels)
+    assert neural_collapse._own_leaders(p, z0, labels)
+    (rate,) = neural_collapse._rate(p, course)
     assert rate.holds and rate.witness["slope"] == pytest.approx(-2 * np.log1p(p.alpha), rel=1e-2)
-    slow = {"hardmax": courses["hardmax"]._replace(scatter=courses["hardmax"].scatter ** 0.9)}
-    assert not neural_collapse._rate(p, z0, labels, slow)[0].holds
+    slow = course._replace(scatter=course.scatter**0.9)
+    assert not neural_collapse._rate(p, slow)[0].holds
 
 
 def test_a_measured_check_can_fail() -> None:

@@ -60,13 +60,13 @@ def test_groups_with_leaders_of_their_own_are_counted_as_the_limit_says():
     p = replace(neural_collapse.QUICK, starts=5)
     report = neural_collapse.run(p)
     others = next(t for t in report.tables if t.title == "Other starts")
-    for seed, kept, *_ in others.rows:
+    for seed, own, *_ in others.rows:
         z0, labels = neural_collapse._tokens(replace(p, seed=seed))
         points = limit(PureAttention(alpha=p.alpha), z0).points
         groups = {
             tuple(map(tuple, np.unique(points[labels == g], axis=0))) for g in range(p.groups)
         }
-        assert kept == (all(len(g) == 1 for g in groups) and len(groups) == p.groups)
+        assert own == (all(len(g) == 1 for g in groups) and len(groups) == p.groups)
 
 
 def test_slopes_are_counted_over_all_starts_that_have_one():

@@ -74,7 +74,7 @@ VALUES = {
     "numpy scalars": [np.float32(0.1), np.int8(3), np.bool_(True), np.complex128(1 + 2j)],
     "arrays": (np.arange(6.0).reshape(2, 3)[:, ::2], np.array([], dtype=np.int32), np.array("S")),
     "nested": {("gaussian", 2): [(1, [np.eye(2)])], 0.5: {}, "": ()},
-    "named tuple": emergent_leaders.Cell(
+    "named tuple": emergent_leaders.BirthCensus(
         2, 10, 0.5, 4, 4, 1, 9, (emergent_leaders.Birth(1, True),)
     ),
     "parameters": leader_count.QUICK,

@@ -41,7 +41,7 @@ def rows(report: Report, title: str) -> list[dict]:
 def test_counted_leaders_agree_with_the_formula() -> None:
     p = leader_count.Params(starts=150, followed_through=2)
     for d, n in ((1, 20), (2, 50), (5, 30)):
-        cell = leader_count._cell(p, d, n)
+        cell = leader_count._count(p, d, n)
         assert cell.expected == expected_leaders(n, d)
         assert abs(cell.deviation) < 4
 
@@ -49,8 +49,7 @@ def test_counted_leaders_agree_with_the_formula() -> None:
 def test_a_wrong_formula_is_noticed(monkeypatch) -> None:
     p = leader_count.Params(d=(2,), n=(50,), starts=150, followed_through=2)
     monkeypatch.setattr(leader_count, "expected_leaders", lambda n, d: 1.2 * expected_leaders(n, d))
-    cells = [leader_count._cell(p, 2, 50)]
-    assert leader_count._check(cells, cells[0]).holds is False
+    assert leader_count._check([leader_count._count(p, 2, 50)]).holds is False
 
 
 def test_embeddings_can_be_read_from_a_file(tmp_path) -> None:
@@ -95,15 +94,23 @@ def test_births_of_the_golden_cases() -> None:
 def test_births_name_vertices_and_inner_tokens() -> None:
     z = configurations.golden("G4")
     li = limit(PureAttention(alpha=2), z)
-    (birth,) = emergent_leaders._births(z, li, li.leaders[li.born[li.leaders] > 0])
+    (birth,) = emergent_leaders._births(z, li)
     assert birth.layer == li.born[4] > 0 and not birth.vertex
-    (other,) = emergent_leaders._births(z, li, np.array([0]))
-    assert other.vertex
+    late = replace(li, born=np.where(np.arange(len(z)) == 0, 7, -1))
+    assert emergent_leaders._births(z, late) == [emergent_leaders.Birth(7, True)]
 
 
-def test_an_unproved_run_fails_the_census() -> None:
-    cell = emergent_leaders.Cell(2, 10, 1.0, 5, 4, 0, 9, ())
-    assert emergent_leaders._check([cell]).holds is False
+def test_an_unproved_run_fails_the_census(monkeypatch) -> None:
+    honest = emergent_leaders._census
+
+    def one_short(*cell):
+        census = honest(*cell)
+        return census._replace(certified=census.certified - 1)
+
+    monkeypatch.setattr(emergent_leaders, "_census", one_short)
+    p = replace(emergent_leaders.QUICK, d=(2,), n=(10,), starts=5, sweep=2, scanned=1)
+    ((_, settled),) = emergent_leaders.run(p).failures
+    assert settled.theorem == "settled" and settled.margin == -2
 
 
 # --- finite_depth --------------------------------------------------------------------------------
@@ -166,9 +173,9 @@ def test_a_head_is_measured_like_any_form() -> None:
     z0 = configurations.gaussian(12, 2, 0)
     good = robustness_A._learned(p, "I", np.diag([2.0, 1.0]), z0)
     assert good.antisymmetric == 0 and good.least == pytest.approx(0.5)
-    assert not good.fate.norms_fell and good.fate.leaders == good.fate.clusters
+    assert not good.effect.norms_fell and good.effect.leaders == good.effect.clusters
     turned = robustness_A._learned(p, "turned", _forms.turn(2, 100), z0)
-    assert turned.antisymmetric > 0.98 and turned.least == -1 and turned.fate.cycle
+    assert turned.antisymmetric > 0.98 and turned.least == -1 and turned.effect.cycle
     text = robustness_A._learned_text([good, turned])
     assert "Of 2 heads of a trained transformer 1 have" in text
     assert robustness_A._learned_text([]) == ""
@@ -254,13 +261,14 @@ def test_wrong_colours_are_noticed() -> None:
     p = replace(basins.QUICK, pixels=20)
     z = basins._starts(p)["every vertex leads"]
     atlas = basins._atlas(p, "pentagon", z, (-1.2, 1.2, -1.2, 1.2))
-    (good,) = basins._checks(atlas)
+    good = basins._check(atlas)
     assert good.applies and good.holds
     r, c = np.argwhere(atlas.inside)[5]
     label = atlas.label.copy()
     label[r, c] = (label[r, c] + 1) % 5
-    (bad,) = basins._checks(atlas._replace(label=label))
-    assert bad.holds is False
+    assert basins._check(atlas._replace(label=label)).holds is False
+    born = np.where(np.arange(len(z)) == 0, -1, atlas.li.born)  # a vertex that does not lead
+    assert not basins._check(atlas._replace(li=replace(atlas.li, born=born))).applies
 
 
 # --- control_leaders -----------------------------------------------------------------------------
@@ -295,7 +303,7 @@ def test_the_lattice_keeps_mass_momentum_and_rest() -> None:
     f = lb._equilibrium(np.ones((6, 7)), stream)
     rates = np.full(7, 1.5), np.full(7, 1.2)
     args = (nothing, lb._plain(nothing), *rates, 0.1, 20, 3, 3)
-    after, track = lb._march(f.copy(), f.copy(), *args)
+    after, track = lb._advance(f.copy(), f.copy(), *args)
     assert after == pytest.approx(f, abs=1e-12) and np.abs(track).max() < 1e-12
 
 
@@ -318,7 +326,7 @@ def test_a_shear_wave_decays_with_the_viscosity() -> None:
     args = (nothing, lb._plain(nothing), *rates, 0.0, steps, 0, 0)
     amplitude = []
     for _ in range(2):
-        f, _ = lb._march(f.copy(), f.copy(), *args)
+        f, _ = lb._advance(f.copy(), f.copy(), *args)
         amplitude.append(lb._velocity(f, nothing)[0, :, nx // 2] @ np.sin(2 * np.pi * y / ny))
     rate = -np.log(amplitude[1] / amplitude[0]) / steps
     assert rate == pytest.approx(nu * (2 * np.pi / ny) ** 2, rel=2e-3)

@@ -1,4 +1,4 @@
-"""Forms A beyond the symmetric positive definite ones, and how a hardmax run under any A ends."""
+"""Forms A beyond the symmetric positive definite ones, and what such a form does to a run."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...analysis.clustering import clusters
-from ...attention import Hardmax
-from ...dynamics import PureAttention
-from ...simulation.loop import definite, simulate
+import cynosure as cy
 
-__all__ = ["Fate", "circle", "families_of", "fate", "turn"]
+from ...simulation.loop import definite
+
+__all__ = ["FormEffect", "circle", "effect_of", "families_of", "turn"]
 
 _WATCHED = 6  # layers searched for circles; later ones are often rounded onto one token
 
@@ -33,64 +32,64 @@ def families_of(d: int) -> dict[str, Callable[[np.random.Generator], np.ndarray]
 
     def spd(rng: np.random.Generator) -> np.ndarray:
         M = square(rng)
-        A = M @ M.T + 0.1 * np.eye(d)
-        return (A + A.T) / 2
+        return _symmetric(M @ M.T + 0.1 * np.eye(d))
 
-    def positive_part(rng: np.random.Generator) -> np.ndarray:
+    def antisymmetric(rng: np.random.Generator) -> np.ndarray:
         M = square(rng)
-        return spd(rng) + (M - M.T)
+        return M - M.T
 
     def indefinite(rng: np.random.Generator) -> np.ndarray:
         signs = np.where(np.arange(d) % 2 == 0, 1.0, -1.0)
         q = np.linalg.qr(square(rng))[0]
-        A = (q * (signs * rng.uniform(0.5, 2, d))) @ q.T
-        return (A + A.T) / 2
+        return _symmetric((q * (signs * rng.uniform(0.5, 2, d))) @ q.T)
 
     def low_rank(rng: np.random.Generator) -> np.ndarray:
         u = rng.standard_normal((d, max(1, d // 2)))
-        A = u @ u.T
-        return (A + A.T) / 2
+        return _symmetric(u @ u.T)
 
     return {
         "symmetric positive definite": spd,
-        "positive definite symmetric part": positive_part,
+        "positive definite symmetric part": lambda rng: antisymmetric(rng) + spd(rng),
         "arbitrary": square,
         "symmetric, indefinite": indefinite,
         "symmetric, low rank": low_rank,
         "minus the identity": lambda rng: -np.eye(d),
-        "antisymmetric": lambda rng: (lambda M: M - M.T)(square(rng)),
+        "antisymmetric": antisymmetric,
     }
 
 
-class Fate(NamedTuple):
-    """How one run ended."""
+def _symmetric(A: np.ndarray) -> np.ndarray:
+    """Symmetric to the last bit."""
+    return (A + A.T) / 2
+
+
+class FormEffect(NamedTuple):
+    """What a form A did to one run."""
 
     leaders: int
-    clusters: int
+    clusters: int  # at the last layer
     cycle: bool  # at one of the first layers tokens follow each other in a circle
     moving: float  # largest step of the last layer / longest token of the start
     norms_fell: bool  # |z_i| (or |z_i|_A where that is a norm) fell at some layer
     left_hull: float  # how far a token left the first hull, by supporting directions
 
 
-def fate(A: np.ndarray, z0: np.ndarray, alpha: float, layers: int) -> Fate:
-    """Run so many layers under A and read how the run ended."""
-    dynamics = PureAttention(Hardmax(A), alpha=alpha)
-    tr = simulate(dynamics, z0, layers=layers, throw=False)
+def effect_of(A: np.ndarray, z0: np.ndarray, alpha: float, layers: int) -> FormEffect:
+    """Run so many layers under A and read what became of leaders, clusters, norms and hull."""
+    tr = cy.simulate(cy.PureAttention(cy.Hardmax(A), alpha=alpha), z0, layers=layers, throw=False)
     z = tr.values
     longest = float(np.linalg.norm(z[0], axis=1).max())
     assert tr.history is not None
     norms = np.einsum("kia,ab,kib->ki", z, A if definite(A) else np.eye(len(A)), z)
-    fell = bool((norms[1:] < norms[:-1] * (1 - 1e-9) - 1e-12 * longest**2).any())
     directions = np.random.default_rng(0).standard_normal((64, z.shape[-1]))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     width = (z @ directions.T).max(axis=1)  # support function of the hull by layer
-    return Fate(
+    return FormEffect(
         int((tr.history.born >= 0).sum()),
-        clusters(z[-1], tol=1e-4 * longest).count,
-        any(circle(Hardmax(A).followed(zk).target) for zk in z[:_WATCHED]),
+        cy.clusters(z[-1], tol=1e-4 * longest).count,
+        any(circle(cy.Hardmax(A).followed(zk).target) for zk in z[:_WATCHED]),
         float(np.abs(z[-1] - z[-2]).max()) / longest,
-        fell,
+        bool((norms[1:] < norms[:-1] * (1 - 1e-9) - 1e-12 * longest**2).any()),
         float(np.diff(width, axis=0).max()) / longest,
     )
 

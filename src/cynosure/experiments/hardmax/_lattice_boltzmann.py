@@ -4,7 +4,7 @@
 
 f_q^+- are the parts of f_q even and odd under c_q -> -c_q, e_q the equilibrium of the local density
 and velocity, and the viscosity is nu = (1/w+ - 1/2)/3. The odd rate follows from
-(1/w+ - 1/2)(1/w- - 1/2) = 1/12, which cancels the leading error of advection and keeps coarse
+(1/w+ - 1/2)(1/w- - 1/2) = 1/12, which cancels the largest error of advection and keeps coarse
 grids stable down to about ten cells per diameter at Re = 100. Walls bounce half-way between cells.
 Units are those of the lattice: one cell, one step. The stream enters at speed U on the left,
 leaves on the right, and is periodic from top to bottom, so a row of cylinders `height` apart.
@@ -74,19 +74,19 @@ def wake(
     unit = diameter / speed
     first, interval = round(start * unit), max(1, round(time * unit / snapshots))
     probe = ny // 2, min(nx - 2, round(nx / 3 + 2 * diameter))
-    lift, kept = [], []
+    lift, shots = [], []
     for s in range(snapshots + 1):
         steps = first if s == 0 else interval
         for done in range(0, steps, interval):  # in pieces, for the progress
-            part = min(interval, steps - done)
-            f, track = _march(f, f.copy(), solid, plain, even, odd, speed, part, *probe)
+            piece = min(interval, steps - done)
+            f, track = _advance(f, f.copy(), solid, plain, even, odd, speed, piece, *probe)
             lift.append(track)
             if progress is not None:
                 progress(sum(map(len, lift)) / (first + snapshots * interval))
         if s > 0:
-            kept.append(_velocity(f, solid)[:, ::2, ::2].astype(np.float32) / speed)
+            shots.append(_velocity(f, solid)[:, ::2, ::2].astype(np.float32) / speed)
     return Wake(
-        np.array(kept), solid[::2, ::2], np.concatenate(lift), interval, float(diameter), speed
+        np.array(shots), solid[::2, ::2], np.concatenate(lift), interval, float(diameter), speed
     )
 
 
@@ -130,7 +130,7 @@ def _compiled(function: Callable[..., Any]) -> Any:
 
 
 @_compiled
-def _march(f, g, solid, plain, even, odd, speed, steps, py, px):  # type: ignore[no-untyped-def]
+def _advance(f, g, solid, plain, even, odd, speed, steps, py, px):  # type: ignore[no-untyped-def]
     """`steps` steps from f, with g as scratch; the last state and v at the probe, step by step."""
     ny, nx = solid.shape
     track = np.empty(steps)

@@ -10,23 +10,15 @@ and by the certified limit, contradictions by their multipliers.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...analysis.limits import limit
-from ...analysis.polytope import hull
-from ...analysis.steering import Control, control, remove_leader
-from ...attention import Hardmax
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import sheet
-from ...dynamics import PureAttention
-from ...simulation import configurations
-from ...theorems import Check
-from .._frame import Progress, silent
-from .._measurements import kept
+import cynosure as cy
+
+from .._frame import Progress, at_most, over_grid, part, report_of
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -50,219 +42,47 @@ class Params:
 QUICK = Params(d=(2, 4), sizes=(2, 4, 8), sets=4, n=20, single=3)
 
 
-class Single(NamedTuple):
-    """All tokens of some starts, one by one."""
+class SingleTargets(NamedTuple):
+    """All tokens of some starts, made to lead one by one."""
 
     d: int
     tried: int
     feasible: int
     agree: int  # with the vertices of conv(Z u {0})
     confirmed: int  # by the certified limit
-    condition: np.ndarray  # of the forms found
+    condition: np.ndarray  # of the forms A that make one lead
     residual: float  # largest of the convex combinations
 
 
-class Cell(NamedTuple):
+class TargetSets(NamedTuple):
     """Random sets of vertices of conv(Z u {0}), of one size."""
 
     d: int
     size: int
-    sets: tuple[Control, ...]
+    sets: tuple[cy.Control, ...]
     already: int  # sets that lead under A = I
     confirmed: int  # by the certified limit
 
     @property
+    def conditions(self) -> list[float]:
+        """cond A of the sets that can lead."""
+        return [c.condition for c in self.sets if c.feasible]
+
+    @property
     def rate(self) -> float:
-        return float(np.mean([c.feasible for c in self.sets]))
+        return len(self.conditions) / len(self.sets)
+
+    @property
+    def median(self) -> float | None:
+        return float(np.median(self.conditions)) if self.conditions else None
 
     def reasons(self, reason: str) -> int:
         return sum(c.witness.reason == reason for c in self.sets)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
-    """Single tokens, sets, and the smallest changes that take a lead away."""
-    say = progress or silent
-    if min(p.d) < 2 or min(p.sizes) < 2 or min(p.sets, p.single) < 1 or p.n < 4:
-        raise ValueError(
-            f"control_leaders: d and sizes start at 2, sets and single at 1, n at 4; got {p}"
-        )
-    singles = []
-    for done, d in enumerate(p.d):
-        say(0.2 * done / len(p.d), f"single tokens, d = {d}")
-        singles.append(kept(_singles, p, d))
-    grid = [(d, m) for d in p.d for m in p.sizes] if find_spec("cvxpy") else []
-    cells = []
-    for done, (d, m) in enumerate(grid):
-        say(0.2 + 0.7 * done / len(grid), f"sets of {m}, d = {d}")
-        if (cell := kept(_cell, p, d, m)) is not None:
-            cells.append(cell)
-    say(0.9, "removals and figures")
-    removals = [kept(_taken, p, d) for d in p.d]
-    figures = [Picture("One start, two forms", _BEFORE, _before_and_after(p))]
-    if cells:
-        figures.append(Picture("Sets that can lead together", _RATE, _rates(p, cells)))
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, singles, cells, removals),
-        asdict(p),
-        (_single_table(singles), _set_table(cells), _removal_table(removals)),
-        {"single tokens and sets": (_check(singles, cells),)},
-        tuple(figures),
-        command="cynosure run control_leaders",
-    )
+class Removals(NamedTuple):
+    """The smallest changes that take the leads of one start away."""
 
-
-_BEFORE = (
-    "Stars lead. Left: A = I. Right: a form under which the circled tokens lead; the dotted curves "
-    "are the unit balls |x|_A = 1, scaled. Grey: conv(Z u {0}), whose vertices are the tokens that "
-    "can lead at all."
-)
-_RATE = (
-    "Left: share of random sets of vertices of conv(Z u {0}) that some form makes lead; a curve "
-    "ends where no start has so many vertices. Right: median condition number of the forms found "
-    "(1: they lead under A = I)."
-)
-
-
-def _candidates(z: np.ndarray) -> np.ndarray:
-    """Tokens that are vertices of conv(Z u {0})."""
-    body = hull(np.vstack([z, np.zeros((1, z.shape[1]))]))
-    return body.index[body.index < len(z)]
-
-
-def _confirmed(z: np.ndarray, found: Control) -> bool:
-    """The targets are among the leaders of the certified limit, and lead from layer 0 on."""
-    li = limit(PureAttention(Hardmax(found.A)), z)
-    return bool(li.certified and (li.born[found.targets] == 0).all())
-
-
-def _singles(p: Params, d: int) -> Single:
-    tried = feasible = agree = confirmed = 0
-    conditions, residual = [], 0.0
-    for s in range(p.single):
-        z = configurations.gaussian(p.n, d, p.seed + s)
-        vertices = set(_candidates(z).tolist())
-        for i in range(p.n):
-            found = control(z, i, condition=float("inf"))
-            tried += 1
-            agree += found.feasible == (i in vertices)
-            if found.feasible:
-                feasible += 1
-                confirmed += _confirmed(z, found)
-                conditions.append(found.condition)
-            else:
-                residual = max(residual, found.witness.residual)
-    return Single(d, tried, feasible, agree, confirmed, np.array(conditions), residual)
-
-
-def _cell(p: Params, d: int, size: int) -> Cell | None:
-    rng = np.random.default_rng([p.seed, d, size])
-    found, already, confirmed = [], 0, 0
-    for s in range(p.sets):
-        z = configurations.gaussian(p.n, d, p.seed + s)
-        candidates = _candidates(z)
-        if len(candidates) < size:
-            continue
-        targets = rng.choice(candidates, size, replace=False)
-        already += bool(Hardmax().followed(z).leads[targets].all())
-        answer = control(z, targets, condition=p.condition)
-        confirmed += answer.feasible and _confirmed(z, answer)
-        found.append(answer)
-    return Cell(d, size, tuple(found), already, confirmed) if found else None
-
-
-def _check(singles: list[Single], cells: list[Cell]) -> Check:
-    tried, agree = sum(s.tried for s in singles), sum(s.agree for s in singles)
-    found = sum(s.feasible for s in singles) + sum(c.feasible for x in cells for c in x.sets)
-    confirmed = sum(s.confirmed for s in singles) + sum(x.confirmed for x in cells)
-    undecided = sum(x.reasons("undecided") for x in cells)
-    refuted = [c.witness.residual for x in cells for c in x.sets if c.witness.reason == "together"]
-    residual, tol = max([s.residual for s in singles] + refuted), 1e-9
-    return Check(
-        theorem="B15",
-        reference="docs/mathematics.md B15",
-        statement="a token can lead iff it is a vertex of conv(Z u {0}); forms and contradictions "
-        "found are confirmed",
-        applies=True,
-        holds=tried == agree and found == confirmed and undecided == 0 and residual <= tol,
-        margin=tol - residual if tried == agree and found == confirmed else -1.0,
-        tol=tol,
-        witness={
-            "single tokens": tried,
-            "agree with the vertices": agree,
-            "forms found": found,
-            "confirmed by the limit": confirmed,
-            "undecided sets": undecided,
-            "largest residual of a contradiction": residual,
-        },
-        hypotheses=(),
-        arithmetic="float64",
-    )
-
-
-def _single_table(singles: list[Single]) -> Table:
-    rows = tuple(
-        (
-            s.d,
-            s.tried,
-            s.feasible / s.tried,
-            f"{s.agree}/{s.tried}",
-            f"{s.confirmed}/{s.feasible}",
-            float(np.median(s.condition)),
-            float(s.condition.max()),
-            s.residual,
-        )
-        for s in singles
-    )
-    columns = (
-        "d",
-        "tokens",
-        "can lead",
-        "agree with vertices",
-        "confirmed",
-        "median condition",
-        "largest",
-        "largest residual",
-    )
-    return Table("Single tokens", columns, rows)
-
-
-def _set_table(cells: list[Cell]) -> Table:
-    rows = []
-    for c in cells:
-        conditions = [x.condition for x in c.sets if x.feasible]
-        rows.append(
-            (
-                c.d,
-                c.size,
-                len(c.sets),
-                c.already,
-                c.rate,
-                c.reasons("together"),
-                c.reasons("condition"),
-                c.reasons("undecided"),
-                float(np.median(conditions)) if conditions else None,
-                f"{c.confirmed}/{sum(x.feasible for x in c.sets)}",
-            )
-        )
-    columns = (
-        "d",
-        "size",
-        "sets",
-        "lead under I",
-        "can lead",
-        "contradiction",
-        "condition too large",
-        "undecided",
-        "median condition",
-        "confirmed",
-    )
-    note = "" if cells else 'Sets need the extra: pip install "cynosure[control]".'
-    return Table("Sets of tokens", columns, tuple(rows), note)
-
-
-class Taken(NamedTuple):
     d: int
     leaders: int
     distance: float  # median smallest move of one token, share of the longest
@@ -270,39 +90,153 @@ class Taken(NamedTuple):
     gone: int  # leads that both changes took away
 
 
-def _taken(p: Params, d: int) -> Taken:
-    z = configurations.gaussian(p.n, d, p.seed)
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
+    """Single tokens, sets, and the smallest changes that take a lead away."""
+    if min(p.d) < 2 or min(p.sizes) < 2 or min(p.sets, p.single) < 1 or p.n < 4:
+        raise ValueError(
+            f"control_leaders: d and sizes start at 2, sets and single at 1, n at 4; got {p}"
+        )
+    singles = over_grid(_singles, p, {"single tokens, d": p.d}, part(progress, 0.0, 0.2))
+    sizes = p.sizes if find_spec("cvxpy") else ()
+    tried = over_grid(_sets, p, {"d": p.d, "sets of": sizes}, part(progress, 0.2, 0.9))
+    groups = [group for group in tried if group.sets]
+    removals = over_grid(_removals, p, {"leads taken away, d": p.d}, part(progress, 0.9, 1.0))
+    return report_of(
+        __name__,
+        p,
+        _summary(p, singles, groups, removals),
+        tables=_tables(singles, groups, removals),
+        checks={"single tokens and sets": [_check(singles, groups)]},
+        figures=[_before_and_after(p), *([_rates(p, groups)] if groups else [])],
+    )
+
+
+def _candidates(z: np.ndarray) -> np.ndarray:
+    """Tokens that are vertices of conv(Z u {0})."""
+    body = cy.hull(np.vstack([z, np.zeros((1, z.shape[1]))]))
+    return body.index[body.index < len(z)]
+
+
+def _leads(z: np.ndarray, A: np.ndarray | None = None) -> np.ndarray:
+    return cy.Hardmax(A).followed(z).leads
+
+
+def _confirmed(z: np.ndarray, answer: cy.Control) -> bool:
+    """The targets are among the leaders of the certified limit, and lead from layer 0 on."""
+    li = cy.limit(cy.PureAttention(cy.Hardmax(answer.A)), z)
+    return bool(li.certified and (li.born[answer.targets] == 0).all())
+
+
+def _singles(p: Params, d: int) -> SingleTargets:
+    agree = confirmed = 0
+    conditions, residual = [], 0.0
+    for s in range(p.single):
+        z = cy.configurations.gaussian(p.n, d, p.seed + s)
+        vertices = set(_candidates(z).tolist())
+        for i in range(p.n):
+            answer = cy.control(z, i, condition=float("inf"))
+            agree += answer.feasible == (i in vertices)
+            if answer.feasible:
+                confirmed += _confirmed(z, answer)
+                conditions.append(answer.condition)
+            else:
+                residual = max(residual, answer.witness.residual)
+    return SingleTargets(
+        d=d,
+        tried=p.single * p.n,
+        feasible=len(conditions),
+        agree=agree,
+        confirmed=confirmed,
+        condition=np.array(conditions),
+        residual=residual,
+    )
+
+
+def _sets(p: Params, d: int, size: int) -> TargetSets:
+    rng = np.random.default_rng([p.seed, d, size])
+    answers, already, confirmed = [], 0, 0
+    for s in range(p.sets):
+        z = cy.configurations.gaussian(p.n, d, p.seed + s)
+        candidates = _candidates(z)
+        if len(candidates) < size:
+            continue
+        targets = rng.choice(candidates, size, replace=False)
+        already += bool(_leads(z)[targets].all())
+        answer = cy.control(z, targets, condition=p.condition)
+        confirmed += answer.feasible and _confirmed(z, answer)
+        answers.append(answer)
+    return TargetSets(d, size, tuple(answers), already, confirmed)
+
+
+def _removals(p: Params, d: int) -> Removals:
+    z = cy.configurations.gaussian(p.n, d, p.seed)
     longest = float(np.linalg.norm(z, axis=1).max())
-    leaders = np.flatnonzero(Hardmax().followed(z).leads)
-    found = [remove_leader(z, int(i)) for i in leaders]
+    removed = [cy.remove_leader(z, int(i)) for i in np.flatnonzero(_leads(z))]
     gone = sum(
-        r.A is not None
-        and not Hardmax().followed(r.z).leads[r.leader]
-        and not Hardmax(r.A).followed(z).leads[r.leader]
-        for r in found
+        r.A is not None and not _leads(r.z)[r.leader] and not _leads(z, r.A)[r.leader]
+        for r in removed
     )
-    return Taken(
-        d,
-        len(leaders),
-        float(np.median([r.distance for r in found])) / longest,
-        float(np.median([r.change for r in found])),
-        gone,
+    move, change = (np.median([getattr(r, x) for r in removed]) for x in ("distance", "change"))
+    return Removals(d, len(removed), float(move) / longest, float(change), gone)
+
+
+def _check(singles: list[SingleTargets], groups: list[TargetSets]) -> cy.Check:
+    tried, agree = sum(s.tried for s in singles), sum(s.agree for s in singles)
+    forms = sum(s.feasible for s in singles) + sum(len(g.conditions) for g in groups)
+    confirmed = sum(s.confirmed for s in singles) + sum(g.confirmed for g in groups)
+    undecided = sum(g.reasons("undecided") for g in groups)
+    refuted = [c.witness.residual for g in groups for c in g.sets if c.witness.reason == "together"]
+    residual = max([s.residual for s in singles] + refuted)
+    sound = tried == agree and forms == confirmed and undecided == 0
+    return at_most(
+        "vertices",
+        "docs/mathematics.md B15",
+        "a token can lead iff it is a vertex of conv(Z u {0}); forms and contradictions "
+        "found are confirmed",
+        residual if sound else np.inf,
+        1e-9,
+        **{"single tokens": tried, "agree with the vertices": agree, "forms found": forms},
+        **{"confirmed by the limit": confirmed, "undecided sets": undecided},
+        **{"largest residual of a contradiction": residual},
     )
 
 
-def _removal_table(removals: list[Taken]) -> Table:
-    columns = (
-        "d",
-        "leaders",
-        "smallest move of the leader, median",
-        "smallest change of A, median",
-        "lead gone",
-    )
-    note = "Moves are shares of the longest token; changes are Frobenius norms, A = I before."
-    return Table("Taking a lead away", columns, tuple(tuple(r) for r in removals), note)
+def _tables(
+    singles: list[SingleTargets], groups: list[TargetSets], removals: list[Removals]
+) -> list[cy.Table]:
+    one: dict[str, Any] = {
+        **{"d": "d", "tokens": "tried", "can lead": lambda s: s.feasible / s.tried},
+        "agree with vertices": lambda s: f"{s.agree}/{s.tried}",
+        "confirmed": lambda s: f"{s.confirmed}/{s.feasible}",
+        "median condition": lambda s: np.median(s.condition),
+        "largest": lambda s: s.condition.max(),
+        "largest residual": "residual",
+    }
+    several: dict[str, Any] = {
+        **{"d": "d", "size": "size", "sets": lambda g: len(g.sets), "lead under I": "already"},
+        "can lead": "rate",
+        "contradiction": lambda g: g.reasons("together"),
+        "condition too large": lambda g: g.reasons("condition"),
+        "undecided": lambda g: g.reasons("undecided"),
+        "median condition": "median",
+        "confirmed": lambda g: f"{g.confirmed}/{len(g.conditions)}",
+    }
+    taken = {
+        **{"d": "d", "leaders": "leaders", "smallest move of the leader, median": "distance"},
+        **{"smallest change of A, median": "change", "lead gone": "gone"},
+    }
+    missing = "" if groups else 'Sets need the extra: pip install "cynosure[control]".'
+    units = "Moves are shares of the longest token; changes are Frobenius norms, A = I before."
+    return [
+        cy.Table.of("Single tokens", singles, one),
+        cy.Table.of("Sets of tokens", groups, several, missing),
+        cy.Table.of("Taking a lead away", removals, taken, units),
+    ]
 
 
-def _summary(p: Params, singles: list[Single], cells: list[Cell], removals: list[Taken]) -> str:
+def _summary(
+    p: Params, singles: list[SingleTargets], groups: list[TargetSets], removals: list[Removals]
+) -> str:
     tried, agree = sum(s.tried for s in singles), sum(s.agree for s in singles)
     share = {s.d: s.feasible / s.tried for s in singles}
     text = (
@@ -310,78 +244,86 @@ def _summary(p: Params, singles: list[Single], cells: list[Cell], removals: list
         f"({agree / tried:.0%}); of {p.n} tokens {share[min(p.d)]:.0%} can lead for d = "
         f"{min(p.d)} and {share[max(p.d)]:.0%} for d = {max(p.d)}. "
     )
-    if cells:
-        worst = min(cells, key=lambda c: c.rate)
-        low = [c for c in cells if c.rate < 0.5]
+    if groups:
+        worst = min(groups, key=lambda g: g.rate)
+        low = [f"d = {g.d} size {g.size}" for g in groups if g.rate < 0.5]
         text += (
-            f"Sets of vertices: {np.mean([c.rate for c in cells]):.0%} can lead together on the "
+            f"Sets of vertices: {np.mean([g.rate for g in groups]):.0%} can lead together on the "
             f"whole, fewest ({worst.rate:.0%}) for d = {worst.d} and size {worst.size}"
-            + (
-                "; less than half for "
-                + ", ".join(f"d = {c.d} size {c.size}" for c in low[:6])
-                + (", ..." if len(low) > 6 else "")
-                if low
-                else ""
-            )
-            + ". "
         )
+        if low:
+            text += f"; less than half for {', '.join(low[:6])}{', ...' if len(low) > 6 else ''}"
+        text += ". "
     else:
         text += "Sets were not tried: cvxpy is not installed. "
-    taken = sum(r.gone for r in removals)
+    first, last = removals[0], removals[-1]
     return (
-        f"{text}The smallest changes took away {taken} of {sum(r.leaders for r in removals)} "
-        f"leads; the median move is {removals[0].distance:.1%} of the longest token for d = "
-        f"{removals[0].d}, {removals[-1].distance:.1%} for d = {removals[-1].d}."
+        f"{text}The smallest changes took away {sum(r.gone for r in removals)} of "
+        f"{sum(r.leaders for r in removals)} leads; the median move is {first.distance:.1%} of the "
+        f"longest token for d = {first.d}, {last.distance:.1%} for d = {last.d}."
     )
 
 
-def _rates(p: Params, cells: list[Cell]) -> Any:
-    from ...drawing.plot import PALETTE
-
-    figure, grid = sheet(1, 2, width=5, height=3.8)
-    left, right = grid[0]
-    for k, (colour, d) in enumerate(zip(PALETTE, p.d)):
-        line = [c for c in cells if c.d == d]
+def _rates(p: Params, groups: list[TargetSets]) -> cy.Picture:
+    figure, axes = cy.plot.sheet(1, 2, 5, 3.8)
+    left, right = axes[0]
+    for k, (colour, d) in enumerate(zip(cy.plot.PALETTE, p.d)):
+        line = [g for g in groups if g.d == d]
         look = {"color": colour, "marker": "osD^vP"[k % 6], "ms": 9 - k, "lw": 3.2 - 0.4 * k}
-        left.plot([c.size for c in line], [c.rate for c in line], **look)  # thick below thin
-        known = [c for c in line if c.rate > 0]
-        median = [np.median([x.condition for x in c.sets if x.feasible]) for c in known]
-        right.plot([c.size for c in known], median, **look, label=f"d = {d}")
+        left.plot([g.size for g in line], [g.rate for g in line], **look)  # thick below thin
+        known = [g for g in line if g.conditions]
+        median = [g.median for g in known]
+        right.plot([g.size for g in known], median, **look, label=f"d = {d}")
     left.set(xlabel="size of the set", ylabel="share of sets that can lead", ylim=(-0.03, 1.05))
     right.set(xlabel="size of the set", ylabel="median condition number of A", yscale="log")
     figure.legend(loc="outside lower center", ncols=len(p.d), frameon=False)
-    return figure
+    caption = (
+        "Left: share of random sets of vertices of conv(Z u {0}) that some form makes lead; a "
+        "curve ends where no start has so many vertices. Right: median condition number of the "
+        "forms found (1: they lead under A = I)."
+    )
+    return cy.Picture("Sets that can lead together", caption, figure)
 
 
-def _before_and_after(p: Params) -> Any:
-    from ...drawing.plot import GREY, INK, PALETTE, shade
-
-    z = configurations.gaussian(p.n, 2, p.seed)
-    plain = Hardmax().followed(z).leads
+def _chosen(p: Params, z: np.ndarray) -> cy.Control:
+    """A form that makes two tokens lead that do not lead under A = I, or one of them."""
+    plain = _leads(z)
     able = [i for i in _candidates(z).tolist() if not plain[i]]
     wish = able[:2] if find_spec("cvxpy") else able[:1]
-    found = control(z, wish or np.flatnonzero(plain)[:1], condition=p.condition)
-    if not found.feasible:  # two that contradict each other: one of them will do for the picture
-        found = control(z, wish[:1], condition=p.condition)
-    figure, grid = sheet(1, 2, width=4.7, height=4.8)
-    axes = grid[0]
-    circle = np.linspace(0, 2 * np.pi, 200)
-    size = 0.35 * float(np.linalg.norm(z, axis=1).max())
-    assert found.A is not None
-    for ax, A, name in zip(axes, (np.eye(2), found.A), ("A = I", "A chosen")):
-        leads = Hardmax(A).followed(z).leads
-        shade(ax, hull(np.vstack([z, np.zeros((1, 2))])), color=GREY, alpha=0.15)
+    answer = cy.control(z, wish or np.flatnonzero(plain)[:1], condition=p.condition)
+    if answer.feasible:
+        return answer
+    return cy.control(z, wish[:1], condition=p.condition)  # the two contradict each other
+
+
+def _before_and_after(p: Params) -> cy.Picture:
+    z = cy.configurations.gaussian(p.n, 2, p.seed)
+    chosen = _chosen(p, z)
+    assert chosen.A is not None
+    figure, axes = cy.plot.sheet(1, 2, 4.7, 4.8)
+    turn = np.linspace(0, 2 * np.pi, 200)
+    size, reach = 0.35 * np.linalg.norm(z, axis=1).max(), 1.2 * np.abs(z).max()
+    blue, orange, *_ = cy.plot.PALETTE
+    for ax, A, name in zip(axes[0], (np.eye(2), chosen.A), ("A = I", "A chosen")):
+        leads = _leads(z, A)
+        body = cy.hull(np.vstack([z, np.zeros((1, 2))]))
+        cy.plot.shade(ax, body, color=cy.plot.GREY, alpha=0.15)
         values, vectors = np.linalg.eigh(A)
-        ball = np.stack([np.cos(circle), np.sin(circle)]) / np.sqrt(values / values[-1])[:, None]
-        ax.plot(*(size * vectors @ ball), ":", color=PALETTE[3], lw=1.2, label="$|x|_A$ constant")
-        ax.plot(*z[~leads].T, "o", mfc="white", mec=PALETTE[0], ms=5, label="follows")
-        ax.plot(*z[leads].T, "*", color=PALETTE[1], ms=14, label="leads")
-        wished = {"mfc": "none", "mec": INK, "ms": 18, "mew": 1.2, "label": "shall lead"}
-        ax.plot(*z[found.targets].T, "o", **wished)
-        ax.plot([0], [0], "+", color=GREY)
-        reach = 1.2 * float(np.abs(z).max())
+        ball = np.stack([np.cos(turn), np.sin(turn)]) / np.sqrt(values / values[-1])[:, None]
+        look = {"color": cy.plot.PALETTE[3], "lw": 1.2, "label": "$|x|_A$ constant"}
+        ax.plot(*(size * vectors @ ball), ":", **look)
+        ax.plot(*z[~leads].T, "o", mfc="white", mec=blue, ms=5, label="follows")
+        ax.plot(*z[leads].T, "*", color=orange, ms=14, label="leads")
+        wished = {"mfc": "none", "mec": cy.plot.INK, "ms": 18, "mew": 1.2, "label": "shall lead"}
+        ax.plot(*z[chosen.targets].T, "o", **wished)
+        ax.plot([0], [0], "+", color=cy.plot.GREY)
         ax.set(aspect="equal", title=name, xlim=(-reach, reach), ylim=(-reach, reach))
         ax.set(xlabel="$z_1$", ylabel="$z_2$")
-    handles = axes[0].get_legend_handles_labels()
+    handles = axes[0, 0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
-    return figure
+    caption = (
+        "Stars lead. Left: A = I. Right: a form under which the circled tokens lead; the dotted "
+        "curves are the unit balls |x|_A = 1, scaled. Grey: conv(Z u {0}), whose vertices are the "
+        "tokens that can lead at all."
+    )
+    return cy.Picture("One start, two forms", caption, figure)

@@ -13,20 +13,14 @@ coarse grid, neighbours too near), and the report says so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...analysis.limits import Limit, limit
-from ...analysis.polytope import hull
-from ...attention import Hardmax
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import sheet
-from ...dynamics import PureAttention
-from ...simulation.loop import simulate
-from ...theorems import check
-from .._frame import Progress, silent
+import cynosure as cy
+
+from .._frame import Progress, part, report_of
 from .._measurements import kept
 from ._lattice_boltzmann import Wake, vorticity, wake
 
@@ -40,7 +34,7 @@ TITLE = "The leaders of a flow past a cylinder"
 class Params:
     """The flow (cells per diameter, domain and times in diameters and D/U), and the tokens.
 
-    `dims`: numbers of modes kept; `powers`: p of A = diag(energies^p), on the largest of them.
+    `dims`: numbers of modes used; `powers`: p of A = diag(energies^p), on the largest of them.
     """
 
     reynolds: float = 100.0
@@ -76,7 +70,7 @@ class Pod(NamedTuple):
 
 
 class Street(NamedTuple):
-    """What is kept of a flow: its modes, its frequency, and pictures of its vorticity."""
+    """What the report needs of a flow: its modes, its frequency, pictures of its vorticity."""
 
     pod: Pod
     probed: float  # Strouhal number from the velocity behind the cylinder
@@ -91,73 +85,55 @@ class Choice(NamedTuple):
 
     d: int
     power: float
-    li: Limit
+    li: cy.Limit
     extreme: np.ndarray  # vertices of the hull of the tokens
     medoids: np.ndarray
     cost: tuple[float, float, float]  # mean distance to the nearest leader, medoid, even choice
 
+    def leaders_among(self, others: np.ndarray) -> int:
+        return len(np.intersect1d(self.li.leaders, others))
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Flow, POD, leaders."""
-    say = progress or silent
     if p.snapshots < max(p.dims) + 2 or min(p.dims) < 2:
         raise ValueError(f"cylinder_flow: dims start at 2 and stay below snapshots; got {p}")
     names = ("diameter", "length", "height", "reynolds", "start", "time", "snapshots")
     flow = {name: getattr(p, name) for name in names}
-    street = kept(_street, flow, progress=lambda share: say(0.85 * share, "flow"))
+    flow_part, say = part(progress, 0.0, 0.85), part(progress, 0.85, 1.0)
+    street = kept(_street, flow, progress=lambda share: flow_part(share, "flow"))
     pod = street.pod
     cases = [(d, 0.0) for d in p.dims] + [(max(p.dims), q) for q in p.powers if q != 0]
-    choices = []
-    for done, (d, power) in enumerate(cases):
-        say(0.88 + 0.08 * done / len(cases), f"d = {d}, p = {power:g}")
+    choices: list[Choice] = []
+    for d, power in cases:
+        say(len(choices) / len(cases), f"d = {d}, p = {power:g}")
         choices.append(kept(_choice, p.alpha, pod, d, power))
-    say(0.96, "figures")
-    figures = (
-        Picture("Leading snapshots", _FIELDS, _fields(p, street, choices[0])),
-        Picture("The cycle and its leaders", _CYCLE, _cycle(pod, choices)),
-        Picture("Against the weight of the modes", _POWERS, _power_curve(p, choices)),
-    )
-    tr = simulate(PureAttention(alpha=p.alpha), pod.tokens[:, : p.dims[0]], layers=12)
-    say(1.0, "done")
-    return Report(
-        TITLE,
+    tr = cy.simulate(cy.PureAttention(alpha=p.alpha), pod.tokens[:, : p.dims[0]], layers=12)
+    modes = zip(range(1, max(p.dims) + 1), pod.energy, np.cumsum(pod.energy))
+    energy = cy.Table("Energy of the modes", ("mode", "share", "together"), tuple(modes))
+    return report_of(
+        __name__,
+        p,
         _summary(p, pod, choices),
-        asdict(p),
-        (_flow_table(p, street), _choice_table(choices), _energy_table(pod, max(p.dims))),
-        {f"{p.dims[0]} modes": tuple(check(tr))},
-        figures,
-        command="cynosure run cylinder_flow",
+        tables=[_flow_table(p, street), _choice_table(choices), energy],
+        checks={f"{p.dims[0]} modes": cy.check(tr)},
+        figures=[
+            _fields(p, street, choices[0].li.leaders),
+            _cycle(pod, choices[0]),
+            _power_curve([c for c in choices if c.d == max(p.dims)]),
+        ],
     )
-
-
-_CYCLE = (
-    "Tokens are snapshots: their coefficients on modes 1 and 2, 1 and 3, in units of U. Stars lead "
-    "(A = I, the smallest number of modes), open circles are extreme points that do not, crosses "
-    "are as many medoids. See: leaders crowd where the curve is perpendicular to the radius, at "
-    "its farthest and nearest points, for a token leads when the plane through it perpendicular to "
-    "it has all others on one side; medoids are spread along the curve."
-)
-_FIELDS = (
-    "Vorticity of leading snapshots (red: anticlockwise), chosen to be spread over the shedding "
-    "cycle of period T: leaders are different moments of the same street. Lengths are measured in "
-    "diameters D from the centre of the cylinder."
-)
-_POWERS = (
-    "A = diag(energies^p) on the largest number of modes. p = -1 makes all modes count alike, "
-    "p > 0 leaves the leading pair alone. Left: leaders and extreme points. Right: mean distance "
-    "of a snapshot to the nearest representative, as a share of the mean size of a snapshot."
-)
 
 
 def _street(of: dict[str, Any], progress: Callable[[float], Any] | None = None) -> Street:
-    """Run the flow and keep what the figures need; 32 modes are more than anybody asks for."""
+    """Run the flow and take what the figures need; 32 modes are more than anybody asks for."""
     flow = wake(**of, progress=progress)
     if not np.isfinite(flow.velocity).all():
         raise ArithmeticError(
             "cylinder_flow: the flow became unstable; use more cells per diameter or a smaller Re"
         )
     probed = _probe_frequency(of["start"], flow)
-    middle, two = flow.solid.shape[0] // 2, of["diameter"]  # every second cell is kept: 2 D
+    middle, two = flow.solid.shape[0] // 2, of["diameter"]  # every second cell is stored: 2 D
     band = slice(max(0, middle - two), middle + two)
     fields = vorticity(flow.velocity)[:, band] * flow.diameter / 2
     return Street(
@@ -185,15 +161,11 @@ def _pod(flow: Wake, modes: int) -> Pod:
     return Pod(tokens, values / values.sum(), abs(slope) / (2 * np.pi) * flow.convective)
 
 
-def _form(pod: Pod, d: int, power: float) -> np.ndarray:
-    weight = (pod.energy[:d] / pod.energy[0]) ** power
-    return np.diag(weight / weight.max())
-
-
 def _choice(alpha: float, pod: Pod, d: int, power: float) -> Choice:
     z = pod.tokens[:, :d]
-    A = _form(pod, d, power)
-    li = limit(PureAttention(Hardmax(A), alpha=alpha), z)
+    weight = (pod.energy[:d] / pod.energy[0]) ** power
+    A = np.diag(weight / weight.max())
+    li = cy.limit(cy.PureAttention(cy.Hardmax(A), alpha=alpha), z)
     x = z * np.sqrt(np.diag(A))  # the A-norm is the plain one here
     distance = np.linalg.norm(x[:, None] - x, axis=-1)
     k = len(li.leaders)
@@ -201,7 +173,7 @@ def _choice(alpha: float, pod: Pod, d: int, power: float) -> Choice:
     even = np.unique(np.linspace(0, len(z) - 1, k).round().astype(int))
     size = np.linalg.norm(x, axis=1).mean()
     cost = [float(distance[:, s].min(axis=1).mean() / size) for s in (li.leaders, medoids, even)]
-    return Choice(d, power, li, hull(z).index, medoids, (cost[0], cost[1], cost[2]))
+    return Choice(d, power, li, cy.hull(z).index, medoids, (cost[0], cost[1], cost[2]))
 
 
 def _medoids(distance: np.ndarray, k: int) -> np.ndarray:
@@ -224,10 +196,6 @@ def _medoids(distance: np.ndarray, k: int) -> np.ndarray:
     return np.sort(np.unique(chosen))
 
 
-def _shared(a: np.ndarray, b: np.ndarray) -> int:
-    return len(np.intersect1d(a, b))
-
-
 def _probe_frequency(start: float, flow: Wake) -> float:
     """Strouhal number from the cross-stream velocity behind the cylinder, by its zero crossings."""
     v = flow.lift[round(start * flow.convective) :]
@@ -236,7 +204,7 @@ def _probe_frequency(start: float, flow: Wake) -> float:
     return float((len(up) - 1) / (up[-1] - up[0]) * flow.convective) if len(up) > 1 else np.nan
 
 
-def _flow_table(p: Params, street: Street) -> Table:
+def _flow_table(p: Params, street: Street) -> cy.Table:
     rows = (
         ("Reynolds number", p.reynolds),
         ("cells per diameter", p.diameter),
@@ -251,69 +219,48 @@ def _flow_table(p: Params, street: Street) -> Table:
         "The domain repeats above and below, so the cylinder sees neighbours: that raises the "
         "number a little, the more the lower the domain."
     )
-    return Table("The flow", ("quantity", "value"), rows, note)
+    return cy.Table("The flow", ("quantity", "value"), rows, note)
 
 
-def _choice_table(choices: list[Choice]) -> Table:
-    rows = tuple(
-        (
-            c.d,
-            c.power,
-            len(c.li.leaders),
-            len(c.extreme),
-            _shared(c.li.leaders, c.extreme),
-            _shared(c.li.leaders, c.medoids),
-            *c.cost,
-            c.li.certified,
-            int(c.li.layers),
-        )
-        for c in choices
+def _choice_table(choices: list[Choice]) -> cy.Table:
+    return cy.Table.of(
+        "Which snapshots lead",
+        choices,
+        {
+            **{"modes": "d", "p": "power"},
+            "leaders": lambda c: len(c.li.leaders),
+            "extreme points": lambda c: len(c.extreme),
+            "leaders that are extreme": lambda c: c.leaders_among(c.extreme),
+            "leaders that are medoids": lambda c: c.leaders_among(c.medoids),
+            "distance to leaders": lambda c: c.cost[0],
+            "to medoids": lambda c: c.cost[1],
+            "to evenly spaced": lambda c: c.cost[2],
+            **{"certified": "li.certified", "at layer": "li.layers"},
+        },
+        "Distances in the A-norm, as shares of the mean size of a snapshot.",
     )
-    columns = (
-        "modes",
-        "p",
-        "leaders",
-        "extreme points",
-        "leaders that are extreme",
-        "leaders that are medoids",
-        "distance to leaders",
-        "to medoids",
-        "to evenly spaced",
-        "certified",
-        "at layer",
-    )
-    note = "Distances in the A-norm, as shares of the mean size of a snapshot."
-    return Table("Which snapshots lead", columns, rows, note)
-
-
-def _energy_table(pod: Pod, modes: int) -> Table:
-    total = np.cumsum(pod.energy)
-    rows = tuple((k + 1, float(pod.energy[k]), float(total[k])) for k in range(modes))
-    return Table("Energy of the modes", ("mode", "share", "together"), rows)
 
 
 def _summary(p: Params, pod: Pod, choices: list[Choice]) -> str:
     first = choices[0]
-    extreme = all(_shared(c.li.leaders, c.extreme) == len(c.li.leaders) for c in choices)
-    plain = {c.d: c for c in choices if c.power == 0}
-    most = max(plain)
-    swept = [c for c in choices if c.d == most]
+    extreme = all(c.leaders_among(c.extreme) == len(c.li.leaders) for c in choices)
+    swept = [c for c in choices if c.d == max(p.dims)]
     low, high = min(swept, key=lambda c: c.power), max(swept, key=lambda c: c.power)
-    counts = ", ".join(f"{len(c.li.leaders)} on {c.d} modes" for c in plain.values())
-    proved = sum(c.li.certified for c in choices)
+    plain = {c.d: len(c.li.leaders) for c in choices if c.power == 0}
+    counts = ", ".join(f"{leaders} on {d} modes" for d, leaders in plain.items())
     return (
         f"Vortices are shed at a Strouhal number of {pod.frequency:.3f} (literature 0.16 to 0.17). "
-        + _caution(p, pod)
-        + f"The first two modes carry {pod.energy[:2].sum():.1%} of the fluctuating energy. "
+        f"{_caution(p, pod)}"
+        f"The first two modes carry {pod.energy[:2].sum():.1%} of the fluctuating energy. "
         f"Leaders among {p.snapshots} snapshots over {p.time * pod.frequency:.1f} periods, A = I: "
-        f"{counts}; "
-        + ("all leaders are" if extreme else "not all leaders are")
-        + f" extreme points of the curve, but only {len(first.li.leaders)} of "
+        f"{counts}; {'all' if extreme else 'not all'} leaders are"
+        f" extreme points of the curve, but only {len(first.li.leaders)} of "
         f"{len(first.extreme)} extreme points lead on {first.d} modes. With A = diag(energies^p) "
-        f"on {most} modes the leaders go from {len(low.li.leaders)} (p = {low.power:g}) to "
+        f"on {max(p.dims)} modes the leaders go from {len(low.li.leaders)} (p = {low.power:g}) to "
         f"{len(high.li.leaders)} (p = {high.power:g}). As a summary of the cycle leaders cost "
         f"{first.cost[0] / first.cost[1]:.2f} times the distance of as many medoids "
-        f"({first.d} modes). {proved} of {len(choices)} limits are proved."
+        f"({first.d} modes). {sum(c.li.certified for c in choices)} of {len(choices)} limits are "
+        "proved."
     )
 
 
@@ -328,76 +275,88 @@ def _caution(p: Params, pod: Pod) -> str:
     )
 
 
-def _cycle(pod: Pod, choices: list[Choice]) -> Any:
+def _cycle(pod: Pod, c: Choice) -> cy.Picture:
     from matplotlib.ticker import MaxNLocator
 
-    from ...drawing.plot import GREY, PALETTE
-
-    c, z = choices[0], pod.tokens
-    figure, grid = sheet(1, 2, width=5, height=5)
-    for ax, (a, b) in zip(grid[0], ((0, 1), (0, 2))):
-        b = min(b, z.shape[1] - 1)
-        ax.plot(z[:, a], z[:, b], ".", color=GREY, ms=4, label="snapshots")
-        rest = np.setdiff1d(c.extreme, c.li.leaders)
-        ax.plot(*z[rest][:, [a, b]].T, "o", mfc="none", mec=PALETTE[0], ms=5, label="extreme only")
-        ax.plot(*z[c.medoids][:, [a, b]].T, "x", color=PALETTE[2], ms=8, mew=2, label="medoids")
-        ax.plot(*z[c.li.leaders][:, [a, b]].T, "*", color=PALETTE[1], ms=11, label="leaders")
-        ax.set(xlabel=f"coefficient of mode {a + 1}", ylabel=f"coefficient of mode {b + 1}")
+    z, leaders, rest = pod.tokens, c.li.leaders, np.setdiff1d(c.extreme, c.li.leaders)
+    blue, orange, green, *_ = cy.plot.PALETTE
+    figure, axes = cy.plot.sheet(1, 2, 5, 5)
+    for ax, mode in zip(axes[0], (1, 2)):
+        b = min(mode, z.shape[1] - 1)
+        x, y = z[:, 0], z[:, b]
+        ax.plot(x, y, ".", color=cy.plot.GREY, ms=4, label="snapshots")
+        ax.plot(x[rest], y[rest], "o", mfc="none", mec=blue, ms=5, label="extreme only")
+        ax.plot(x[c.medoids], y[c.medoids], "x", color=green, ms=8, mew=2, label="medoids")
+        ax.plot(x[leaders], y[leaders], "*", color=orange, ms=11, label="leaders")
+        ax.set(xlabel="coefficient of mode 1", ylabel=f"coefficient of mode {b + 1}")
         ax.xaxis.set_major_locator(MaxNLocator(5))
-    handles = grid[0, 0].get_legend_handles_labels()
+    handles = axes[0, 0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
-    return figure
+    caption = (
+        "Tokens are snapshots: their coefficients on modes 1 and 2, 1 and 3, in units of U. Stars "
+        "lead (A = I, the smallest number of modes), open circles are extreme points that do not, "
+        "crosses are as many medoids. See: leaders crowd where the curve is perpendicular to the "
+        "radius, at its farthest and nearest points, for a token leads when the plane through it "
+        "perpendicular to it has all others on one side; medoids are spread along the curve."
+    )
+    return cy.Picture("The cycle and its leaders", caption, figure)
 
 
-def _fields(p: Params, street: Street, choice: Choice) -> Any:
-    leaders = choice.li.leaders
+def _fields(p: Params, street: Street, leaders: np.ndarray) -> cy.Picture:
     phase = (leaders / street.period) % 1
     apart = np.abs((phase - np.arange(p.show)[:, None] / p.show + 0.5) % 1 - 0.5)
-    rows_shown = list(dict.fromkeys(apart.argmin(axis=1).tolist()))  # spread over the cycle
-    fields = street.fields[leaders[rows_shown]].astype(np.float64)
+    shown = list(dict.fromkeys(apart.argmin(axis=1).tolist()))  # spread over the cycle
+    fields = street.fields[leaders[shown]].astype(np.float64)
     body = np.ma.masked_where(~street.body, np.ones(street.body.shape))
-    cell = 2 / p.diameter  # every second one is kept
+    cell = 2 / p.diameter  # every second one is stored
     high, wide = (x * cell for x in street.body.shape)
     centre = street.body.nonzero()[1].mean() * cell
-    box = (-centre, wide - centre, -high / 2, high / 2)
+    right = wide - centre
     top = float(np.quantile(np.abs(fields), 0.99))
-    columns = 2
-    rows = -(-len(fields) // columns)
-    right = box[1]
-    figure, axes = sheet(rows, columns, width=6, height=6 * high / (right + 1.5) + 0.5)
+    height = 6 * high / (right + 1.5) + 0.5
+    figure, axes = cy.plot.sheet(-(-len(fields) // 2), 2, 6, height)
+    box = (-centre, right, -high / 2, high / 2)
     view: dict[str, Any] = {"origin": "lower", "extent": box, "aspect": "equal"}
-    for ax, i, field in zip(axes.flat, rows_shown, fields):
-        image = ax.imshow(
-            field, cmap="RdBu_r", vmin=-top, vmax=top, interpolation="bilinear", **view
-        )
+    flow = {"cmap": "RdBu_r", "vmin": -top, "vmax": top, "interpolation": "bilinear"}
+    for ax, i, field in zip(axes.flat, shown, fields):
+        image = ax.imshow(field, **flow, **view)
         ax.imshow(body, cmap="gray", vmin=0, vmax=2, **view)
-        ax.set_title(f"snapshot {leaders[i]}, t/T = {phase[i]:.2f}", fontsize=10)
+        ax.set_title(f"snapshot {leaders[i]}, t/T = {phase[i]:.2f}")
         ax.set(xlim=(-1.5, right), xlabel="x/D", ylabel="y/D")
+        ax.grid(False)
     for ax in axes.flat[len(fields) :]:
         ax.set_visible(False)
     figure.colorbar(image, ax=axes, label="vorticity, U/D", shrink=0.7)
-    return figure
+    caption = (
+        "Vorticity of snapshots that lead (red: anticlockwise), chosen to be spread over the "
+        "shedding cycle of period T: leaders are different moments of the same street. Lengths "
+        "are measured in diameters D from the centre of the cylinder."
+    )
+    return cy.Picture("Snapshots that lead", caption, figure)
 
 
-def _power_curve(p: Params, choices: list[Choice]) -> Any:
-    from ...drawing.plot import PALETTE
-
-    line = sorted((c for c in choices if c.d == max(p.dims)), key=lambda c: c.power)
+def _power_curve(choices: list[Choice]) -> cy.Picture:
+    line = sorted(choices, key=lambda c: c.power)
     power = [c.power for c in line]
-    figure, grid = sheet(1, 2, width=5, height=3.6)
-    left, right = grid[0]
-    leaders = [len(c.li.leaders) for c in line]
-    left.plot(power, leaders, "*-", color=PALETTE[1], ms=10, label="leaders")
-    extreme = [len(c.extreme) for c in line]
-    left.plot(power, extreme, "o-", color=PALETTE[0], ms=4, label="extreme points")
-    left.set(xlabel="p in A = diag(energies$^p$)", ylabel="number of snapshots")
-    left.set_ylim(bottom=0)
-    left.legend(frameon=False, fontsize="small")
-    for k, (colour, name) in enumerate(
-        ((PALETTE[1], "leaders"), (PALETTE[2], "medoids"), (PALETTE[4], "evenly spaced"))
-    ):
+    blue, orange, green, _, amber, *_ = cy.plot.PALETTE
+    figure, axes = cy.plot.sheet(1, 2, 5, 3.6)
+    left, right = axes[0]
+    leaders, extreme = [len(c.li.leaders) for c in line], [len(c.extreme) for c in line]
+    left.plot(power, leaders, "*-", color=orange, ms=10, label="leaders")
+    left.plot(power, extreme, "o-", color=blue, ms=4, label="extreme points")
+    left.set_ylabel("number of snapshots")
+    names = {"leaders": orange, "medoids": green, "evenly spaced": amber}
+    for k, (name, colour) in enumerate(names.items()):
         right.plot(power, [c.cost[k] for c in line], "o-", color=colour, ms=4, label=name)
-    right.set(xlabel="p in A = diag(energies$^p$)", ylabel="mean distance to the nearest")
-    right.set_ylim(bottom=0)
-    right.legend(frameon=False, fontsize="small")
-    return figure
+    right.set_ylabel("mean distance to the nearest")
+    for ax in axes[0]:
+        ax.set_xlabel("p in A = diag(energies$^p$)")
+        ax.set_ylim(bottom=0)
+        ax.legend(frameon=False, fontsize=cy.plot.LABEL)
+    caption = (
+        "A = diag(energies^p) on the largest number of modes. p = -1 makes all modes count alike, "
+        "p > 0 leaves the leading pair alone. Left: leaders and extreme points. Right: mean "
+        "distance of a snapshot to the nearest representative, as a share of the mean size of a "
+        "snapshot."
+    )
+    return cy.Picture("Against the weight of the modes", caption, figure)

@@ -8,19 +8,21 @@ hyperplane touches two tokens at once and the token is drawn to their mean.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import final
+from dataclasses import dataclass
+from typing import NamedTuple, final
 
 import numpy as np
 
-from ...attention import Hardmax
-from ...drawing.report import Picture, Report, Table
-from ...simulation import configurations
-from .._frame import Progress
+import cynosure as cy
+
+from .._frame import Progress, report_of, silent
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Figure 1: the half-space of a token and the set it follows"
+_CAPTION = (
+    "The token, its direction A z_i, the supporting half-plane, and the tokens on its boundary."
+)
 
 
 @final
@@ -37,67 +39,69 @@ class Params:
 QUICK = Params()
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+class FollowedSet(NamedTuple):
+    """The set C_i of a token, and what decides it."""
+
+    panel: str
+    token: tuple[float, ...]
+    query: tuple[float, ...]  # A z_i
+    followed: str
+    best: float  # score
+    gap: float  # to the best score outside C_i
+    mean: tuple[float, ...]
+
+
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Draw the three panels and tabulate the sets behind them."""
-    from matplotlib.figure import Figure
-
-    from ...drawing import plot
-
     if not 0 <= p.token < p.n:
         raise ValueError(f"token: expected an index below n = {p.n}, got {p.token}")
-    cloud, square = configurations.gaussian(p.n, 2, p.seed), configurations.golden("G2")
+    say = progress or silent
+    cloud, square = cy.configurations.gaussian(p.n, 2, p.seed), cy.configurations.golden("G2")
     panels = [
         ("A = I", cloud, p.token, None),
         (f"A = {[list(row) for row in p.A]}", cloud, p.token, np.array(p.A)),
         ("A = I, a tie", square, len(square) - 1, None),
     ]
-    figure = Figure(figsize=(13.5, 4.6), layout="constrained")
-    rows = []
-    for column, (name, z, i, A) in enumerate(panels):
-        if progress is not None:
-            progress(column / len(panels), name)
-        ax = figure.add_subplot(1, len(panels), column + 1)
-        plot.attention_set(z, i, A, ax=ax)
-        ax.set_title(name)
-        rows.append(_row(name, z, i, A))
-    ((_, _, _, first, *_), (_, _, _, second, *_), (*_, tied, _, _, tie_mean)) = rows
-    turned = "turns it to another" if first != second else "leaves it with the same"
+    figure, axes = cy.plot.sheet(1, len(panels), 4.5, 4.6)
+    sets: list[FollowedSet] = []
+    for ax, (name, z, i, A) in zip(axes[0], panels):
+        say(len(sets) / len(panels), name)
+        cy.plot.attention_set(z, i, A, ax=ax).set_title(name)
+        ax.grid(False)
+        sets.append(_followed(name, z, i, A))
+    columns = ("panel", "token z_i", "A z_i", "C_i", "best score", "gap to the next", "mean of C_i")
+    note = "The gap is the distance, in scores, to the best token outside C_i."
+    first, second, tied = sets
+    turns = (
+        "turns it to another" if first.followed != second.followed else "leaves it with the same"
+    )
     summary = (
-        f"Token {p.token} of {p.n} Gaussian tokens follows token {first} when A = I; the second "
-        f"matrix {turned} (token {second}). The last panel is the square with two inner tokens: "
-        f"token {len(square) - 1} scores the corners {tied} equally, follows both, and is drawn "
-        f"to their mean {tuple(tie_mean)}. The sets are decided exactly on the given floats."
+        f"Token {p.token} of {p.n} Gaussian tokens follows token {first.followed} when A = I; the "
+        f"second matrix {turns} (token {second.followed}). The last panel is the square with two "
+        f"inner tokens: token {len(square) - 1} scores the corners {tied.followed} equally, "
+        f"follows both, and is drawn to their mean {tied.mean}. The sets are decided exactly on "
+        "the given floats."
     )
-    table = Table(
-        "The sets behind the panels",
-        ("panel", "token z_i", "A z_i", "C_i", "best score", "gap to the next", "mean of C_i"),
-        tuple(rows),
-        "The gap is the distance, in scores, to the best token outside C_i.",
-    )
-    caption = (
-        "The token, its direction A z_i, the supporting half-plane, and the tokens on its boundary."
-    )
-    return Report(
-        TITLE,
+    return report_of(
+        __name__,
+        p,
         summary,
-        asdict(p),
-        (table,),
-        figures=(Picture("Figure 1", caption, figure),),
-        command="cynosure run figure1",
+        tables=[cy.Table("The sets behind the panels", columns, tuple(sets), note)],
+        figures=[cy.Picture("Figure 1", _CAPTION, figure)],
     )
 
 
-def _row(name: str, z: np.ndarray, i: int, A: np.ndarray | None) -> tuple:
-    followed = Hardmax(A).followed(z)
+def _followed(name: str, z: np.ndarray, i: int, A: np.ndarray | None) -> FollowedSet:
+    followed = cy.Hardmax(A).followed(z)
     query = z[i] if A is None else A @ z[i]
     scores = z @ query
-    outside = np.delete(scores, followed[i])
-    return (
-        name,
-        tuple(z[i].tolist()),
-        tuple(query.tolist()),
-        ", ".join(map(str, followed[i].tolist())),
-        float(scores.max()),
-        float(scores.max() - outside.max()) if len(outside) else float("inf"),
-        tuple(followed.pull(z)[i].tolist()),
+    best, rest = scores.max(), np.delete(scores, followed[i])
+    return FollowedSet(
+        panel=name,
+        token=tuple(z[i].tolist()),
+        query=tuple(query.tolist()),
+        followed=", ".join(map(str, followed[i])),
+        best=float(best),
+        gap=float(best - rest.max(initial=-np.inf)),
+        mean=tuple(followed.pull(z)[i].tolist()),
     )

@@ -1,6 +1,6 @@
 """Figure 2 of arXiv 2407.01602: four small configurations over thirty layers, and their limits.
 
-See in each row: stars (leaders) never move; every other token walks to a leader, or, in the last
+See in each row: stars (leaders) never move; every other token tends to a leader, or, in the last
 row, to the middle of an edge that two leaders span, because it ties between them for ever; in the
 second row a token that follows at first becomes a leader at layer 1. The last panel's polytope has
 the leaders as its vertices. Beside the picture: each token's limit with the rule that proves it,
@@ -10,21 +10,17 @@ and every theorem check on the very trajectories drawn.
 from __future__ import annotations
 
 import tempfile
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...analysis.leaders import roles
-from ...analysis.limits import Limit, limit
-from ...drawing.report import Picture, Report, Table
-from ...dynamics import PureAttention
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...simulation.trajectory import Trajectory
-from ...theorems import check
-from .._frame import Progress
+import cynosure as cy
+
+from ...engine.certificates import RULE_WORDS
+from .._frame import Progress, report_of, silent
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -53,173 +49,165 @@ class Params:
 QUICK = Params(movie_layers=4)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+class Row(NamedTuple):
+    """One row of the figure: its run and its certified limit."""
+
+    case: int
+    run: cy.Trajectory
+    limit: cy.Limit
+
+    @property
+    def name(self) -> str:
+        return CASES[self.case]
+
+    @property
+    def late(self) -> np.ndarray:
+        """Leaders that emerge after layer 0."""
+        return np.flatnonzero(self.limit.born > 0)
+
+    @property
+    def leaderless(self) -> np.ndarray:
+        """Tokens that tend to no leader."""
+        return np.flatnonzero(self.limit.follows < 0)
+
+
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Simulate, prove, check, draw and animate the four cases."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
     if p.movie_case not in CASES:
         raise ValueError(f"movie_case: expected one of {list(CASES)}, got {p.movie_case}")
-    dynamics = PureAttention(alpha=p.alpha)
-    runs, limits, checks = {}, {}, {}
-    for case, name in CASES.items():
+    say = progress or silent
+    dynamics = cy.PureAttention(alpha=p.alpha)
+    rows = []
+    for case in CASES:
         say(0.1 * (case - 1), f"case {case}")
-        z0 = configurations.figure2(case, p.seed)
-        runs[case] = simulate(dynamics, z0, layers=p.layers)
-        limits[case] = limit(dynamics, z0)
-        checks[name] = tuple(check(runs[case]))
+        z0 = cy.configurations.figure2(case, p.seed)
+        tr = cy.simulate(dynamics, z0, layers=p.layers)
+        rows.append(Row(case, tr, cy.limit(dynamics, z0)))
     say(0.4, "figures")
-    figures = _figures(p, runs, limits)
+    figures = [_panels(p, rows), _distances(rows)]
     say(0.7, "movie")
-    movie = _movie(p, dynamics)
-    tables = (
-        _overview(limits),
-        *(_tokens(CASES[case], li) for case, li in limits.items()),
-        _rationals(dynamics),
-    )
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, runs, limits),
-        asdict(p),
-        tables,
-        checks,
-        figures,
-        (movie,),
-        command="cynosure run figure2",
+    return report_of(
+        __name__,
+        p,
+        _summary(p, rows),
+        tables=[_overview(rows), *map(_tokens, rows), _rationals(dynamics)],
+        checks={row.name: cy.check(row.run) for row in rows},
+        figures=figures,
+        movies=[_movie(p, dynamics)],
     )
 
 
-def _summary(p: Params, runs: dict[int, Trajectory], limits: dict[int, Limit]) -> str:
-    proved = sum(int((li.settled_at >= 0).sum()) for li in limits.values())
-    tokens = sum(len(li.points) for li in limits.values())
-    last = max(li.layers for li in limits.values())
-    later = {c: li.leaders[li.born[li.leaders] > 0].tolist() for c, li in limits.items()}
+def _summary(p: Params, rows: list[Row]) -> str:
+    proved = sum(int((row.limit.settled_at >= 0).sum()) for row in rows)
+    tokens = sum(len(row.limit.points) for row in rows)
+    last = max(row.limit.layers for row in rows)
     emerging = "; ".join(
-        f"in case {c} token {i} starts to lead at layer {limits[c].born[i]}"
-        for c, found in later.items()
-        for i in found
+        f"in case {row.case} token {i} starts to lead at layer {row.limit.born[i]}"
+        for row in rows
+        for i in row.late
     )
-    strays = {c: np.flatnonzero(li.follows < 0).tolist() for c, li in limits.items()}
     without = "; ".join(
-        f"in case {c} the tokens {', '.join(map(str, s))} tend to no leader"
-        for c, s in strays.items()
-        if s
+        f"in case {row.case} the tokens {_listed(row.leaderless)} tend to no leader"
+        for row in rows
+        if len(row.leaderless)
     )
-    left = max(float(np.abs(runs[c].values[-1] - li.points).max()) for c, li in limits.items())
+    away = max(float(np.abs(row.run.values[-1] - row.limit.points).max()) for row in rows)
     return (
         f"Four configurations, alpha = {p.alpha}, A = I. The limit of {proved} of {tokens} tokens "
         f"is proved, from layer {last} on at the latest; after {p.layers} layers the tokens are "
-        f"still up to {left:.2g} away from it.\n\n"
+        f"still up to {away:.2g} away from it.\n\n"
         f"Leaders that emerge: {emerging or 'none'}. Clusters without a leader: "
         f"{without or 'none'}."
     )
 
 
-def _figures(
-    p: Params, runs: dict[int, Trajectory], limits: dict[int, Limit]
-) -> tuple[Picture, ...]:
-    from matplotlib.figure import Figure
+def _listed(items: Iterable[Any]) -> str:
+    return ", ".join(map(str, items))
 
-    from ...drawing import plot
 
+def _panels(p: Params, rows: list[Row]) -> cy.Picture:
     show = tuple(k for k in p.show if k <= p.layers)
-    panels = plot.figure2(list(runs.values()), show=show)
     caption = (
         "Rows are the four cases, columns are layers. A star is a leader; the fill is the colour "
         "of the token followed, the edge the token's own; two halves: it follows two tokens. The "
         "hull of the leaders is shaded in the last column."
     )
-    curves = Figure(figsize=(13, 3.4), layout="constrained")
-    for column, (case, name) in enumerate(CASES.items()):
-        ax = curves.add_subplot(1, 4, column + 1)
-        plot.convergence(runs[case], limits[case], ax=ax)
-        ax.set_title(name)
-    return (
-        Picture("Figure 2", caption, panels),
-        Picture(
-            "Distance to the proved limit",
-            "Each token against its certified limit, beside the line (1 + alpha)^-k.",
-            curves,
-        ),
-    )
+    figure = cy.plot.figure2([row.run for row in rows], show=show)
+    return cy.Picture("Figure 2", caption, figure)
 
 
-def _movie(p: Params, dynamics: PureAttention) -> Picture:
-    from ...drawing.movie import movie
+def _distances(rows: list[Row]) -> cy.Picture:
+    figure, axes = cy.plot.sheet(1, len(rows), 3.25, 3.4)
+    for ax, row in zip(axes[0], rows):
+        cy.plot.convergence(row.run, row.limit, ax=ax)
+        ax.set_title(row.name)
+    caption = "Each token against its certified limit, beside the line (1 + alpha)^-k."
+    return cy.Picture("Distance to the proved limit", caption, figure)
 
-    z0 = configurations.figure2(p.movie_case, p.seed)
-    short = simulate(dynamics, z0, layers=min(p.movie_layers, p.layers))
-    born = roles(short).born
+
+def _movie(p: Params, dynamics: cy.PureAttention) -> cy.Picture:
+    z0 = cy.configurations.figure2(p.movie_case, p.seed)
+    short = cy.simulate(dynamics, z0, layers=min(p.movie_layers, p.layers))
+    born = cy.roles(short).born
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "movie.gif"
-        movie(short, path)
+        cy.movie.movie(short, path)
         data = path.read_bytes()
     caption = (
         f"Case {p.movie_case}, layers 0 to {short.t[-1]}, interpolated between layers; "
         f"{int((born == 0).sum())} tokens lead from the start, {int((born > 0).sum())} later."
     )
-    return Picture("The layers as a movie", caption, data)
+    return cy.Picture("The layers as a movie", caption, data)
 
 
-def _overview(limits: dict[int, Limit]) -> Table:
-    rows = tuple(
-        (
-            CASES[case],
-            len(li.points),
-            ", ".join(map(str, li.leaders[li.born[li.leaders] == 0])),
-            ", ".join(f"{i} (layer {li.born[i]})" for i in li.leaders[li.born[li.leaders] > 0]),
-            len(np.unique(li.points, axis=0)),
-            int((li.follows < 0).sum()),
-            "yes" if li.certified else f"no: {len(li.undecided)} undecided",
-            li.layers,
-            li.exact_decisions,
-        )
-        for case, li in limits.items()
+def _overview(rows: list[Row]) -> cy.Table:
+    return cy.Table.of(
+        "Certified limits",
+        rows,
+        {
+            "case": "name",
+            "tokens": lambda r: len(r.limit.points),
+            "leaders from the start": lambda r: _listed(np.flatnonzero(r.limit.born == 0)),
+            "emerging": lambda r: _listed(f"{i} (layer {r.limit.born[i]})" for i in r.late),
+            "distinct limits": lambda r: len(np.unique(r.limit.points, axis=0)),
+            "not at a leader": lambda r: len(r.leaderless),
+            "certified": lambda r: (
+                "yes" if r.limit.certified else f"no: {len(r.limit.undecided)} undecided"
+            ),
+            "at layer": "limit.layers",
+            "exact decisions": "limit.exact_decisions",
+        },
+        "Exact decisions: near-ties in floating point that were settled in integers.",
     )
-    columns = (
-        "case",
-        "tokens",
-        "leaders from the start",
-        "emerging",
-        "distinct limits",
-        "not at a leader",
-        "certified",
-        "at layer",
-        "exact decisions",
+
+
+def _tokens(row: Row) -> cy.Table:
+    li = row.limit
+    return cy.Table.of(
+        f"Case {row.name}",
+        range(len(li.points)),
+        {
+            "token": int,
+            "limit": lambda i: tuple(li.points[i].tolist()),
+            "rule": lambda i: RULE_WORDS[str(li.rule[i])],
+            "settled at": lambda i: int(li.settled_at[i]),
+            "tends to": lambda i: _or_none(li.follows[i]),
+            "leads since": lambda i: _or_none(li.born[i]),
+            "smallest gap": lambda i: float(li.margin[i]),
+        },
     )
-    note = "Exact decisions: near-ties in floating point that were settled in integers."
-    return Table("Certified limits", columns, rows, note)
 
 
-def _tokens(name: str, li: Limit) -> Table:
-    rows = tuple(
-        (
-            i,
-            tuple(li.points[i].tolist()),
-            str(li.rule[i]),
-            int(li.settled_at[i]),
-            int(li.follows[i]) if li.follows[i] >= 0 else None,
-            int(li.born[i]) if li.born[i] >= 0 else None,
-            float(li.margin[i]),
-        )
-        for i in range(len(li.points))
-    )
-    columns = ("token", "limit", "rule", "settled at", "tends to", "leads since", "smallest gap")
-    return Table(f"Case {name}", columns, rows)
+def _or_none(x: np.integer) -> int | None:
+    return int(x) if x >= 0 else None
 
 
-def _rationals(dynamics: PureAttention) -> Table:
+def _rationals(dynamics: cy.PureAttention) -> cy.Table:
     """Case 2 from the rationals of the paper instead of the floats next to them."""
-    z0 = configurations.golden_exact("G1")
-    li = limit(dynamics, z0, exact=True)
+    z0 = cy.configurations.golden_exact("G1")
+    li = cy.limit(dynamics, z0, exact=True)
     assert li.exact_points is not None
-    rows = tuple(
-        (i, start, end, int(li.born[i]) if li.born[i] >= 0 else None)
-        for i, (start, end) in enumerate(zip(z0, li.exact_points, strict=True))
-    )
+    rows = zip(range(len(z0)), z0, li.exact_points, map(_or_none, li.born))
     note = f"Every decision in {li.arithmetic} arithmetic, alpha = {dynamics.exact_alpha}."
     columns = ("token", "start", "limit", "leads since")
-    return Table("Case 2 in rational numbers", columns, rows, note)
+    return cy.Table("Case 2 in rational numbers", columns, tuple(rows), note)

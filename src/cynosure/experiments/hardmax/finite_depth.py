@@ -9,31 +9,21 @@ random ones: the words of the shipped film-review classifier, placed so that few
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
 
-from ...analysis.limits import Limit, limit
-from ...analysis.polytope import Polytope
-from ...classifier.shipped import load_pretrained
-from ...drawing.report import Picture, Report, Table
-from ...dynamics import PureAttention
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...theorems import Check, check
-from .._frame import Progress, at_most, silent
+import cynosure as cy
+
+from .._frame import Progress, at_most, part, report_of
 from .._measurements import kept
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Finite depth: how much of the limit a few layers see"
-LAWS: dict[str, Callable[[int, int, int], np.ndarray]] = {
-    "gaussian": configurations.gaussian,
-    "ball": configurations.ball,
-}
+LAWS = ("gaussian", "ball", "words")
 
 
 @final
@@ -59,7 +49,7 @@ class Params:
 QUICK = Params(d=(2, 16), n=(16, 64), alpha=(0.1, 1.0, 10.0), starts=2)
 
 
-class Cell(NamedTuple):
+class DepthCurves(NamedTuple):
     """Curves over the layers 0..layers, one row per start."""
 
     law: str
@@ -74,88 +64,83 @@ class Cell(NamedTuple):
     certified: int
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Limits and layers of every cell."""
-    say = progress or silent
-    if unknown := set(p.laws) - {*LAWS, "words"}:
-        raise ValueError(f"laws: expected some of {', '.join(LAWS)}, words, got {sorted(unknown)}")
+    if unknown := set(p.laws) - set(LAWS):
+        raise ValueError(f"laws: expected some of {', '.join(LAWS)}, got {sorted(unknown)}")
     if min(*p.d, *p.n, p.starts) < 1 or not all(0 <= k <= p.layers for k in p.marks):
         raise ValueError(f"finite_depth: sizes start at 1 and marks lie in 0..layers; got {p}")
-    grid = list(product([law for law in p.laws if law in LAWS], p.d, p.n, p.alpha))
     drawn = _drawn(p)
+    grid = list(product([law for law in p.laws if law not in drawn], p.d, p.n, p.alpha))
     for law, rows in drawn.items():
         sizes = [n for n in p.n if n <= len(rows)]
         grid += list(product([law], [rows.shape[1]], sizes, p.alpha))
-    cells = []
-    for done, (law, d, n, alpha) in enumerate(grid):
-        say(0.9 * done / len(grid), f"{law}, d = {d}, n = {n}, alpha = {alpha:g}")
-        cells.append(kept(_cell, p, law, drawn.get(law), d, n, alpha))
-    say(0.9, "figures")
-    shown = simulate(PureAttention(alpha=0.5), configurations.gaussian(40, 2, p.seed), layers=12)
-    checks = {
-        "sweep": (_rate_check(cells),),
-        "gaussian, n = 40, d = 2": tuple(check(shown)),
-    }
-    say(1.0, "done")
-    return Report(
-        TITLE,
+    say = part(progress, 0.0, 0.9)
+    cells: list[DepthCurves] = []
+    for law, d, n, alpha in grid:
+        say(len(cells) / len(grid), f"{law}, d = {d}, n = {n}, alpha = {alpha:g}")
+        cells.append(kept(_curves, p, law, drawn.get(law), d, n, alpha))
+    say(1.0, "figures")
+    z0 = cy.configurations.gaussian(40, 2, p.seed)
+    statement = "a settled follower approaches its leader by the factor 1 + alpha every layer"
+    slowest = 1 - min(c.slow for c in cells)  # relative
+    rate = at_most("rate", "docs/mathematics.md B8", statement, slowest, 1e-6, cells=len(cells))
+    return report_of(
+        __name__,
+        p,
         _summary(p, cells),
-        asdict(p),
-        (_by_alpha(p, cells), _by_size(p, cells)),
-        checks,
-        (Picture("Against the layers", _CAPTION, _curves(p, cells)),),
-        command="cynosure run finite_depth",
+        tables=[_by_alpha(p, cells), _by_size(p, cells)],
+        checks={
+            "sweep": [rate],
+            "gaussian, n = 40, d = 2": cy.check(
+                cy.simulate(cy.PureAttention(alpha=0.5), z0, layers=12)
+            ),
+        },
+        figures=[_picture(p, cells)],
     )
-
-
-_CAPTION = (
-    "Top: tokens whose limit is not proved yet, by d and by alpha (means over everything else); "
-    "curves end where none is left, and there is none where all settle at once. Bottom left: final "
-    "leaders that do not lead yet. Bottom right: the largest distance to the limit in all runs of "
-    "an alpha (solid), the distance of the hulls (dotted; d ≤ 4, n ≤ 256) and (1 + alpha)^-k "
-    "(dashed), as shares of the longest token: once all tokens have settled they are parallel."
-)
 
 
 def _drawn(p: Params) -> dict[str, np.ndarray]:
     """Tokens to draw from, by the name of the law: trained ones, and those of a file."""
     rows = {}
     if "words" in p.laws:
-        rows["words"] = load_pretrained().model_.planes[0].embedding
+        rows["words"] = cy.load_pretrained().model_.planes[0].embedding
     if p.embeddings:
-        rows["embeddings"] = configurations.read(p.embeddings)
+        rows["embeddings"] = cy.configurations.read(p.embeddings)
     return rows
 
 
 def _start(law: str, rows: np.ndarray | None, n: int, d: int, seed: int) -> np.ndarray:
-    if rows is None:
-        return LAWS[law](n, d, seed)
-    return rows[np.random.default_rng(seed).choice(len(rows), n, replace=False)]
+    if rows is not None:
+        return rows[np.random.default_rng(seed).choice(len(rows), n, replace=False)]
+    return getattr(cy.configurations, law)(n, d, seed)
 
 
-def _cell(p: Params, law: str, rows: np.ndarray | None, d: int, n: int, alpha: float) -> Cell:
-    dynamics = PureAttention(alpha=alpha)
-    k = np.arange(p.layers + 1)
+def _curves(
+    p: Params, law: str, rows: np.ndarray | None, d: int, n: int, alpha: float
+) -> DepthCurves:
+    dynamics = cy.PureAttention(alpha=alpha)
+    k = np.arange(p.layers + 1)[:, None]
     settled, led, away, hulls = (np.full((p.starts, len(k)), np.nan) for _ in range(4))
     slow, certified = 1.0, 0
     for s in range(p.starts):
         z0 = _start(law, rows, n, d, p.seed + s)
-        li = limit(dynamics, z0)
-        z = simulate(dynamics, z0, layers=p.layers).values
+        li = cy.limit(dynamics, z0)
+        z = cy.simulate(dynamics, z0, layers=p.layers).values
         longest = np.linalg.norm(z0, axis=1).max()
         gaps = np.linalg.norm(z - li.points, axis=-1)
-        settled[s] = ((li.settled_at >= 0) & (li.settled_at <= k[:, None])).mean(axis=1)
-        born = li.born[li.leaders]
-        led[s] = (born <= k[:, None]).mean(axis=1)
+        settled[s] = ((li.settled_at >= 0) & (li.settled_at <= k)).mean(axis=1)
+        led[s] = (li.born[li.leaders] <= k).mean(axis=1)
         away[s] = gaps.max(axis=1) / longest
         if d <= 4 and n <= 256:
             hulls[s] = [_to_hull(zk, li.polytope) / longest for zk in z]
         slow = min(slow, _slowest(gaps / longest, li, alpha))
         certified += li.certified
-    return Cell(law, d, n, alpha, settled, led, away, hulls, slow, certified)
+    size, curves = (law, d, n, alpha), (settled, led, away, hulls)
+    return DepthCurves(*size, *curves, slow=slow, certified=certified)
 
 
-def _to_hull(z: np.ndarray, body: Polytope) -> float:
+def _to_hull(z: np.ndarray, body: cy.Polytope) -> float:
     """Hausdorff distance of K_k and K: K lies inside, so the farthest token from K.
 
     Only tokens on the wrong side of a facet are projected.
@@ -166,7 +151,7 @@ def _to_hull(z: np.ndarray, body: Polytope) -> float:
     return float(body.distance(far).max()) if len(far) else 0.0
 
 
-def _slowest(gaps: np.ndarray, li: Limit, alpha: float) -> float:
+def _slowest(gaps: np.ndarray, li: cy.Limit, alpha: float) -> float:
     """min over settled followers and layers of rho gap_k / gap_{k+1}, while gaps are no rounding.
 
     1 means: exactly the rate; below 1: some distance shrank by less than the factor 1 + alpha.
@@ -177,140 +162,110 @@ def _slowest(gaps: np.ndarray, li: Limit, alpha: float) -> float:
     return float((now[seen] / then[seen]).min()) if seen.any() else 1.0
 
 
-def _rate_check(cells: list[Cell]) -> Check:
-    statement = "a settled follower approaches its leader by the factor 1 + alpha every layer"
-    slowest = 1 - min(c.slow for c in cells)  # relative
-    return at_most("B8", "docs/mathematics.md B8", statement, slowest, 1e-6, cells=len(cells))
+def _mean(cells: list[DepthCurves], curve: str, k: int) -> float:
+    """The mean of a curve at layer k over the cells."""
+    return float(np.mean([getattr(c, curve)[:, k].mean() for c in cells]))
 
 
-def _summary(p: Params, cells: list[Cell]) -> str:
-    runs, proved = len(cells) * p.starts, sum(c.certified for c in cells)
+def _summary(p: Params, cells: list[DepthCurves]) -> str:
     lines = []
     for k in p.marks:
-        settled = float(np.mean([c.settled[:, k].mean() for c in cells]))
-        led = float(np.mean([c.led[:, k].mean() for c in cells]))
         near = float(np.mean([(c.away[:, k] < 0.01).mean() for c in cells]))
         lines.append(
-            f"At layer {k}, {settled:.2%} of the tokens have a proved limit and {led:.2%} of the "
-            f"final leaders lead; every token is within 1 % of its limit in {near:.0%} of the runs"
+            f"At layer {k}, {_mean(cells, 'settled', k):.2%} of the tokens have a proved limit and "
+            f"{_mean(cells, 'led', k):.2%} of the final leaders lead; every token is within 1 % "
+            f"of its limit in {near:.0%} of the runs"
         )
-    small, large = min(p.alpha), max(p.alpha)
-    k = p.marks[-1]
-    far = {
-        a: float(np.median([c.away[:, k] for c in cells if c.alpha == a])) for a in (small, large)
-    }
-    return (
-        f"{proved} of {runs} runs are proved for every token. "
-        + ". ".join(lines)
-        + f". The depth needed is set by alpha: the median distance to the limit at layer {k} is "
-        f"{far[small]:.2g} of the longest token for alpha = {small:g}, {far[large]:.2g} for alpha "
-        f"= {large:g}." + _words(p, cells)
+    small, large, k = min(p.alpha), max(p.alpha), p.marks[-1]
+    far = {a: np.median([c.away[:, k] for c in cells if c.alpha == a]) for a in (small, large)}
+    text = (
+        f"{sum(c.certified for c in cells)} of {len(cells) * p.starts} runs are proved for every "
+        f"token. {'. '.join(lines)}. The depth needed is set by alpha: the median distance to the "
+        f"limit at layer {k} is {far[small]:.2g} of the longest token for alpha = {small:g}, "
+        f"{far[large]:.2g} for alpha = {large:g}."
     )
+    if words := [c for c in cells if c.law == "words"]:
+        known = [f"{_mean(words, 'settled', k):.2%} at layer {k}" for k in (0, *p.marks)]
+        text += (
+            " Of words drawn from the shipped film-review classifier a limit is proved for "
+            f"{', '.join(known)}."
+        )
+    return text
 
 
-def _words(p: Params, cells: list[Cell]) -> str:
-    """A sentence on the trained tokens, where they were drawn."""
-    of = [c for c in cells if c.law == "words"]
-    if not of:
-        return ""
-    known = ", ".join(
-        f"{np.mean([c.settled[:, k].mean() for c in of]):.2%} at layer {k}" for k in (0, *p.marks)
-    )
-    return f" Of words drawn from the shipped film-review classifier a limit is proved for {known}."
-
-
-def _by_alpha(p: Params, cells: list[Cell]) -> Table:
+def _by_alpha(p: Params, cells: list[DepthCurves]) -> cy.Table:
+    columns = ("alpha", "layer", "settled", "leaders present", "median distance")
+    more = ("largest distance", "largest hull distance", "(1+alpha)^-k")
     rows = []
     for alpha, k in product(p.alpha, p.marks):
         of = [c for c in cells if c.alpha == alpha]
-        hulls = np.concatenate([c.hull[:, k] for c in of])
-        hulls = hulls[np.isfinite(hulls)]
-        rows.append(
-            (
-                alpha,
-                k,
-                float(np.mean([c.settled[:, k].mean() for c in of])),
-                float(np.mean([c.led[:, k].mean() for c in of])),
-                float(np.median([c.away[:, k] for c in of])),
-                float(max(c.away[:, k].max() for c in of)),
-                float(hulls.max()) if len(hulls) else None,
-                float((1 + alpha) ** -k),
-            )
-        )
-    columns = (
-        "alpha",
-        "layer",
-        "settled",
-        "leaders present",
-        "median distance",
-        "largest distance",
-        "largest hull distance",
-        "(1+alpha)^-k",
-    )
+        away = np.array([c.away[:, k] for c in of])
+        hulls = np.array([c.hull[:, k] for c in of])
+        farthest = np.nanmax(hulls) if np.isfinite(hulls).any() else None
+        shares = _mean(of, "settled", k), _mean(of, "led", k)
+        distances = np.median(away), away.max(), farthest, (1 + alpha) ** -k
+        rows.append((alpha, k, *shares, *distances))
     note = "Distances are shares of the longest token; hulls for d ≤ 4, n ≤ 256."
-    return Table("What a finite depth sees, by alpha", columns, tuple(rows), note)
+    return cy.Table("What a finite depth sees, by alpha", (*columns, *more), tuple(rows), note)
 
 
-def _by_size(p: Params, cells: list[Cell]) -> Table:
+def _by_size(p: Params, cells: list[DepthCurves]) -> cy.Table:
+    marks = (0, *p.marks)
     rows = []
-    for law, d, n in dict.fromkeys((c.law, c.d, c.n) for c in cells):
-        of = [c for c in cells if (c.law, c.d, c.n) == (law, d, n)]
-        row: list[Any] = [law, d, n]
-        row += [float(np.mean([c.settled[:, k].mean() for c in of])) for k in (0, *p.marks)]
-        row += [float(np.mean([c.led[:, k].mean() for c in of])) for k in (0, *p.marks)]
-        rows.append(tuple(row))
-    columns = (
-        "law",
-        "d",
-        "n",
-        *(f"settled at {k}" for k in (0, *p.marks)),
-        *(f"leaders at {k}" for k in (0, *p.marks)),
-    )
-    return Table("By law and size, mean over alpha", columns, tuple(rows))
+    for size in dict.fromkeys((c.law, c.d, c.n) for c in cells):
+        of = [c for c in cells if (c.law, c.d, c.n) == size]
+        rows.append((*size, *(_mean(of, curve, k) for curve in ("settled", "led") for k in marks)))
+    names = [f"{name} at {k}" for name in ("settled", "leaders") for k in marks]
+    return cy.Table("By law and size, mean over alpha", ("law", "d", "n", *names), tuple(rows))
 
 
-def _curves(p: Params, cells: list[Cell]) -> Any:
-    from matplotlib.figure import Figure
+def _picture(p: Params, cells: list[DepthCurves]) -> cy.Picture:
     from matplotlib.lines import Line2D
 
-    from ...drawing.plot import INK, PALETTE
-
     k = np.arange(p.layers + 1)
-    figure = Figure(figsize=(10, 6.8), layout="constrained")
-    by_d, by_alpha, leaders, away = figure.subplots(2, 2).ravel()
+    figure, axes = cy.plot.sheet(2, 2, 5, 3.4)
+    by_d, by_alpha, leaders, away = axes.flat
     dims = list(dict.fromkeys(c.d for c in cells))
-    for colour, d in zip(PALETTE, dims):
+    for colour, d in zip(cy.plot.PALETTE, dims):
         of = [c for c in cells if c.d == d]
-        for ax, name in ((by_d, "settled"), (leaders, "led")):
-            mean = np.mean([getattr(c, name).mean(axis=0) for c in of], axis=0)
+        for ax, curve in ((by_d, "settled"), (leaders, "led")):
+            mean = np.mean([getattr(c, curve).mean(axis=0) for c in of], axis=0)
             ax.plot(k, _positive(1 - mean), ".-", color=colour, label=f"d = {d}")
-    for colour, alpha in zip(PALETTE[len(dims) :], p.alpha):
+    for colour, alpha in zip(cy.plot.PALETTE[len(dims) :], p.alpha):
         of = [c for c in cells if c.alpha == alpha]
         mean = np.mean([c.settled.mean(axis=0) for c in of], axis=0)
         by_alpha.plot(k, _positive(1 - mean), ".-", color=colour, label=rf"$\alpha$ = {alpha:g}")
         away.plot(k, _positive(np.max([c.away.max(axis=0) for c in of], axis=0)), color=colour)
-        flat = [c.hull for c in of if np.isfinite(c.hull).all()]
-        if flat:
-            away.plot(k, _positive(np.max(np.concatenate(flat), axis=0)), ":", color=colour)
+        if hulls := [c.hull for c in of if np.isfinite(c.hull).all()]:
+            away.plot(k, _positive(np.max(np.concatenate(hulls), axis=0)), ":", color=colour)
         away.plot(k, (1.0 + alpha) ** -k, "--", color=colour, lw=0.8)
     by_d.set(ylabel="share of tokens", title="not settled, by dimension")
     by_alpha.set(ylabel="share of tokens", title="not settled, by step")
     leaders.set(ylabel="share of final leaders", title="do not lead yet, by dimension")
     away.set(ylabel="share of the longest token", title="distance to the limit, by step")
-    styles = zip(("-", ":", "--"), ("tokens", "hulls", r"$(1+\alpha)^{-k}$"))
-    key = [Line2D([], [], color=INK, ls=style, label=name) for style, name in styles]
-    away.legend(handles=key, frameon=False, fontsize="small", loc="lower left")
+    ink, styles = cy.plot.INK, {"-": "tokens", ":": "hulls", "--": r"$(1+\alpha)^{-k}$"}
+    key = [Line2D([], [], color=ink, ls=style, label=name) for style, name in styles.items()]
+    away.legend(handles=key, frameon=False, fontsize=cy.plot.LABEL, loc="lower left")
     for ax in (by_d, by_alpha, leaders):
-        ax.legend(frameon=False, fontsize="small", loc="upper right")
-    for ax in (by_d, by_alpha, leaders, away):
+        ax.legend(frameon=False, fontsize=cy.plot.LABEL, loc="upper right")
+    for ax in axes.flat:
         ax.set(xlabel="layer $k$", xlim=(-0.5, p.layers + 0.5))
-        ax.spines[["top", "right"]].set_visible(False)
         if any(np.isfinite(line.get_ydata()).any() for line in ax.get_lines()):
             ax.set_yscale("log")
         else:
-            ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", color=INK)
+            ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", color=ink)
+            ax.set_yticks([])
     away.set_ylim(1e-14, 3)
-    return figure
+    return cy.Picture("Against the layers", _CAPTION, figure)
+
+
+_CAPTION = (
+    "Top: tokens whose limit is not proved yet, by d and by alpha (means over everything else); "
+    "curves end where none is left, and there is none where all settle at once. Bottom left: final "
+    "leaders that do not lead yet. Bottom right: the largest distance to the limit in all runs of "
+    "an alpha (solid), the distance of the hulls (dotted; d ≤ 4, n ≤ 256) and (1 + alpha)^-k "
+    "(dashed), as shares of the longest token: once all tokens have settled they are parallel."
+)
 
 
 def _positive(y: np.ndarray) -> np.ndarray:

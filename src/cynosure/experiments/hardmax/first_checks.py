@@ -12,22 +12,14 @@ coordinates, run in rationals, tie so often that limits which are no leader appe
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from itertools import product
-from typing import Any, NamedTuple, final
+from dataclasses import dataclass
+from typing import NamedTuple, final
 
 import numpy as np
 
-from ...analysis.leaders import roles
-from ...analysis.limits import Limit, limit
-from ...analysis.polytope import hull
-from ...drawing.report import Picture, Report, Table
-from ...dynamics import PureAttention, UnnormalizedAttention
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...simulation.trajectory import Trajectory
-from ...theorems import Check
-from .._frame import Progress
+import cynosure as cy
+
+from .._frame import Progress, at_most, over_grid, part, report_of
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -52,33 +44,20 @@ class Params:
 QUICK = Params(n=(10, 100), d=(1, 2, 3), alpha=(0.5, 1.0), seeds=3, layers=30, ties=20)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The three experiments as chapters."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
     least = min(*p.n, *p.d, p.seeds, p.layers, p.ties, p.growth_layers - 3)
     if least < 1 or min(p.d) > 3:
         raise ValueError(
             "first_checks: n, d, seeds, layers and ties start at 1, growth_layers at 4, and one d "
             f"is at most 3 for the polytope; got {p}"
         )
-    say(0.0, "finite set")
-    first = _finite_set(p, lambda share: say(0.6 * share, "finite set"))
-    say(0.6, "leaders")
-    second = _fixed_leaders(p, lambda share: say(0.6 + 0.3 * share, "leaders"))
-    say(0.9, "growth")
-    third = _growth(p)
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _SUMMARY,
-        asdict(p),
-        chapters=(first, second, third),
-        command="cynosure run first_checks",
+    chapters = (
+        _finite_set(p, part(progress, 0.0, 0.6)),
+        _fixed_leaders(p, part(progress, 0.6, 0.9)),
+        _growth(p),
     )
+    return report_of(__name__, p, _SUMMARY, chapters=chapters)
 
 
 _SUMMARY = (
@@ -90,109 +69,83 @@ _SUMMARY = (
 # --- 1: a finite set -----------------------------------------------------------------------------
 
 
-class Cell(NamedTuple):
-    """What the runs of one (n, d, alpha) gave."""
+class GaussianLimits(NamedTuple):
+    """The limits of the runs of one (d, alpha, n)."""
 
-    n: int
     d: int
     alpha: float
-    settle: list[int]  # layer from which every limit is proved, per run
+    n: int
+    layers: list[int]  # from which every limit is proved, per run
     leaders: list[int]
-    limits: list[int]  # distinct limits
+    limits: list[int]  # distinct ones
     certified: int
     away: float  # largest distance from the condition of S, relative to max |z|^2
 
 
-def _finite_set(p: Params, say: Any) -> Report:
-    cells = []
-    grid = list(product(p.d, p.alpha, p.n))
-    for done, (d, alpha, n) in enumerate(grid):
-        runs = [
-            limit(PureAttention(alpha=alpha), configurations.gaussian(n, d, seed))
-            for seed in range(p.seeds)
-        ]
-        cells.append(
-            Cell(
-                n,
-                d,
-                alpha,
-                [li.layers for li in runs],
-                [len(li.leaders) for li in runs],
-                [len(np.unique(li.points, axis=0)) for li in runs],
-                sum(li.certified for li in runs),
-                max(_away_from_s(li) for li in runs),
-            )
-        )
-        say((done + 1) / (len(grid) + 1))
-    tied = _tied(p)
-    total, proved = len(grid) * p.seeds, sum(c.certified for c in cells)
-    away = max(c.away for c in cells)
-    tol = 1e-12  # limits and vertices are rounded once each: a few u = 1.1e-16 times max |z|^2
-    check = Check(
-        theorem="first 1",
-        reference=PAPER,
-        statement="distinct non-zero tokens converge, and every limit lies in the finite set S",
-        applies=True,
-        holds=proved == total and away <= tol and tied.outside == 0,
-        margin=tol - away,
-        tol=tol,
-        witness={
-            "proved": proved,
-            "runs": total,
-            "largest distance from S": away,
-            "exact runs": p.ties,
-            "exact limits outside S": tied.outside,
-        },
-        hypotheses=(),
-        arithmetic="float64",
+def _finite_set(p: Params, progress: Progress) -> cy.Report:
+    cells = over_grid(
+        _gaussian_limits, p, {"d": p.d, "alpha": p.alpha, "n": p.n}, part(progress, 0.0, 0.9)
     )
-    worst = max(max(c.settle) for c in cells)
+    progress(0.9, "ties in rationals")
+    tied = _tied(p)
+    total, proved = len(cells) * p.seeds, sum(c.certified for c in cells)
+    away = max(c.away for c in cells)
+    check = at_most(
+        "finite set",
+        PAPER,
+        "distinct non-zero tokens converge, and every limit lies in the finite set S",
+        away if proved == total and tied.outside == 0 else np.inf,
+        1e-12,  # limits and vertices are rounded once each: a few u = 1.1e-16 times max |z|^2
+        **{"proved": proved, "runs": total, "largest distance from S": away},
+        **{"exact runs": p.ties, "exact limits outside S": tied.outside},
+    )
     summary = (
         f"Distinct tokens reach a finite set: the limits of {proved} of {total} Gaussian runs "
         f"(n = {_range(p.n)}, d = {_range(p.d)}, alpha = {_range(p.alpha)}) are proved for every "
-        f"token, after {worst} layers at the latest, and all lie in S up to {away:.1g}. In "
-        f"{p.ties} integer configurations with ties, in rationals, {tied.certified} are proved, "
-        f"{tied.outside} of {tied.limits} limits lie outside S, and in {tied.runs_with_strays} of "
-        f"them some token ({tied.strays} in all) tends to a limit that is no leader."
+        f"token, after {max(max(c.layers) for c in cells)} layers at the latest, and all lie in S "
+        f"up to {away:.1g}. In {p.ties} integer configurations with ties, in rationals, "
+        f"{tied.certified} are proved, {tied.outside} of {tied.limits} limits lie outside S, and "
+        f"in {tied.runs_without_leader} of them some token ({tied.without_leader} in all) tends to "
+        "a limit that is no leader."
     )
-    rows = tuple(
-        (
-            c.d,
-            c.alpha,
-            c.n,
-            f"{c.certified}/{p.seeds}",
-            float(np.median(c.settle)),
-            max(c.settle),
-            float(np.mean(c.leaders)),
-            float(np.mean(c.limits)),
-            c.away,
-        )
-        for c in cells
+    table = cy.Table.of(
+        "Gaussian tokens: layers until every limit is proved",
+        cells,
+        {
+            **{"d": "d", "alpha": "alpha", "n": "n"},
+            "certified": lambda c: f"{c.certified}/{p.seeds}",
+            "median layers": lambda c: np.median(c.layers),
+            "most layers": lambda c: max(c.layers),
+            "mean leaders": lambda c: np.mean(c.leaders),
+            "mean limits": lambda c: np.mean(c.limits),
+            "distance from S": "away",
+        },
     )
-    columns = (
-        "d",
-        "alpha",
-        "n",
-        "certified",
-        "median layers",
-        "most layers",
-        "mean leaders",
-        "mean limits",
-        "distance from S",
-    )
-    return Report(
+    return cy.Report(
         "A finite set of limits",
         summary,
-        tables=(Table("Gaussian tokens: layers until every limit is proved", columns, rows),),
+        tables=(table,),
         checks={"sweep": (check,)},
-        figures=(Picture("Layers until every limit is proved", _CAPTION, _settling(cells)),),
+        figures=(_settling(cells),),
     )
 
 
-_CAPTION = "Median and largest number over the seeds, by number of tokens; one panel per dimension."
+def _gaussian_limits(p: Params, d: int, alpha: float, n: int) -> GaussianLimits:
+    starts = (cy.configurations.gaussian(n, d, seed) for seed in range(p.seeds))
+    runs = [cy.limit(cy.PureAttention(alpha=alpha), z0) for z0 in starts]
+    return GaussianLimits(
+        d=d,
+        alpha=alpha,
+        n=n,
+        layers=[li.layers for li in runs],
+        leaders=[len(li.leaders) for li in runs],
+        limits=[len(np.unique(li.points, axis=0)) for li in runs],
+        certified=sum(li.certified for li in runs),
+        away=max(_away_from_s(li) for li in runs),
+    )
 
 
-def _away_from_s(li: Limit) -> float:
+def _away_from_s(li: cy.Limit) -> float:
     """max over decided limits s of |max_{y in K} <s, y> - |s|^2| / max |z|^2."""
     s = np.unique(li.points[li.settled_at >= 0], axis=0)
     vertices = li.polytope.vertices
@@ -200,206 +153,198 @@ def _away_from_s(li: Limit) -> float:
     return float(np.abs(gap).max() / (vertices * vertices).sum(axis=1).max())
 
 
-class Tied(NamedTuple):
+class TiedLimits(NamedTuple):
+    """The limits of integer configurations with ties, in rationals."""
+
     certified: int
     limits: int
-    outside: int  # limits that miss the condition of S, in rationals
-    strays: int
-    runs_with_strays: int
+    outside: int  # limits that miss the condition of S
+    without_leader: int  # tokens whose limit is no leader
+    runs_without_leader: int
 
 
-def _tied(p: Params) -> Tied:
-    certified = limits = outside = strays = with_strays = 0
-    for seed in range(p.ties):
-        z = configurations.grid(4 + seed % 9, 1 + seed % 3, seed)
-        z = np.unique(z[(z != 0).any(axis=1)], axis=0)
-        if len(z) == 0:
-            z = np.ones((1, 1))
-        li = limit(PureAttention(alpha=("1/2", "1", "1/10")[seed % 3]), z, exact=True)
-        assert li.exact_points is not None
-        corners = {li.exact_points[i] for i in li.leaders}
-        found = {s for s, k in zip(li.exact_points, li.settled_at, strict=True) if k >= 0}
-        dot = [
-            (s, max(sum(a * b for a, b in zip(s, v, strict=True)) for v in corners)) for s in found
-        ]
-        outside += sum(best != sum(a * a for a in s) or not any(s) for s, best in dot)
-        limits += len(found)
-        certified += li.certified
-        away = int(((li.follows < 0) & (li.settled_at >= 0)).sum())
-        strays, with_strays = strays + away, with_strays + (away > 0)
-    return Tied(certified, limits, outside, strays, with_strays)
+def _tied(p: Params) -> TiedLimits:
+    runs = [_tied_run(seed) for seed in range(p.ties)]
+    return TiedLimits(*(sum(column) for column in zip(*runs)))
 
 
-def _settling(cells: list[Cell]) -> Any:
-    from matplotlib.figure import Figure
+def _tied_run(seed: int) -> TiedLimits:
+    z = cy.configurations.grid(4 + seed % 9, 1 + seed % 3, seed)
+    z = np.unique(z[(z != 0).any(axis=1)], axis=0)
+    if len(z) == 0:
+        z = np.ones((1, 1))
+    li = cy.limit(cy.PureAttention(alpha=("1/2", "1", "1/10")[seed % 3]), z, exact=True)
+    assert li.exact_points is not None
+    corners = {li.exact_points[i] for i in li.leaders}
+    limits = {s for s, k in zip(li.exact_points, li.settled_at) if k >= 0}
+    best = {s: max(sum(a * b for a, b in zip(s, v)) for v in corners) for s in limits}
+    outside = sum(best[s] != sum(a * a for a in s) or not any(s) for s in limits)
+    without = int(((li.follows < 0) & (li.settled_at >= 0)).sum())
+    return TiedLimits(li.certified, len(limits), outside, without, without > 0)
 
-    from ...drawing.plot import PALETTE
 
+def _settling(cells: list[GaussianLimits]) -> cy.Picture:
     dims = sorted({c.d for c in cells})
-    figure = Figure(figsize=(3.3 * len(dims), 3.2), layout="constrained")
-    axes = figure.subplots(1, len(dims), sharey=True, squeeze=False)[0]
-    for ax, d in zip(axes, dims, strict=True):
-        for colour, alpha in zip(PALETTE, sorted({c.alpha for c in cells}), strict=False):
+    figure, axes = cy.plot.sheet(1, len(dims), 3.3, 3.2, sharey=True)
+    for ax, d in zip(axes[0], dims):
+        for colour, alpha in zip(cy.plot.PALETTE, sorted({c.alpha for c in cells})):
             line = sorted((c for c in cells if c.d == d and c.alpha == alpha), key=lambda c: c.n)
-            n = [c.n for c in line]
-            label = f"alpha = {alpha:g}"
-            ax.plot(n, [np.median(c.settle) for c in line], "o-", color=colour, label=label)
-            ax.plot(n, [max(c.settle) for c in line], ":", color=colour)
+            n, label = [c.n for c in line], f"alpha = {alpha:g}"
+            ax.plot(n, [np.median(c.layers) for c in line], "o-", color=colour, label=label)
+            ax.plot(n, [max(c.layers) for c in line], ":", color=colour)
         ax.set(xscale="log", xlabel="tokens n", title=f"d = {d}")
-        ax.spines[["top", "right"]].set_visible(False)
-    axes[0].set_ylabel("layers (dotted: largest)")
-    axes[-1].legend(frameon=False, fontsize="small")
-    return figure
+    axes[0, 0].set_ylabel("layers (dotted: largest)")
+    axes[0, -1].legend(frameon=False, fontsize=cy.plot.LABEL)
+    caption = (
+        "Median and largest number over the seeds, by number of tokens; one panel per dimension."
+    )
+    return cy.Picture("Layers until every limit is proved", caption, figure)
 
 
 # --- 2: leaders ----------------------------------------------------------------------------------
 
 
-def _fixed_leaders(p: Params, say: Any) -> Report:
-    from ...drawing import plot
+class LeaderCensus(NamedTuple):
+    """The leaders of the runs of one (d, alpha, n), in the order of the table."""
 
-    grid = [(d, alpha, n) for d, alpha, n in product(p.d, p.alpha, p.n) if d <= 3]
-    rows, moved, missed, total = [], 0.0, 0, 0
-    for done, (d, alpha, n) in enumerate(grid):
-        stats = [_leaders_of(p, n, d, alpha, seed) for seed in range(p.seeds)]
-        leaders, later, drift, wrong = (list(column) for column in zip(*stats, strict=True))
-        rows.append((d, alpha, n, sum(leaders), sum(later), max(drift), sum(wrong)))
-        moved, missed = max(moved, *drift), missed + sum(wrong)
-        total += sum(leaders)
-        say((done + 1) / len(grid))
-    born_later = sum(row[4] for row in rows)
-    check = Check(
-        theorem="first 2",
-        reference=PAPER,
-        statement="leaders never move, and they are exactly the vertices of the limiting polytope",
-        applies=True,
-        holds=moved == 0 and missed == 0,
-        margin=0.0 - moved - missed,
-        tol=0.0,
-        witness={"leaders": total, "largest movement": moved, "vertices that differ": missed},
-        hypotheses=(),
-        arithmetic="float64",
-    )
+    d: int
+    alpha: float
+    n: int
+    leaders: int
+    later: int  # of them, after layer 0
+    moved: float  # how far one moved once it led
+    differ: int  # points that are a leader or a vertex of the polytope, but not both
+
+
+def _fixed_leaders(p: Params, progress: Progress) -> cy.Report:
+    axes = {"d": [d for d in p.d if d <= 3], "alpha": p.alpha, "n": p.n}
+    cells = over_grid(_census, p, axes, progress)
+    total, later = sum(c.leaders for c in cells), sum(c.later for c in cells)
+    moved, differ = max(c.moved for c in cells), sum(c.differ for c in cells)
+    statement = "leaders never move, and they are exactly the vertices of the limiting polytope"
+    witness = {"leaders": total, "largest movement": moved, "vertices that differ": differ}
     summary = (
         f"Leaders stay fixed and are the polytope's vertices: {total} leaders in "
-        f"{len(grid) * p.seeds} runs of {p.layers} layers move by {moved:g} once they lead; "
-        f"{born_later} of them emerge after layer 0. The vertices of the hull of the limits "
-        f"differ from the leaders in {missed} places."
+        f"{len(cells) * p.seeds} runs of {p.layers} layers move by {moved:g} once they lead; "
+        f"{later} of them emerge after layer 0. The vertices of the hull of the limits "
+        f"differ from the leaders in {differ} places."
     )
-    columns = (
-        "d",
-        "alpha",
-        "n",
-        "leaders",
-        "of them later",
-        "largest movement",
-        "vertices that differ",
-    )
-    tr = simulate(PureAttention(alpha=0.5), configurations.gaussian(60, 2, 1), layers=p.layers)
-    show = tuple(k for k in (0, 1, 2, 5, p.layers) if k <= p.layers)
-    ax = plot.norms(tr)
-    return Report(
+    columns = ("d", "alpha", "n", "leaders", "of them later", "largest movement")
+    z0 = cy.configurations.gaussian(60, 2, 1)
+    tr = cy.simulate(cy.PureAttention(alpha=0.5), z0, layers=p.layers)
+    shown = cy.plot.layers(tr, show=[k for k in (0, 1, 2, 5, p.layers) if k <= p.layers])
+    caption = "alpha = 1/2, A = I; stars are leaders, the polytope they span is shaded at the end."
+    norms = "Leaders keep their norm, followers' norms grow."
+    return cy.Report(
         "Leaders stay, and span the polytope",
         summary,
-        tables=(Table("Leaders over the layers", columns, tuple(rows)),),
-        checks={"sweep": (check,)},
+        tables=(
+            cy.Table("Leaders over the layers", (*columns, "vertices that differ"), tuple(cells)),
+        ),
+        checks={"sweep": (at_most("leaders", PAPER, statement, moved + differ, 0, **witness),)},
         figures=(
-            Picture("Sixty Gaussian tokens", _LAYERS, plot.layers(tr, show=show)),
-            Picture("Norms by layer", "Leaders keep their norm, followers' norms grow.", ax.figure),
+            cy.Picture("Sixty Gaussian tokens", caption, shown),
+            cy.Picture("Norms by layer", norms, cy.plot.norms(tr).figure),
         ),
     )
 
 
-_LAYERS = "alpha = 1/2, A = I; stars are leaders, the polytope they span is shaded at the end."
-
-
-def _leaders_of(p: Params, n: int, d: int, alpha: float, seed: int) -> tuple[int, int, float, int]:
-    """(leaders, those born after layer 0, how far one moved since, vertices not in common)."""
-    z0, dynamics = configurations.gaussian(n, d, seed), PureAttention(alpha=alpha)
-    tr, li = simulate(dynamics, z0, layers=p.layers), limit(dynamics, z0)
-    born = roles(tr).born
-    leaders = np.flatnonzero(born >= 0)
-    drift = max(
-        float(np.abs(tr.values[born[i] :, i] - tr.values[born[i], i]).max()) for i in leaders
+def _census(p: Params, d: int, alpha: float, n: int) -> LeaderCensus:
+    dynamics = cy.PureAttention(alpha=alpha)
+    leaders, later, differ, moved = 0, 0, 0, 0.0
+    for seed in range(p.seeds):
+        z0 = cy.configurations.gaussian(n, d, seed)
+        tr, li = cy.simulate(dynamics, z0, layers=p.layers), cy.limit(dynamics, z0)
+        born = cy.roles(tr).born
+        leaders, later = leaders + int((born >= 0).sum()), later + int((born > 0).sum())
+        for i in np.flatnonzero(born >= 0):
+            path = tr.values[born[i] :, i]
+            moved = max(moved, float(np.abs(path - path[0]).max()))
+        vertices = {tuple(v) for v in cy.hull(np.unique(li.points, axis=0)).vertices.tolist()}
+        differ += len(vertices ^ {tuple(v) for v in li.points[li.leaders].tolist()})
+    return LeaderCensus(
+        d=d, alpha=alpha, n=n, leaders=leaders, later=later, moved=moved, differ=differ
     )
-    corners = {tuple(v) for v in hull(np.unique(li.points, axis=0)).vertices.tolist()}
-    expected = {tuple(v) for v in li.points[li.leaders].tolist()}
-    return len(leaders), int((born > 0).sum()), drift, len(corners ^ expected)
 
 
 # --- 3: growth -----------------------------------------------------------------------------------
 
 
-def _growth(p: Params) -> Report:
-    from matplotlib.figure import Figure
+class Growth(NamedTuple):
+    """One run without normalisation."""
 
-    from ...drawing import plot
+    alpha: float
+    factor: float  # per layer, fitted
+    apart: float  # from the layers stepped one by one
+    last: int  # layer within the floating-point numbers
+    status: cy.Status
 
-    z0 = configurations.gaussian(20, 2, 0)
-    figure = Figure(figsize=(4.2 * len(p.alpha), 3.4), layout="constrained")
-    rows, messages, worst, apart = [], [], 0.0, 0.0
-    for column, alpha in enumerate(p.alpha):
-        dynamics = UnnormalizedAttention(alpha=alpha)
-        tr = simulate(dynamics, z0, layers=p.growth_layers)
-        plot.growth(tr, ax=(ax := figure.add_subplot(1, len(p.alpha), column + 1)))
-        ax.set_title(f"alpha = {alpha:g}")
-        factor, layerwise = _fitted_factor(tr), _apart(dynamics, tr)
-        limit_layer = int(np.ceil(np.log(np.finfo(float).max) / np.log1p(alpha)))
-        end = simulate(dynamics, z0, layers=2 * limit_layer, throw=False)
-        worst = max(worst, abs(factor / (1 + alpha) - 1))
-        apart = max(apart, layerwise)
-        rows.append(
-            (alpha, 1 + alpha, factor, factor / (1 + alpha) - 1, layerwise, int(end.t[-1]),
-             end.status.code)
-        )  # fmt: skip
-        messages.append(f"alpha = {alpha:g}: {end.status}")
-    overflowed = sum(row[-1] == "overflow" for row in rows)
-    tol = 1e-6
-    check = Check(
-        theorem="first 3",
-        reference="docs/mathematics.md A1",
-        statement="without normalisation the largest token grows by the factor 1 + alpha a layer",
-        applies=True,
-        holds=worst <= tol and apart <= tol and overflowed == len(rows),
-        margin=tol - max(worst, apart),
-        tol=tol,
-        witness={"fitted factor off by": worst, "layer by layer off by": apart},
-        hypotheses=(),
-        arithmetic="float64",
+    @property
+    def off(self) -> float:
+        return self.factor / (1 + self.alpha) - 1
+
+
+def _growth(p: Params) -> cy.Report:
+    z0 = cy.configurations.gaussian(20, 2, 0)
+    figure, axes = cy.plot.sheet(1, len(p.alpha), 4.2, 3.4)
+    runs = []
+    for ax, alpha in zip(axes[0], p.alpha):
+        dynamics = cy.UnnormalizedAttention(alpha=alpha)
+        tr = cy.simulate(dynamics, z0, layers=p.growth_layers)
+        cy.plot.growth(tr, ax=ax).set_title(f"alpha = {alpha:g}")
+        overflow = int(np.ceil(np.log(np.finfo(float).max) / np.log1p(alpha)))
+        end = cy.simulate(dynamics, z0, layers=2 * overflow, throw=False)
+        runs.append(
+            Growth(alpha, _fitted_factor(tr), _apart(dynamics, tr), int(end.t[-1]), end.status)
+        )
+    off, apart = max(abs(g.off) for g in runs), max(g.apart for g in runs)
+    overflowed = sum(g.status.code == "overflow" for g in runs)
+    check = at_most(
+        "growth",
+        "docs/mathematics.md A1",
+        "without normalisation the largest token grows by the factor 1 + alpha a layer",
+        max(off, apart) if overflowed == len(runs) else np.inf,
+        1e-6,
+        **{"fitted factor off by": off, "layer by layer off by": apart},
     )
     summary = (
         f"Without normalisation tokens grow without bound: the factor per layer, fitted over the "
-        f"second half of {p.growth_layers} layers, is 1 + alpha to {worst:.1g}; stepping layer by "
-        f"layer gives the same tokens to {apart:.1g}. {overflowed} of {len(rows)} runs end with "
+        f"second half of {p.growth_layers} layers, is 1 + alpha to {off:.1g}; stepping layer by "
+        f"layer gives the same tokens to {apart:.1g}. {overflowed} of {len(runs)} runs end with "
         f"the status `overflow` instead of infinities."
     )
-    columns = (
-        "alpha",
-        "1 + alpha",
-        "fitted factor",
-        "relative difference",
-        "against plain steps",
-        "last layer in range",
-        "status",
+    table = cy.Table.of(
+        "Growth",
+        runs,
+        {
+            "alpha": "alpha",
+            "1 + alpha": lambda g: 1 + g.alpha,
+            "fitted factor": "factor",
+            "relative difference": "off",
+            "against plain steps": "apart",
+            "last layer in range": "last",
+            "status": "status.code",
+        },
+        f"alpha = {runs[0].alpha:g}: {runs[0].status}",
     )
     caption = "Largest norm by layer, beside the slope log(1 + alpha)."
-    return Report(
+    return cy.Report(
         "Growth without normalisation",
         summary,
-        tables=(Table("Growth", columns, tuple(rows), " ".join(messages[:1])),),
+        tables=(table,),
         checks={"gaussian, n = 20": (check,)},
-        figures=(Picture("Growth of the tokens", caption, figure),),
+        figures=(cy.Picture("Growth of the tokens", caption, figure),),
     )
 
 
-def _fitted_factor(tr: Trajectory) -> float:
+def _fitted_factor(tr: cy.Trajectory) -> float:
     """exp of the slope of log max |z| over the second half of the layers."""
     size = np.log(np.linalg.norm(tr.values, axis=-1).max(axis=-1))
     half = len(size) // 2
     return float(np.exp(np.polyfit(tr.t[half:], size[half:], 1)[0]))
 
 
-def _apart(dynamics: UnnormalizedAttention, tr: Trajectory) -> float:
+def _apart(dynamics: cy.UnnormalizedAttention, tr: cy.Trajectory) -> float:
     """Largest relative distance to the layers stepped one by one, while both are exact enough."""
     z, apart = tr.values[0], 0.0
     for k in range(len(tr) - 1):
