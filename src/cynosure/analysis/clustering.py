@@ -32,16 +32,6 @@ class Clusters:
         return len(self.sizes)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class MergeLayers:
-    """How clusters form along the layers; see ``merge_layers``."""
-
-    counts: Int[np.ndarray, "layers"]
-    merged_at: Int[np.ndarray, "n"]
-    final: Clusters
-
-
 def clusters(z: Array, tol: float | int | None = None) -> Clusters:
     """Connected components of the graph that joins tokens with |z_i - z_j| <= tol.
 
@@ -61,29 +51,6 @@ def clusters(z: Array, tol: float | int | None = None) -> Clusters:
     centres = np.zeros_like(member)
     np.add.at(centres, labels, z - member[labels])
     return Clusters(labels, member + centres / sizes[:, None], sizes, tol)
-
-
-def merge_layers(z_layers: Array, tol: float | int | None = None) -> MergeLayers:
-    """Clusters by layer of a trajectory (layers, n, d), all with one tol.
-
-    ``counts[k]`` is the number of clusters at layer k; ``merged_at[i]`` the first layer from which
-    on token i shares its cluster with all members of its final one (0 if it is alone there).
-    Default tol: that of the last layer. Memory stays linear in n.
-    """
-    layers = as_tokens(z_layers, "z_layers", ndim=3).astype(np.float64)
-    final = clusters(layers[-1], tol)
-    counts = np.empty(len(layers), dtype=np.intp)
-    merged_at = np.zeros(layers.shape[1], dtype=np.intp)
-    counts[-1] = final.count
-    first = _first(final.labels)
-    for k, z in enumerate(layers[:-1]):
-        labels = _labels(z, final.tol)
-        counts[k] = labels.max() + 1
-        # A final cluster is together when no member differs from its first member.
-        apart = np.zeros(final.count, dtype=bool)
-        apart[final.labels[labels != labels[first][final.labels]]] = True
-        merged_at[apart[final.labels]] = k + 1
-    return MergeLayers(counts, merged_at, final)
 
 
 def tolerance_curve(

@@ -105,8 +105,8 @@ def control(z0: Array, targets: SupportsIndex | Array, *, condition: float | int
     Trap: the targets lead, but others may lead beside them. A bound of more than 1e8 on the
     condition number is taken as 1e8 for several targets.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
     >>> from cynosure.analysis.steering import control
     >>> z = [[2.0, 0.0], [0.2, 1.0], [1.5, 0.9], [0.1, 0.1]]
@@ -382,8 +382,8 @@ def remove_leader(z0: Array, i: SupportsIndex, A: Array | None = None) -> Remova
 
     Trap: at later layers the token may lead again.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
     >>> from cynosure.analysis.steering import remove_leader
     >>> r = remove_leader([[2.0, 0.0], [0.0, 1.0]], 1)

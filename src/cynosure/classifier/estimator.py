@@ -62,11 +62,10 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     against the rest), so every decision can be drawn; `Learned` gives each class a decoder row.
     A text without any known term gets the prior of the training labels, and `explain` says so.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
-    >>> from cynosure.classifier.datasets import synthetic
-    >>> data = synthetic(200)
+    >>> data = cy.datasets.synthetic(200)
     >>> clf = cy.HardmaxClassifier(leaders=6).fit(data.texts, data.labels)
     >>> clf.predict(["a wonderful, moving film", "dull and tedious"]).tolist()
     ['positive', 'negative']
@@ -131,9 +130,19 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
                 f"texts: no term occurs in {self.min_df} texts; give more texts or min_df=1"
             )
         task = Task(
-            documents, number, weight, vocabulary.df, vocabulary.spelled, len(classes), self.dim,
-            self.leaders, self.words, self.alpha, self.layers, self.random_state,
-        )  # fmt: skip
+            documents=documents,
+            y=number,
+            weight=weight,
+            df=vocabulary.df,
+            spelled=vocabulary.spelled,
+            classes=len(classes),
+            dim=self.dim,
+            leaders=self.leaders,
+            words=self.words,
+            alpha=self.alpha,
+            layers=self.layers,
+            seed=self.random_state,
+        )
         self.model_ = (self.method or Placed()).model(task)
         self.vocabulary_ = vocabulary
         self.classes_ = classes

@@ -112,8 +112,8 @@ class Tokenizer:
 
     Trap: n-grams cross punctuation ("good. Not" gives "good not"), as those of other libraries do.
 
-    Example
-    -------
+    Examples
+    --------
     >>> Tokenizer(ngrams=(1, 1)).words("Don't <br />stop!")
     [("don't", 0, 5), ('stop', 12, 16), ('!', 16, 17)]
     """

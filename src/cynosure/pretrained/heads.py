@@ -132,17 +132,15 @@ class Head:
         Trap: A is then one of many: any multiple of (c, 0) added to its last row leaves the softmax
         alone, so its antisymmetric share has no meaning by itself.
         """
-        return Head(
-            np.column_stack([self.Q, self.b_Q]),
-            np.column_stack([self.K, self.b_K]),
-            np.column_stack([self.W_V, self.b_V]),
-            np.vstack([self.W_O, np.zeros((1, self.W_O.shape[1]))]),  # the 1 stays 1
-            np.zeros_like(self.b_Q),
-            np.zeros_like(self.b_K),
-            np.zeros_like(self.b_V),
-            self.layer,
-            self.index,
-            self.causal,
+        return replace(
+            self,
+            Q=np.column_stack([self.Q, self.b_Q]),
+            K=np.column_stack([self.K, self.b_K]),
+            W_V=np.column_stack([self.W_V, self.b_V]),
+            W_O=np.vstack([self.W_O, np.zeros((1, self.W_O.shape[1]))]),  # the 1 stays 1
+            b_Q=np.zeros_like(self.b_Q),
+            b_K=np.zeros_like(self.b_K),
+            b_V=np.zeros_like(self.b_V),
         )
 
     @cached_property

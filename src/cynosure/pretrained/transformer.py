@@ -13,15 +13,15 @@ from jaxtyping import Float
 from .._types import Array, as_tokens, is_torch
 from ..simulation.trajectory import Status, Trajectory
 from .families import Adapter
-from .heads import Head, facts
+from .heads import Head
 from .hooks import Call, altered, first, quiet, recording
 from .sentences import Sentence, of_ids, of_text
-from .traces import Trace, settling
+from .traces import Trace
 
 if TYPE_CHECKING:
     from ..drawing.report import Report
 
-__all__ = ["Transformer", "head_table", "iteration_table"]
+__all__ = ["Transformer"]
 
 
 @final
@@ -90,7 +90,18 @@ class Transformer:
         q, k, v = (_rows(b, h) for b in (bq, bk, bv))
         O = _array(Wo).reshape(len(Wo), h, -1).swapaxes(0, 1)  # noqa: E741 - W_O of the papers
         return tuple(
-            Head(scale * Q[i], K[i], V[i], O[i], scale * q[i], k[i], v[i], layer, i, self.causal)
+            Head(
+                Q=scale * Q[i],
+                K=K[i],
+                W_V=V[i],
+                W_O=O[i],
+                b_Q=scale * q[i],
+                b_K=k[i],
+                b_V=v[i],
+                layer=layer,
+                index=i,
+                causal=self.causal,
+            )
             for i in range(h)
         )
 
@@ -127,7 +138,7 @@ class Transformer:
         z = _stack([call.z for call in calls] + [calls[-1].out])
         kind = self.model.config.model_type
         status = Status("done", f"{layers} layers of {kind} {self.name}.", "", text.notes)
-        trajectory = Trajectory(z, np.arange(layers + 1), status, None, None, text.pieces)
+        trajectory = Trajectory(z, np.arange(layers + 1), status, words=text.pieces)
         P, seen = _stack([call.P for call in calls]), _stack([call.seen for call in calls])
         trace = Trace(trajectory, P, seen, text.groups, text.names)
         return trace.by_word() if words else trace
@@ -178,7 +189,7 @@ class Transformer:
             step = self._step(block, record, parts)
             with altered(block, self.adapter, self.width, kept=kept, norm=norm, frozen=frozen):
                 states, t, status = _repeat(step, z, n, save_every)
-        return Trajectory(states, t, status, None, None, text.pieces)
+        return Trajectory(states, t, status, words=text.pieces)
 
     def report(
         self,
@@ -282,37 +293,6 @@ def _repeat(
             states.append(z)
             t.append(k)
     return _stack(states), np.array(t), Status("done", f"the layer was run {n} times.")
-
-
-def head_table(transformer: Transformer) -> list[dict[str, Any]]:
-    """`heads.facts` of every head; layers that share their weights appear once."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    layers = transformer.distinct_layers
-    with threadpool_limits(1, "blas"):  # many small factorisations: more threads only wait
-        return [facts(head) for layer in layers for head in transformer.heads(layer)]
-
-
-def iteration_table(
-    transformer: Transformer,
-    tokens: Any,
-    n: int = 300,
-    *,
-    layers: Sequence[int] | None = None,
-    norm: bool = True,
-) -> list[dict[str, Any]]:
-    """What becomes of the tokens when each head is iterated n times alone: `traces.settling`.
-
-    The first row of a layer has index None: no head at all, what norm and bias do by themselves.
-    """
-    rows = []
-    for layer in transformer.distinct_layers if layers is None else layers:
-        for h in (None, *range(transformer.width)):
-            alone = () if h is None else h
-            run = transformer.iterate(tokens, layer, n, parts="head", head=alone, norm=norm)
-            name = f"L{layer} no head" if h is None else f"L{layer}H{h}"
-            rows.append({"head": name, "layer": layer, "index": h, **settling(run)})
-    return rows
 
 
 # --- arrays ---

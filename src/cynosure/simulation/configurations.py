@@ -59,7 +59,6 @@ def golden(name: str = "G1") -> np.ndarray:
 
 
 FIGURE2_ALPHA = 0.5
-FIGURE2_LAYERS = (0, 1, 2, 5, 30)
 
 
 def figure2(case: int = 1, seed: int = 0) -> np.ndarray:
