@@ -56,7 +56,7 @@ def run_blocks(text, name):
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     for line, source in python_blocks(text):
         if ">>>" not in source:
-            exec(compile("\n" * (line - 1) + source, name, "exec"), space)
+            exec(compile("\n" * (line - 1) + source, name, "exec", dont_inherit=True), space)
             continue
         test = doctest.DocTestParser().get_doctest(source, space, name, name, line)
         test.globs = space  # get_doctest copies
