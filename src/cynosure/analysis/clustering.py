@@ -1,4 +1,4 @@
-"""Clusters: groups of tokens joined by steps of length at most tol."""
+"""Clusters of tokens: two tokens share one if a chain of tokens joins them in steps <= tol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ PAIR_LIMIT = 5_000_000  # pairs within tol that are listed; collapsed tokens hav
 @final
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """labels[i] numbers the cluster of token i, clusters being numbered by first appearance."""
+    """Tokens grouped by `clusters`.
+
+    `labels[i]` is the number of the cluster of token i, clusters being numbered by first
+    appearance; `centres` are the means of the clusters, `sizes` their numbers of tokens.
+    """
 
     labels: Int[np.ndarray, "n"]
     centres: Float[np.ndarray, "m d"]
@@ -35,12 +39,11 @@ class Clusters:
 def clusters(z: Array, tol: float | int | None = None) -> Clusters:
     """Connected components of the graph that joins tokens with |z_i - z_j| <= tol.
 
-    ``centres`` are the means of the clusters, ``sizes`` their numbers of tokens. Default tol: 1e-6
-    times the largest distance of a token from the mean of all (at least the smallest float, so
-    equal tokens always share a cluster). tol = 0 joins equal tokens only.
+    Default tol: 1e-6 times the largest distance of a token from the mean of all. Equal tokens
+    always share a cluster, and tol = 0 joins no others.
 
-    Trap: clusters chain. Two tokens of a cluster may be far apart if others lie between; a layer
-    before convergence therefore needs a small tol. ``tolerance_curve`` shows what tol changes.
+    Trap: two tokens of a cluster may be far apart, if others lie between them; a layer before
+    convergence therefore needs a small tol. ``tolerance_curve`` shows what tol changes.
     """
     z = as_tokens(z, ndim=2).astype(np.float64)
     tol = _default_tol(z) if tol is None else _checked(tol)
@@ -58,7 +61,7 @@ def tolerance_curve(
 ) -> tuple[Float[np.ndarray, "m"], Int[np.ndarray, "m"]]:
     """(tols, counts): the number of clusters against tol, a non-increasing staircase.
 
-    A long step of the staircase is a scale at which "how many clusters" has a clear answer.
+    Where the count stays the same over a long range of tol, "how many clusters" has a clear answer.
     Default tols: 61 values from 1e-12 to 1 times the diameter of the bounding box, evenly spaced in
     the logarithm. Up to 5000 tokens one single-linkage tree gives all counts; above, components are
     computed for each tol.
@@ -103,7 +106,7 @@ def _first(labels: np.ndarray) -> np.ndarray:
 
 
 def _labels(z: np.ndarray, tol: float) -> np.ndarray:
-    """Components numbered by first appearance; equal tokens are one to begin with."""
+    """Component of each token, numbered by first appearance; equal tokens share theirs."""
     distinct, back = np.unique(z, axis=0, return_inverse=True)
     labels = _components(distinct, tol)[back.reshape(-1)]
     first = np.sort(_first(labels))
@@ -165,8 +168,9 @@ def _tree_components(z: np.ndarray, tol: float) -> np.ndarray:
 def _clump_pairs(z: np.ndarray, tree: scipy.spatial.cKDTree, tol: float) -> np.ndarray:
     """Few pairs within tol with the same components as all of them.
 
-    Tokens within tol/2 of a seed form a clump and are pairwise within tol: one star joins them.
-    Two clumps are joined if some members are within tol, which needs seeds within 2 tol.
+    Tokens within tol/2 of a seed are pairwise within tol: they form a clump, which edges to the
+    seed connect. Two clumps are joined if some members are within tol, which needs seeds within
+    2 tol of each other.
     """
     owner = np.full(len(z), -1)
     seeds: list[int] = []
@@ -180,7 +184,7 @@ def _clump_pairs(z: np.ndarray, tree: scipy.spatial.cKDTree, tol: float) -> np.n
             members.append(ball)
     pairs = [np.stack([np.array(seeds)[owner], np.arange(len(z))], axis=1)]
     trees: dict[int, scipy.spatial.cKDTree] = {}
-    # 2 tol and a little: rounding may not hide a pair of clumps; members are measured anyway.
+    # 2 tol and a little: rounding may not hide a pair of clumps; the members' distances decide.
     for a, b in scipy.spatial.cKDTree(z[seeds]).query_pairs(2.001 * tol):
         small, large = sorted((a, b), key=lambda c: len(members[c]))
         if large not in trees:

@@ -1,12 +1,12 @@
-"""Faithfulness by deletion: take out what an explanation names, read the rest again.
+"""Are explanations faithful? Delete what an explanation names, and classify the rest again.
 
-Every deletion is *recomputed*: what is left goes through the layers again. With n-grams there are
-two readings of it. A *term* is deleted: it alone leaves the set of terms. A *word* is struck out,
-wherever it stands: every n-gram it is part of goes with it, and none is formed across the gap. For
-single words the two are one.
+What is left after a deletion goes through the layers again. With n-grams there are two kinds of
+deletion. A *term* is deleted: it alone leaves the set of terms. A *word* is struck out, wherever it
+stands: every n-gram it is part of is deleted, and none is formed across the gap. With single words
+the two are the same.
 
-Trap: deleting the leaders alone proves nothing, their followers elect new ones; a leader counts
-with its cluster.
+Trap: deleting the leaders alone proves nothing, since some of their followers then lead; a leader
+is deleted with its cluster.
 """
 
 from __future__ import annotations
@@ -53,15 +53,16 @@ class Faithfulness:
 
     The winning clusters are those that speak for the prediction (those of its sign, the neutral one
     excluded). `deletions`: all winning clusters; their leaders alone; as many terms as the winning
-    clusters have, chosen by contribution, then at random; and all but the non-neutral clusters
-    (sufficiency: what an explanation leaves unsaid should not matter; struck out are then the words
-    that no telling term has).
+    clusters have, chosen by contribution, then at random; and the neutral cluster (sufficiency:
+    what an explanation does not name should not matter; struck out are then the words that occur
+    in neutral terms only).
 
     The words of the winning clusters struck out one term after the other, strongest leader first,
     flip a prediction after `words_to_flip` words (median, mean, 95 % quantile over the predictions
     that flip, a share `flipped_at_all`); `flipped_within` is the share of all predictions that flip
-    this way within `most_words` words. `best_within` is what a choice made to flip it reaches:
-    always the word whose terms pull most, all of them counted; for single words the best there is.
+    this way within `most_words` words. `best_within` is that share when the words are chosen in
+    order to flip the prediction: always the word whose terms together pull most towards the label,
+    which for single words is the best choice there is.
     """
 
     texts: int
@@ -188,7 +189,7 @@ def _explained(
 @final
 @dataclass(frozen=True, eq=False)
 class _Predictions:
-    """What the classifier says of the whole texts, to hold against what it says of their rests."""
+    """What the classifier says of the whole texts, to compare with what it says of their rests."""
 
     clf: HardmaxClassifier
     cases: list[_Case]

@@ -1,8 +1,8 @@
 """How good a classifier is and how faithful its explanations are, with the usual rivals beside it.
 
-Accuracy alone is a vacuous target: as alpha -> 0, or when every word leads, the model is a bag of
-words. So an `Evaluation` always carries the leaders per text, the share of the mean that sits on
-leaders, and alpha; faithfulness is measured by deletion (`cynosure.classifier.deletions`).
+Accuracy alone says little about this model: as alpha -> 0, or when every word leads, it is a plain
+bag of words. So an `Evaluation` always has the leaders per text, the share of the mean that sits on
+leaders, and alpha too; faithfulness is tested by deletion (`cynosure.classifier.deletions`).
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _class_numbers(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 # --- rivals -----------------------------------------------------------------------------------
 
-_WORDS = r"[^\W\d_]+(?:['’][^\W\d_]+)*|\d+|[!?]"  # contractions kept, as our tokenizer does
+_WORDS = r"[^\W\d_]+(?:['’][^\W\d_]+)*|\d+|[!?]"  # contractions stay whole, as in our tokenizer
 TFIDF, NBSVM = "TF-IDF + logistic regression", "NB-SVM"
 _GRID = {TFIDF: (3.0, 10.0, 30.0), NBSVM: (0.003, 0.01, 0.03, 0.1)}
 
@@ -165,14 +165,14 @@ class Rivals:
         vectorizer = CountVectorizer(ngram_range=ngrams, min_df=2, token_pattern=_WORDS)
         counts = vectorizer.fit_transform(texts)
         held = np.flatnonzero(blocks(labels, 0.1))
-        kept = np.setdiff1d(np.arange(len(labels)), held)
+        rest = np.setdiff1d(np.arange(len(labels)), held)
         heads, chosen = {}, {}
         for name, grid in _GRID.items():
-            found = {
-                C: _head(name, C).fit(counts[kept], labels[kept]).score(counts[held], labels[held])
+            scores = {
+                C: _head(name, C).fit(counts[rest], labels[rest]).score(counts[held], labels[held])
                 for C in grid
             }
-            chosen[name] = max(found, key=found.__getitem__)
+            chosen[name] = max(scores, key=scores.__getitem__)
             heads[name] = _head(name, chosen[name]).fit(counts, labels)
         return cls(vectorizer, heads, chosen)
 
