@@ -245,7 +245,8 @@ def test_a_theorem_is_checked(said) -> None:
 
 def test_an_experiment_is_listed_run_and_in_its_chapter(said) -> None:
     assert "hello" in said["list"][1] and "Hello" in said["list"][1]
-    assert "hello" in said["chapters"]["Hardmax layers: leaders, limits, and what changes them"]
+    (chapter,) = [names for names in said["chapters"].values() if "hello" in names]
+    assert "figure1" in chapter
     code, out = said["run"]
     assert code == 0 and json.loads(out)["params"] == {"n": 2}
 
