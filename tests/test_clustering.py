@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cynosure.analysis.clustering import clusters, merge_layers, tolerance_curve
+from cynosure.analysis.clustering import clusters, tolerance_curve
 
 module = sys.modules[clusters.__module__]
 
@@ -102,32 +102,6 @@ def test_default_tolerance():
     assert clusters([[5.0]]).labels.tolist() == [0]
 
 
-def test_merge_layers_against_the_definition():
-    rng = np.random.default_rng(2)
-    limits = rng.standard_normal((3, 2))
-    goal = limits[rng.integers(3, size=15)]
-    z0 = rng.standard_normal((15, 2))
-    layers = np.stack([goal + 0.5**k * (z0 - goal) for k in range(30)])
-    tol = 0.01
-    m = merge_layers(layers, tol)
-    by_layer = [brute_labels(z, tol) for z in layers]
-    assert m.counts.tolist() == [max(labels) + 1 for labels in by_layer]
-    assert m.final.labels.tolist() == by_layer[-1] and m.final.count == 3
-    for i in range(15):
-        mates = [j for j in range(15) if by_layer[-1][j] == by_layer[-1][i]]
-        together = [all(labels[j] == labels[i] for j in mates) for labels in by_layer]
-        assert m.merged_at[i] == max((k + 1 for k in range(30) if not together[k]), default=0)
-    assert m.merged_at.max() > 0
-
-
-def test_merge_layers_counts_from_the_last_separation():
-    # Together, apart, together: the first layer from which on they stay together is 2.
-    layers = np.array([[[0.0], [0.0], [9.0]], [[0.0], [1.0], [9.0]], [[0.0], [0.0], [9.0]]])
-    m = merge_layers(layers, 0.5)
-    assert m.counts.tolist() == [2, 3, 2] and m.merged_at.tolist() == [2, 2, 0]
-    assert merge_layers(layers[:1], 0.5).merged_at.tolist() == [0, 0, 0]
-
-
 def test_tolerance_curve_equals_repeated_clusters(monkeypatch):
     z = np.random.default_rng(3).standard_normal((80, 3))
     tols, counts = tolerance_curve(z)
@@ -149,4 +123,4 @@ def test_bad_input():
     with pytest.raises(ValueError, match="NaN"):
         clusters([[np.nan]])
     with pytest.raises(ValueError):
-        merge_layers(np.zeros((3, 2)))
+        clusters(np.zeros((3, 2, 2)))

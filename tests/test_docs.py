@@ -11,22 +11,17 @@ from pathlib import Path
 
 import pytest
 
+import _gallery as gallery
+import generate
+from _markdown import anchors, prose
+from _reference import commands as all_commands
+
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.M | re.S)
 NEEDS = re.compile(r"<!-- needs: (\w+) -->\n$")  # before a block that wants an optional package
 LABEL = r"[A-F]\d+[a-z]?"
-
-
-def generate():
-    spec = importlib.util.spec_from_file_location("generate", DOCS / "generate.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-GENERATE = generate()
 
 
 def read(page):
@@ -56,7 +51,7 @@ def run_blocks(text, name):
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     for line, source in python_blocks(text):
         if ">>>" not in source:
-            exec(compile("\n" * (line - 1) + source, name, "exec"), space)
+            exec(compile("\n" * (line - 1) + source, name, "exec", dont_inherit=True), space)
             continue
         test = doctest.DocTestParser().get_doctest(source, space, name, name, line)
         test.globs = space  # get_doctest copies
@@ -85,7 +80,7 @@ def dead_links(page, text):
             text if goal == page else read(goal) if goal.suffix == ".md" and goal.exists() else ""
         )
         missing = goal != page and not goal.exists()
-        if missing or (anchor and anchor not in GENERATE.anchors(headings(there))):
+        if missing or (anchor and anchor not in anchors(headings(there))):
             dead.append(target)
     return dead
 
@@ -109,7 +104,7 @@ def commands():
     common = {option for p in group.params for option in p.opts} | {"-h", "--help"}
     return {
         path: common | {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
-        for path, command in GENERATE._commands(group)
+        for path, command in all_commands(group)
     }
 
 
@@ -159,7 +154,7 @@ def test_commands_exist(page):
 
 
 def test_generated_pages_are_fresh():
-    assert GENERATE.stale() == [], "run `make docs`"
+    assert generate.stale() == [], "run `make docs`"
 
 
 def test_every_public_name_is_in_the_reference():
@@ -210,7 +205,7 @@ def gallery_faults(shown, folder):
         if name not in shown:
             faults += [] if name in NEEDS_DATA else [f"{name}: not shown"]
             continue
-        if shown[name]["params"] != GENERATE.own_params(experiments[name]):
+        if shown[name]["params"] != gallery.own_params(experiments[name]):
             faults.append(f"{name}: parameters have changed since")
         if shown[name]["title"] != experiments[name].TITLE:
             faults.append(f"{name}: has another title now")
@@ -227,7 +222,7 @@ def gallery_faults(shown, folder):
 
 def test_the_gallery_shows_full_runs_of_every_experiment():
     again = "run it in full, then python docs/generate.py --gallery FOLDER"
-    assert gallery_faults(GENERATE.kept_gallery(), DOCS / "gallery") == [], again
+    assert gallery_faults(gallery.stored(), DOCS / "gallery") == [], again
 
 
 def test_images_of_the_repository_are_small():
@@ -238,7 +233,7 @@ def test_images_of_the_repository_are_small():
 def test_every_experiment_is_on_the_page_once():
     from cynosure.experiments import available
 
-    page = GENERATE.gallery_page(GENERATE.kept_gallery())
+    page = gallery.page(gallery.stored())
     entries = re.findall(r"^### (\w+)$", page, re.M)
     assert sorted(entries) == sorted(available())
     for name in available():
@@ -317,17 +312,17 @@ def test_a_wrong_command_is_noticed():
 
 
 def test_a_stale_page_is_noticed(tmp_path):
-    for name, text in GENERATE.pages().items():
+    for name, text in generate.pages().items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    assert GENERATE.stale(tmp_path) == []
+    assert generate.stale(tmp_path) == []
     with (tmp_path / "cli.md").open("a", encoding="utf-8") as page:
         page.write("more\n")
     (tmp_path / "api.md").unlink()
-    assert GENERATE.stale(tmp_path) == ["cli.md", "api.md"]
+    assert generate.stale(tmp_path) == ["cli.md", "api.md"]
 
 
 def test_a_stale_gallery_is_noticed(tmp_path):
-    shown = {"figure1": GENERATE.kept_gallery()["figure1"]}
+    shown = {"figure1": gallery.stored()["figure1"]}
     (tmp_path / "figure1.png").write_bytes(b"\x89PNG")
 
     def found(**changes):
@@ -354,19 +349,19 @@ def test_a_run_enters_the_gallery_and_a_quick_one_does_not(tmp_path, monkeypatch
 
     monkeypatch.chdir(tmp_path)
     assert main(["-q", "run", "figure1", "--out", "runs/figure1"]) == 0
-    said = GENERATE.update_gallery(tmp_path / "runs", tmp_path / "gallery")
+    said = gallery.update(tmp_path / "runs", tmp_path / "gallery")
     assert said == ["gallery: figure1"]
-    (shown,) = GENERATE.kept_gallery(tmp_path / "gallery").values()
+    (shown,) = gallery.stored(tmp_path / "gallery").values()
     assert shown["title"] == figure1.TITLE and shown["params"]["n"] == figure1.Params().n
     picture = (tmp_path / "gallery" / "figure1.png").read_bytes()
-    assert picture.startswith(b"\x89PNG") and len(picture) <= GENERATE.LARGEST
-    page = GENERATE.gallery_page({"figure1": shown})
+    assert picture.startswith(b"\x89PNG") and len(picture) <= gallery.LARGEST
+    page = gallery.page({"figure1": shown})
     assert "![" in page and shown["text"].split(".")[0] in page and str(tmp_path) not in page
     args = ["-q", "run", "figure1", "--set", "seed=9", "--out", "runs/figure1", "--force"]
     assert main(args) == 0
-    (said,) = GENERATE.update_gallery(tmp_path / "runs", tmp_path / "gallery")
+    (said,) = gallery.update(tmp_path / "runs", tmp_path / "gallery")
     assert "LEFT AS IT WAS" in said and "seed" in said
-    assert GENERATE.kept_gallery(tmp_path / "gallery")["figure1"] == shown
+    assert gallery.stored(tmp_path / "gallery")["figure1"] == shown
 
 
 def test_only_what_is_stale_is_run_for_the_gallery(tmp_path, monkeypatch):
@@ -375,21 +370,21 @@ def test_only_what_is_stale_is_run_for_the_gallery(tmp_path, monkeypatch):
     runs, folder = tmp_path / "runs", tmp_path / "gallery"
     asked = []
     monkeypatch.setattr("cynosure.cli.main", lambda args: asked.append(args) or 0)
-    fresh = {name: {"params": GENERATE.own_params(module)} for name, module in available().items()}
+    fresh = {name: {"params": gallery.own_params(module)} for name, module in available().items()}
     del fresh["basins"]
     fresh["figure1"]["params"]["seed"] = -1
     folder.mkdir()
     (folder / "gallery.json").write_text(json.dumps(fresh))
     (runs / "figure1").mkdir(parents=True)
     (runs / "figure1" / "report.html").write_text("an earlier one")
-    assert GENERATE.run_stale(runs, folder) == ["basins", "figure1"]
+    assert gallery.run_stale(runs, folder) == ["basins", "figure1"]
     assert asked == [
         ["-q", "run", "basins", "--out", str(runs / "basins")],
         ["-q", "run", "figure1", "--out", str(runs / "figure1"), "--force"],
     ]
     (folder / "gallery.json").unlink()
     asked.clear()
-    assert set(available()) - set(GENERATE.run_stale(runs, folder)) == NEEDS_DATA
+    assert set(available()) - set(gallery.run_stale(runs, folder)) == NEEDS_DATA
 
 
 def test_labels_are_found():
@@ -404,9 +399,9 @@ def test_labels_are_found():
 
 
 def test_docstring_text_is_safe_in_markdown():
-    assert GENERATE.prose("<A z_i, z_j> of (*b, n) in `<code>*`") == (
+    assert prose("<A z_i, z_j> of (*b, n) in `<code>*`") == (
         "&lt;A z_i, z_j> of (\\*b, n) in `<code>*`"
     )
-    assert GENERATE.prose("    <kept>") == "    <kept>"
-    links = GENERATE.anchors(["Limit", "limit", "C8. Arithmetic"])
+    assert prose("    <kept>") == "    <kept>"
+    links = anchors(["Limit", "limit", "C8. Arithmetic"])
     assert links == ["limit", "limit-1", "c8-arithmetic"]

@@ -68,6 +68,23 @@ def test_extras_name_packages_or_extras_that_exist() -> None:
     assert set(asked) <= set(extras)
 
 
+# Distribution -> the name it is imported by, where the two differ.
+IMPORTED_AS = {"faiss-cpu": "faiss", "imageio-ffmpeg": "imageio_ffmpeg"}
+
+
+def test_every_optional_package_is_imported_somewhere() -> None:
+    """What a coming feature will need comes with it. The tools of test and dev are commands."""
+    from packaging.requirements import Requirement
+
+    folders = (ROOT / "src", ROOT / "benchmarks")
+    code = "".join(p.read_text("utf-8") for folder in folders for p in folder.rglob("*.py"))
+    for extra, lines in PROJECT["optional-dependencies"].items():
+        for name in {Requirement(line).name for line in lines} - {"cynosure"}:
+            module = IMPORTED_AS.get(name, name)
+            used = re.search(rf"""(?:import |from |["']){module}\b""", code)
+            assert used or extra in ("test", "dev"), f"{extra}: nothing imports {name}"
+
+
 def test_continuous_integration_runs_make_test() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK), "chmod +x .ci/run"

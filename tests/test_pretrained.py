@@ -23,9 +23,7 @@ from cynosure.pretrained import (
     cosines,
     facts,
     flow_of,
-    head_table,
     hypothesis_counts,
-    iteration_table,
     leaders_by_layer,
     load_transformer,
     sentence_table,
@@ -219,7 +217,6 @@ def test_albert_with_groups_of_layers(folders) -> None:
     for layer in range(8):
         P = np.stack([head.weights(trace.seen[layer]) for head in m.heads(layer)])
         np.testing.assert_allclose(P, trace.attentions[layer], atol=1e-12)
-    assert len(head_table(m)) == 16
     with pytest.raises(ValueError, match="only a weight-shared model goes on"):
         m.trace(TEXT, layers=9)
 
@@ -303,15 +300,6 @@ def test_frozen_attention_keeps_the_P_of_the_start(family, m, norm) -> None:
     assert np.abs(run.values[2:] - free.values[2:]).max() > 1e-3
     block = m.iterate(TEXT, 1, 2, frozen=True)  # feed-forward and all heads, from a text
     np.testing.assert_array_equal(block.values[1], m.iterate(TEXT, 1, 1).values[1])
-
-
-def test_iteration_table(folders) -> None:
-    m = load_transformer(folders["bert"])
-    rows = iteration_table(m, TEXT, 20, layers=[1])
-    assert [row["head"] for row in rows] == ["L1 no head", "L1H0", "L1H1", "L1H2", "L1H3"]
-    run = m.iterate(TEXT, 1, 20, parts="head", head=2)
-    assert {**rows[3], **settling(run)} == rows[3] and rows[3]["layers"] == 20
-    assert len(iteration_table(m, TEXT, 2)) == 10
 
 
 def test_no_hook_stays_behind(m) -> None:
@@ -727,11 +715,11 @@ def test_head_errors() -> None:
         flow_of([])
 
 
-def test_head_table_of_every_family(m) -> None:
-    rows = head_table(m)
+def test_facts_of_every_family(m) -> None:
+    rows = [facts(head) for layer in m.distinct_layers for head in m.heads(layer)]
     assert len(rows) == 4 * len(m.distinct_layers)
     assert json.loads(json.dumps(rows, allow_nan=False)) == rows
-    assert rows[1]["head"] == "L0H1" and rows[1] == facts(m.heads(0)[1])
+    assert rows[1]["head"] == "L0H1"
     counts = hypothesis_counts(m.heads(0))
     assert [row["hypothesis"] for row in counts] == list(HYPOTHESES)
     assert all(
@@ -833,7 +821,7 @@ def test_minilm_attention_is_rebuilt(minilm) -> None:
 
 
 def test_no_head_of_minilm_satisfies_the_hardmax_theorem(minilm) -> None:
-    rows = head_table(minilm)
+    rows = [facts(head) for layer in range(6) for head in minilm.heads(layer)]
     assert len(rows) == 72 and all(row["rank_A"] == 32 for row in rows)
     assert all((row["positive"], row["negative"]) == (32, 32) for row in rows)
     assert not any(row["holds: A symmetric positive definite"] for row in rows)

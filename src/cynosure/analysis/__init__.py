@@ -1,5 +1,6 @@
-"""What reads a run, or says what it tends to.
+"""What can be said about a run: its limit, its leaders, its clusters, its spectra.
 
-`limits` proves the limit of a hardmax run; `leaders`, `clustering` and `polytope` (with `vertices`)
-read one; `spectra` reads matrices and flows; `steering` asks which A makes given tokens lead.
+`limits` proves the limit of a hardmax run; `leaders` says who leads from which layer on;
+`clustering` groups tokens; `polytope` (with `vertices`) is their convex hull; `spectra` reads
+matrices and the limits of flows; `steering` finds a matrix A under which given tokens lead.
 """

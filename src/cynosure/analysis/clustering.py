@@ -1,4 +1,4 @@
-"""Clusters: groups of tokens joined by steps of length at most tol."""
+"""Clusters of tokens: two tokens share one if a chain of tokens joins them in steps <= tol."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ PAIR_LIMIT = 5_000_000  # pairs within tol that are listed; collapsed tokens hav
 @final
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """labels[i] numbers the cluster of token i, clusters being numbered by first appearance."""
+    """Tokens grouped by `clusters`.
+
+    `labels[i]` is the number of the cluster of token i, clusters being numbered by first
+    appearance; `centres` are the means of the clusters, `sizes` their numbers of tokens.
+    """
 
     labels: Int[np.ndarray, "n"]
     centres: Float[np.ndarray, "m d"]
@@ -32,25 +36,14 @@ class Clusters:
         return len(self.sizes)
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class MergeLayers:
-    """How clusters form along the layers; see ``merge_layers``."""
-
-    counts: Int[np.ndarray, "layers"]
-    merged_at: Int[np.ndarray, "n"]
-    final: Clusters
-
-
 def clusters(z: Array, tol: float | int | None = None) -> Clusters:
     """Connected components of the graph that joins tokens with |z_i - z_j| <= tol.
 
-    ``centres`` are the means of the clusters, ``sizes`` their numbers of tokens. Default tol: 1e-6
-    times the largest distance of a token from the mean of all (at least the smallest float, so
-    equal tokens always share a cluster). tol = 0 joins equal tokens only.
+    Default tol: 1e-6 times the largest distance of a token from the mean of all. Equal tokens
+    always share a cluster, and tol = 0 joins no others.
 
-    Trap: clusters chain. Two tokens of a cluster may be far apart if others lie between; a layer
-    before convergence therefore needs a small tol. ``tolerance_curve`` shows what tol changes.
+    Trap: two tokens of a cluster may be far apart, if others lie between them; a layer before
+    convergence therefore needs a small tol. ``tolerance_curve`` shows what tol changes.
     """
     z = as_tokens(z, ndim=2).astype(np.float64)
     tol = _default_tol(z) if tol is None else _checked(tol)
@@ -63,35 +56,12 @@ def clusters(z: Array, tol: float | int | None = None) -> Clusters:
     return Clusters(labels, member + centres / sizes[:, None], sizes, tol)
 
 
-def merge_layers(z_layers: Array, tol: float | int | None = None) -> MergeLayers:
-    """Clusters by layer of a trajectory (layers, n, d), all with one tol.
-
-    ``counts[k]`` is the number of clusters at layer k; ``merged_at[i]`` the first layer from which
-    on token i shares its cluster with all members of its final one (0 if it is alone there).
-    Default tol: that of the last layer. Memory stays linear in n.
-    """
-    layers = as_tokens(z_layers, "z_layers", ndim=3).astype(np.float64)
-    final = clusters(layers[-1], tol)
-    counts = np.empty(len(layers), dtype=np.intp)
-    merged_at = np.zeros(layers.shape[1], dtype=np.intp)
-    counts[-1] = final.count
-    first = _first(final.labels)
-    for k, z in enumerate(layers[:-1]):
-        labels = _labels(z, final.tol)
-        counts[k] = labels.max() + 1
-        # A final cluster is together when no member differs from its first member.
-        apart = np.zeros(final.count, dtype=bool)
-        apart[final.labels[labels != labels[first][final.labels]]] = True
-        merged_at[apart[final.labels]] = k + 1
-    return MergeLayers(counts, merged_at, final)
-
-
 def tolerance_curve(
     z: Array, tols: Array | None = None
 ) -> tuple[Float[np.ndarray, "m"], Int[np.ndarray, "m"]]:
     """(tols, counts): the number of clusters against tol, a non-increasing staircase.
 
-    A long step of the staircase is a scale at which "how many clusters" has a clear answer.
+    Where the count stays the same over a long range of tol, "how many clusters" has a clear answer.
     Default tols: 61 values from 1e-12 to 1 times the diameter of the bounding box, evenly spaced in
     the logarithm. Up to 5000 tokens one single-linkage tree gives all counts; above, components are
     computed for each tol.
@@ -136,7 +106,7 @@ def _first(labels: np.ndarray) -> np.ndarray:
 
 
 def _labels(z: np.ndarray, tol: float) -> np.ndarray:
-    """Components numbered by first appearance; equal tokens are one to begin with."""
+    """Component of each token, numbered by first appearance; equal tokens share theirs."""
     distinct, back = np.unique(z, axis=0, return_inverse=True)
     labels = _components(distinct, tol)[back.reshape(-1)]
     first = np.sort(_first(labels))
@@ -198,8 +168,9 @@ def _tree_components(z: np.ndarray, tol: float) -> np.ndarray:
 def _clump_pairs(z: np.ndarray, tree: scipy.spatial.cKDTree, tol: float) -> np.ndarray:
     """Few pairs within tol with the same components as all of them.
 
-    Tokens within tol/2 of a seed form a clump and are pairwise within tol: one star joins them.
-    Two clumps are joined if some members are within tol, which needs seeds within 2 tol.
+    Tokens within tol/2 of a seed are pairwise within tol: they form a clump, which edges to the
+    seed connect. Two clumps are joined if some members are within tol, which needs seeds within
+    2 tol of each other.
     """
     owner = np.full(len(z), -1)
     seeds: list[int] = []
@@ -213,7 +184,7 @@ def _clump_pairs(z: np.ndarray, tree: scipy.spatial.cKDTree, tol: float) -> np.n
             members.append(ball)
     pairs = [np.stack([np.array(seeds)[owner], np.arange(len(z))], axis=1)]
     trees: dict[int, scipy.spatial.cKDTree] = {}
-    # 2 tol and a little: rounding may not hide a pair of clumps; members are measured anyway.
+    # 2 tol and a little: rounding may not hide a pair of clumps; the members' distances decide.
     for a, b in scipy.spatial.cKDTree(z[seeds]).query_pairs(2.001 * tol):
         small, large = sorted((a, b), key=lambda c: len(members[c]))
         if large not in trees:

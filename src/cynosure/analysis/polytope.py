@@ -1,6 +1,7 @@
 """The convex hull of tokens: vertices, faces, membership and projection in the A-norm.
 
-Flat sets are no special case: a polytope knows its affine hull, and all its geometry lives there.
+Flat sets (tokens on a line in the plane, say) are no special case: everything is computed inside
+the affine hull of the tokens.
 
 How far the answers are exact. On a line and in the plane (also a plane inside R^d) vertices are
 decided exactly on the given floats: a floating-point orientation test with an error bound, and
@@ -25,7 +26,7 @@ from .._types import Array, as_matrix, as_tokens
 from .vertices import (
     directions,
     distinct,
-    leading,
+    main_coordinates,
     orientation,
     plane_vertices,
     space_vertices,
@@ -41,7 +42,7 @@ FACET_COUNT = 2_000_000
 @final
 @dataclass(frozen=True, eq=False)
 class Polytope:
-    """conv{vertices}, the vertices being exact copies of tokens, ``index`` their positions.
+    """The convex hull of ``vertices``, which are exact copies of tokens; ``index`` says of which.
 
     Facets, equations and faces are computed when asked for. Sizes are Euclidean; ``project`` and
     ``distance`` take the A-norm |x|_A = <Ax, x>^(1/2) with A symmetric positive definite.
@@ -81,7 +82,7 @@ class Polytope:
 
     @cached_property
     def size(self) -> float:
-        """Largest distance of a vertex from the first one: the yardstick of every tolerance."""
+        """Largest distance of a vertex from the first one; tolerances are relative to it."""
         x = self.vertices - self.vertices[0]
         top = float(np.abs(x).max())
         return top * float(np.linalg.norm(x / top, axis=1).max()) if top > 0 else 0.0
@@ -151,8 +152,8 @@ class Polytope:
 
     @cached_property
     def _turn(self) -> np.ndarray:
-        """Vertex positions around a polygon, counter-clockwise in its two leading coordinates."""
-        p = self.vertices[:, leading(self._basis[:2])]
+        """Vertex positions around a polygon, counter-clockwise in two of the coordinates."""
+        p = self.vertices[:, main_coordinates(self._basis[:2])]
         order = np.lexsort((p[:, 1], p[:, 0]))
         first, last = p[order[0]], p[order[-1]]
         above = np.array([orientation(first, last, p[i]) > 0 for i in order])
@@ -214,7 +215,7 @@ class Polytope:
     def project(self, y: Array, A: Array | None = None) -> Float[np.ndarray, "*m d"]:
         """argmin |x - y|_A over x in the polytope, for each point of y (Wolfe's active set).
 
-        Exact up to rounding: the result is the foot of y on the face found, not an iterate.
+        Exact up to rounding: the result is the foot of y on a face, not an iterate.
         """
         y, shape = self._rows(y)
         root = _root(A, y.shape[1])
@@ -253,7 +254,7 @@ def hull(z: Array) -> Polytope:
     rows = distinct(z)
     basis = directions(z[rows])
     # Dropping coordinates is exact and one-to-one on the affine hull; rotating would round.
-    p = z[rows][:, leading(basis)]
+    p = z[rows][:, main_coordinates(basis)]
     dim = len(basis)
     if dim == 0:
         rows = rows[:1]
@@ -279,8 +280,8 @@ def minimal_points(polytope: Polytope, A: Array | None = None) -> Float[np.ndarr
     x = v @ root
     longest = np.linalg.norm(x, axis=1).max()
     tol = CONTAINS_TOL * longest
-    found: list[np.ndarray] = []
-    seen: list[np.ndarray] = []
+    points: list[np.ndarray] = []
+    seen: list[np.ndarray] = []  # the same in the coordinates of the A-norm
     for k in range(polytope.dim + 1):
         for face in polytope.faces(k):
             corners = x[list(face)]
@@ -293,8 +294,8 @@ def minimal_points(polytope: Polytope, A: Array | None = None) -> Float[np.ndarr
                 continue
             if not any(np.linalg.norm(s - t) <= 1e-9 * longest for t in seen):
                 seen.append(s)
-                found.append(weights @ v[list(face)])
-    return np.array(found).reshape(-1, v.shape[1])
+                points.append(weights @ v[list(face)])
+    return np.array(points).reshape(-1, v.shape[1])
 
 
 # --- flats ---------------------------------------------------------------------------------------
@@ -332,12 +333,12 @@ def _qhull_facets(x: np.ndarray, size: float) -> tuple[list[np.ndarray], np.ndar
 
 
 def _maximal(sets: Iterable[frozenset[int]]) -> set[frozenset[int]]:
-    """Those contained in no other, the empty set left out."""
-    kept: list[frozenset[int]] = []
+    """The sets that are contained in no other; the empty set is left out."""
+    largest: list[frozenset[int]] = []
     for s in sorted(set(sets), key=len, reverse=True):
-        if s and not any(s < t for t in kept):
-            kept.append(s)
-    return set(kept)
+        if s and not any(s < t for t in largest):
+            largest.append(s)
+    return set(largest)
 
 
 # --- projection ----------------------------------------------------------------------------------

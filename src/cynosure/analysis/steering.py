@@ -65,7 +65,7 @@ class Witness:
 @final
 @dataclass(frozen=True, eq=False)
 class Control:
-    """What `control` found: A is symmetric positive definite with largest eigenvalue 1, or None.
+    """The answer of `control`: A, symmetric positive definite with largest eigenvalue 1, or None.
 
     `margin` is the least cosine <A z_i, z_i - z_j>/(|z_i| |z_i - z_j|) over the targets i and
     all z_j != z_i: how far A is from losing one of them. `condition` is that of A.
@@ -105,14 +105,13 @@ def control(z0: Array, targets: SupportsIndex | Array, *, condition: float | int
     Trap: the targets lead, but others may lead beside them. A bound of more than 1e8 on the
     condition number is taken as 1e8 for several targets.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
-    >>> from cynosure.analysis.steering import control
     >>> z = [[2.0, 0.0], [0.2, 1.0], [1.5, 0.9], [0.1, 0.1]]
     >>> cy.Hardmax().followed(z).leads.tolist()
     [True, False, True, False]
-    >>> cy.Hardmax(control(z, 1).A).followed(z).leads.tolist()
+    >>> cy.Hardmax(cy.control(z, 1).A).followed(z).leads.tolist()
     [True, True, False, False]
     >>> print(control(z, 3).witness)
     token 3 is a convex combination of other tokens and 0
@@ -121,15 +120,15 @@ def control(z0: Array, targets: SupportsIndex | Array, *, condition: float | int
     chosen = _targets(targets, len(z))
     if not condition > 1:
         raise ValueError(f"condition: expected a bound > 1 for that of A, got {condition}")
-    found = None
+    alone = None
     for i in chosen.tolist():
-        found = _one(z, i, condition)
-        if not found.feasible:
-            return _infeasible(found.witness, chosen)
+        alone = _one(z, i, condition)
+        if not alone.feasible:
+            return _infeasible(alone.witness, chosen)
     distinct = np.unique(z[chosen], axis=0)
     if len(distinct) == 1:
-        assert found is not None
-        return Control(found.A, found.margin, True, found.witness, chosen)
+        assert alone is not None
+        return Control(alone.A, alone.margin, True, alone.witness, chosen)
     plain = np.eye(z.shape[1])
     if Hardmax().followed(z).leads[chosen].all():  # nothing to do: the best conditioned form
         return Control(plain, _margin(z, chosen, plain), True, Witness("leads"), chosen)
@@ -189,7 +188,7 @@ def _one(z: np.ndarray, i: int, condition: float) -> Control:
         if not condition > least:
             return _infeasible(Witness("condition", None, 0.0, i, least), me)
         share = 1.0
-        while share > 1e-12:  # from the safest direction towards the best conditioned one
+        while share > 1e-12:  # from the largest margin towards the best condition
             q = share * _unit(p) + (1 - share) * nearest
             if _condition(own, q) <= condition:
                 A = _turning(own, _unit(q))
@@ -347,7 +346,7 @@ def _programme(
     return (A.value + A.value.T) / 2, leads.dual_value
 
 
-# --- taking the lead away ------------------------------------------------------------------------
+# --- removing a leader ---------------------------------------------------------------------------
 
 
 @final
@@ -377,16 +376,15 @@ def remove_leader(z0: Array, i: SupportsIndex, A: Array | None = None) -> Remova
       by moving j over the hyperplane <A z_i, y> = |z_i|^2:   <A z_i, z_i - z_j>/|z_i|,
       by changing A:   <A z_i, z_i - z_j>/|S|_F,   S = sym(z_i (z_i - z_j)^T), as long as A stays
     positive definite (else one root to find); each time for the cheapest j. By Cauchy-Schwarz the
-    first is never larger than the second: no other token can take a lead away more cheaply than
-    the leader itself can give it up, so it is the leader that moves.
+    first is never larger than the second, so of all single tokens it is the leader itself whose
+    move is smallest.
 
     Trap: at later layers the token may lead again.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
-    >>> from cynosure.analysis.steering import remove_leader
-    >>> r = remove_leader([[2.0, 0.0], [0.0, 1.0]], 1)
+    >>> r = cy.remove_leader([[2.0, 0.0], [0.0, 1.0]], 1)
     >>> round(r.distance, 6), r.follows, cy.Hardmax().followed(r.z).leads.tolist()
     (0.414214, 0, [True, False])
     """
@@ -449,15 +447,15 @@ def _nearest_form(
             break
         if np.linalg.eigvalsh(S[j])[0] >= -TOL * norms[j]:
             continue  # z_j is a multiple s z_i, s < 1: no form prefers it
-        found = A - (1 + 1e-12) * away[j] * S[j] / norms[j]
-        if not definite(found):
-            found = _project_form(A, S[j] / norms[j])
+        form = A - (1 + 1e-12) * away[j] * S[j] / norms[j]
+        if not definite(form):
+            form = _project_form(A, S[j] / norms[j])
         overshoot = 1e-12
-        while Hardmax(found).followed(z).leads[i]:
-            found = found - overshoot * away[j] * S[j] / norms[j]
+        while Hardmax(form).followed(z).leads[i]:
+            form = form - overshoot * away[j] * S[j] / norms[j]
             overshoot *= 4
-        if definite(found) and (change := float(np.linalg.norm(found - A))) < least:
-            best, least = found, change
+        if definite(form) and (change := float(np.linalg.norm(form - A))) < least:
+            best, least = form, change
     return best, least
 
 

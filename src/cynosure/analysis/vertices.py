@@ -15,7 +15,7 @@ import scipy  # loads its submodules (Qhull, HiGHS) on first use only
 __all__ = [
     "directions",
     "distinct",
-    "leading",
+    "main_coordinates",
     "orientation",
     "plane_vertices",
     "space_vertices",
@@ -51,8 +51,12 @@ def directions(z: np.ndarray) -> np.ndarray:
     return directions[: len(s)][s > tol * s[0]]
 
 
-def leading(basis: np.ndarray) -> np.ndarray:
-    """As many coordinates as directions, chosen so that dropping the others loses least."""
+def main_coordinates(basis: np.ndarray) -> np.ndarray:
+    """As many coordinates as there are directions in `basis` (rows), the best ones to keep.
+
+    Dropping the others is one-to-one on the span of the basis; pivoted QR chooses them so that it
+    is well conditioned.
+    """
     if len(basis) == 0:
         return np.zeros(0, dtype=np.intp)
     return np.sort(scipy.linalg.qr(basis, mode="r", pivoting=True)[1][: len(basis)])
@@ -135,21 +139,21 @@ def space_vertices(z: np.ndarray) -> np.ndarray:
     x = x - x.mean(axis=0)
     qhull = _qhull(x)
     if qhull is not None:
-        found = np.sort(qhull.vertices)
+        candidates = np.sort(qhull.vertices)
         directions = np.zeros_like(x)
         np.add.at(directions, qhull.simplices, qhull.equations[:, None, :-1])
-        directions = directions[found]
+        directions = directions[candidates]
     else:
         exposed = _exposed_by_programs(x)
-        found = np.array(sorted(exposed))
-        directions = np.array([exposed[i] for i in found])
+        candidates = np.array(sorted(exposed))
+        directions = np.array([exposed[i] for i in candidates])
     # One by one, so that of two tokens that hide each other one stays.
-    keep = np.ones(len(found), dtype=bool)
-    sure = _margins(x[found], directions) > EXPOSED_TOL
+    stays = np.ones(len(candidates), dtype=bool)
+    sure = _margins(x[candidates], directions) > EXPOSED_TOL
     for i in np.flatnonzero(~sure):
-        keep[i] = False
-        keep[i] = _is_exposed(z[found[i]], z[found[keep]], directions[i])
-    return found[keep]
+        stays[i] = False
+        stays[i] = _is_exposed(z[candidates[i]], z[candidates[stays]], directions[i])
+    return candidates[stays]
 
 
 def _qhull(x: np.ndarray) -> scipy.spatial.ConvexHull | None:
@@ -214,25 +218,25 @@ def _exposed_by_programs(x: np.ndarray) -> dict[int, np.ndarray]:
     A token is tested against the vertices known so far only; a direction that separates it from
     them leads to a new vertex, which need not be the token itself.
     """
-    found: dict[int, np.ndarray] = {}
+    exposed: dict[int, np.ndarray] = {}
 
     def add(c: np.ndarray) -> int:
         scores = x @ c
         ties = np.flatnonzero(scores >= scores.max() - 1e-13 * np.linalg.norm(c))
         i = int(ties[np.lexsort(x[ties].T[::-1])[-1]])  # the extreme of a face in a fixed order
-        if i not in found or len(ties) == 1:
-            found[i] = c
+        if i not in exposed or len(ties) == 1:
+            exposed[i] = c
         return i
 
     # Long tokens expose themselves or a longer one: cheap, and most vertices in high dimension.
     for i in np.argsort(-np.linalg.norm(x, axis=1))[:4096]:
         add(x[i])
     for i in range(len(x)):
-        while i not in found:
-            known = list(found)
+        while i not in exposed:
+            known = list(exposed)
             c, margin = _separation(x[i], x[known])
             if margin <= 1e-9:
                 break
             if add(c) in known:  # only rounding can say so: x[i] beats all of them along c
-                found[i] = c
-    return found
+                exposed[i] = c
+    return exposed

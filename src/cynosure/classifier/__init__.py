@@ -1,6 +1,7 @@
 """The hardmax classifier of texts, whose computation is its explanation.
 
-`text` and `datasets` make tokens of words; `model` decides; `placement` and `training` fit it;
-`estimator` is the scikit-learn class; `explanation`, `deletions` and `evaluation` say what it
-does; `shipped` opens the models that come with the package.
+`datasets` reads labelled texts and `text` turns them into terms; `model` runs hardmax layers on
+their tokens and decides; `placement` and `training` are two ways to fit a model; `estimator` is the
+scikit-learn class. `explanation` says why a text got its label, `deletions` tests explanations,
+`evaluation` measures a classifier; `shipped` opens the models that come with the package.
 """

@@ -57,7 +57,7 @@ class Dataset:
         return Dataset(tuple(self.texts[i] for i in at.tolist()), self.labels[at])
 
     def split(self, fraction: float = 0.1) -> tuple[Dataset, Dataset]:
-        """(kept, held out): one block of consecutive texts in each run of 1,250 of a class."""
+        """(the rest, held out): held out is a block of each run of 1,250 texts of a class."""
         held = blocks(self.labels, fraction)
         return self.take(~held), self.take(held)
 
@@ -93,12 +93,13 @@ def imdb(path: str | os.PathLike[str], part: str = "train") -> Dataset:
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     members = _folder(path, part) if path.is_dir() else _archive(path, part)
-    found = sorted(members, key=lambda member: member[:2])
-    if not found:
+    reviews = sorted(members, key=lambda member: member[:2])
+    if not reviews:
         raise ValueError(
             f"{path}: no review found; expected {part}/pos/<id>_<rating>.txt and {part}/neg/..."
         )
-    return Dataset(tuple(text for _, _, text in found), np.array([label for label, _, _ in found]))
+    labels = np.array([label for label, _, _ in reviews])
+    return Dataset(tuple(text for _, _, text in reviews), labels)
 
 
 def _folder(path: Path, part: str) -> Iterator[tuple[str, int, str]]:
@@ -200,16 +201,16 @@ def _json_lines(
             continue
         try:
             row = json.loads(line)
-            found = row[text], None if label is None else row[label]
+            pair = row[text], None if label is None else row[label]
         except (json.JSONDecodeError, TypeError):
             raise ValueError(f"{path}, line {number}: expected a JSON object") from None
         except KeyError as error:
             raise ValueError(
                 f"{path}, line {number}: no field {error}; it has {', '.join(map(repr, row))}"
             ) from None
-        if not isinstance(found[0], str):
+        if not isinstance(pair[0], str):
             raise ValueError(f"{path}, line {number}: field {text!r} is not a string")
-        yield found
+        yield pair
 
 
 def read(
@@ -257,9 +258,9 @@ def synthetic(
         for _ in range(int(draw.integers(4, 12))):
             words += draw.choice(_FILLER, size=int(draw.integers(2, 6))).tolist()
             other = (c + int(draw.integers(1, len(classes)))) % len(classes)
-            fate = draw.random()
-            tone = str(draw.choice(_TONES[other if fate < noise + 0.1 else c]))
-            words.append(f"not {tone}" if noise <= fate < noise + 0.1 else tone)
+            chance = draw.random()
+            tone = str(draw.choice(_TONES[other if chance < noise + 0.1 else c]))
+            words.append(f"not {tone}" if noise <= chance < noise + 0.1 else tone)
             words.append(str(draw.choice(_TOPICS)))
         texts.append(" ".join(words).capitalize() + str(draw.choice([".", "!", "?"])))
         labels.append(classes[c])

@@ -1,12 +1,12 @@
-"""Faithfulness by deletion: take out what an explanation names, read the rest again.
+"""Are explanations faithful? Delete what an explanation names, and classify the rest again.
 
-Every deletion is *recomputed*: what is left goes through the layers again. With n-grams there are
-two readings of it. A *term* is deleted: it alone leaves the set of terms. A *word* is struck out,
-wherever it stands: every n-gram it is part of goes with it, and none is formed across the gap. For
-single words the two are one.
+What is left after a deletion goes through the layers again. With n-grams there are two kinds of
+deletion. A *term* is deleted: it alone leaves the set of terms. A *word* is struck out, wherever it
+stands: every n-gram it is part of is deleted, and none is formed across the gap. With single words
+the two are the same.
 
-Trap: deleting the leaders alone proves nothing, their followers elect new ones; a leader counts
-with its cluster.
+Trap: deleting the leaders alone proves nothing, since some of their followers then lead; a leader
+is deleted with its cluster.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from .text import Documents, as_texts
 __all__ = ["Deletion", "Faithfulness", "faithfulness"]
 
 Progress = Callable[[float, str], Any]
+_NONE = np.empty(0, np.intp)
 
 
 @final
@@ -52,15 +53,16 @@ class Faithfulness:
 
     The winning clusters are those that speak for the prediction (those of its sign, the neutral one
     excluded). `deletions`: all winning clusters; their leaders alone; as many terms as the winning
-    clusters have, chosen by contribution, then at random; and all but the non-neutral clusters
-    (sufficiency: what an explanation leaves unsaid should not matter; struck out are then the words
-    that no telling term has).
+    clusters have, chosen by contribution, then at random; and the neutral cluster (sufficiency:
+    what an explanation does not name should not matter; struck out are then the words that occur
+    in neutral terms only).
 
     The words of the winning clusters struck out one term after the other, strongest leader first,
     flip a prediction after `words_to_flip` words (median, mean, 95 % quantile over the predictions
     that flip, a share `flipped_at_all`); `flipped_within` is the share of all predictions that flip
-    this way within `most_words` words. `best_within` is what a choice made to flip it reaches:
-    always the word whose terms pull most, all of them counted; for single words the best there is.
+    this way within `most_words` words. `best_within` is that share when the words are chosen in
+    order to flip the prediction: always the word whose terms together pull most towards the label,
+    which for single words is the best choice there is.
     """
 
     texts: int
@@ -87,13 +89,34 @@ class _Case:
     winning: tuple[int, ...]  # strongest leader first
     neutral: int | None
 
+    @property
+    def winning_terms(self) -> np.ndarray:
+        """Positions of the terms of the winning clusters, one cluster after the other."""
+        return np.concatenate([_NONE, *(self.clusters[c] for c in self.winning)])
+
+    @property
+    def winning_leaders(self) -> np.ndarray:
+        return np.array([self.clusters[c][0] for c in self.winning], np.intp)
+
+    @property
+    def neutral_terms(self) -> np.ndarray:
+        return _NONE if self.neutral is None else self.clusters[self.neutral]
+
     def words(self, gone: np.ndarray) -> frozenset[str]:
+        """The words in the terms at the positions `gone`."""
         return frozenset().union(*(self.spelled[i] for i in gone.tolist()))
 
+    def neutral_words(self) -> frozenset[str]:
+        """The words that occur in neutral terms only."""
+        telling = np.setdiff1d(np.arange(len(self.terms)), self.neutral_terms)
+        return self.words(self.neutral_terms) - self.words(telling)
+
     def without(self, gone: np.ndarray) -> np.ndarray:
+        """The terms left when those at the positions `gone` are deleted."""
         return np.delete(self.terms, gone)
 
     def struck(self, words: frozenset[str]) -> np.ndarray:
+        """The terms left when `words` are struck out."""
         left = [words.isdisjoint(mine) for mine in self.spelled]
         return self.terms[np.array(left, dtype=bool)]
 
@@ -128,24 +151,88 @@ def _case(clf: HardmaxClassifier, ex: Explanation) -> _Case:
     clusters, strength, neutral = [], [], None
     for c, leader in enumerate(ex.leaders):
         followers = sorted(leader.followers, key=lambda w: -sign * w.score)
-        found = [(leader.token, leader.text, sign * leader.score)]
-        found += [(w.token, w.text, sign * w.score) for w in followers]
-        if any(token == 0 for token, _, _ in found):
+        members = [(leader.token, leader.text, sign * leader.score)]
+        members += [(w.token, w.text, sign * w.score) for w in followers]
+        if any(token == 0 for token, _, _ in members):
             neutral = c
-        words = [(name, score) for token, name, score in found if token > 0]
+        words = [(name, score) for token, name, score in members if token > 0]
         clusters.append(np.arange(len(names), len(names) + len(words)))
         names += [name for name, _ in words]
         pull += [score for _, score in words]
         strength.append(sign * leader.score)
     winning = [c for c, s in enumerate(strength) if s > 0 and c != neutral]
     return _Case(
-        np.array([index[name] for name in names], np.int32),
-        np.array(pull, float),
-        tuple(frozenset(name.split(" ")) for name in names),
-        tuple(clusters),
-        tuple(sorted(winning, key=lambda c: -strength[c])),
-        neutral,
+        terms=np.array([index[name] for name in names], np.int32),
+        pull=np.array(pull, float),
+        spelled=tuple(frozenset(name.split(" ")) for name in names),
+        clusters=tuple(clusters),
+        winning=tuple(sorted(winning, key=lambda c: -strength[c])),
+        neutral=neutral,
     )
+
+
+def _explained(
+    clf: HardmaxClassifier, texts: Sequence[str], progress: Progress | None
+) -> list[_Case]:
+    """The explained texts that have a known term; the others have nothing to delete."""
+    cases = []
+    for i, text in enumerate(texts):
+        cases.append(_case(clf, clf.explain(text)))
+        if progress is not None:
+            progress((i + 1) / len(texts), "explained")
+    cases = [case for case in cases if len(case.terms)]
+    if not cases:
+        raise ValueError("texts: none has a known word, so there is nothing to delete")
+    return cases
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Predictions:
+    """What the classifier says of the whole texts, to compare with what it says of their rests."""
+
+    clf: HardmaxClassifier
+    cases: list[_Case]
+    label: np.ndarray
+    probability: np.ndarray  # of that label
+
+    @classmethod
+    def of(cls, clf: HardmaxClassifier, cases: list[_Case]) -> _Predictions:
+        p = _probabilities(clf, [case.terms for case in cases])
+        return cls(clf, cases, p.argmax(axis=1), p.max(axis=1))
+
+    def after(self, rests: Sequence[np.ndarray], of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """For each rest of the case of[i]: did the prediction change, and what its label lost."""
+        p = _probabilities(self.clf, rests)
+        label = self.label[of]
+        return p.argmax(axis=1) != label, self.probability[of] - p[np.arange(len(of)), label]
+
+    def deletion(
+        self, name: str, gone: Sequence[np.ndarray], words: Sequence[frozenset[str]]
+    ) -> Deletion:
+        """The terms gone[i] deleted from case i, and, apart from that, the words[i] struck out."""
+        every = np.arange(len(self.cases))
+        flipped, fall = self.after([c.without(g) for c, g in zip(self.cases, gone)], every)
+        struck, _ = self.after([c.struck(w) for c, w in zip(self.cases, words)], every)
+        return Deletion(
+            name=name,
+            flipped=float(flipped.mean()),
+            terms=float(np.mean([len(g) for g in gone])),
+            drop=float(fall.mean()),
+            words=float(np.mean([len(w) for w in words])),
+            struck=float(struck.mean()),
+        )
+
+    def words_to_flip(self, stages: Sequence[Sequence[frozenset[str]]]) -> np.ndarray:
+        """Words struck at the first stage of each case that flips its prediction; inf if none."""
+        of = np.repeat(np.arange(len(self.cases)), [len(s) for s in stages])
+        size = np.array([len(words) for stage in stages for words in stage], float)
+        rests = [c.struck(words) for c, stage in zip(self.cases, stages) for words in stage]
+        needed = np.full(len(self.cases), np.inf)
+        if rests:
+            flipped, _ = self.after(rests, of)
+            np.minimum.at(needed, of[flipped], size[flipped])
+        return needed
 
 
 def _probabilities(clf: HardmaxClassifier, rows: Sequence[np.ndarray]) -> np.ndarray:
@@ -167,8 +254,8 @@ def faithfulness(
 
     Texts without a known term have nothing to delete and are left out.
 
-    Example
-    -------
+    Examples
+    --------
     >>> from cynosure import HardmaxClassifier, datasets
     >>> data = datasets.synthetic(300)
     >>> clf = HardmaxClassifier(leaders=6).fit(data.texts, data.labels)
@@ -176,82 +263,54 @@ def faithfulness(
     >>> winning.flipped > alone.flipped
     True
     """
-    texts = as_texts(texts)
-    cases = []
-    for i, text in enumerate(texts):
-        cases.append(_case(clf, clf.explain(text)))
-        if progress is not None:
-            progress((i + 1) / len(texts), "explained")
-    cases = [case for case in cases if len(case.terms)]
-    if not cases:
-        raise ValueError("texts: none has a known word, so there is nothing to delete")
-    before = _probabilities(clf, [case.terms for case in cases])
-    label = before.argmax(axis=1)
-    draw = np.random.default_rng(seed)
+    cases = _explained(clf, as_texts(texts), progress)
+    before = _Predictions.of(clf, cases)
+    winning = [case.winning_terms for case in cases]
+    needed = before.words_to_flip(
+        [[c.words(w[: k + 1]) for k in range(len(w))] for c, w in zip(cases, winning)]
+    )
+    greedy = [case.strongest_words(most_words) for case in cases]
+    chosen = before.words_to_flip(
+        [[frozenset(words[: k + 1]) for k in range(len(words))] for words in greedy]
+    )
+    flipped = np.isfinite(needed)
+    shown = needed[flipped] if flipped.any() else np.array([np.nan])
+    return Faithfulness(
+        texts=len(cases),
+        deletions=_deletions(before, np.random.default_rng(seed)),
+        most_words=most_words,
+        flipped_within=float((needed <= most_words).mean()),
+        best_within=float((np.minimum(chosen, needed) <= most_words).mean()),
+        flipped_at_all=float(flipped.mean()),
+        words_to_flip=(
+            float(np.median(shown)),
+            float(shown.mean()),
+            float(np.quantile(shown, 0.95)),
+        ),
+    )
 
-    def after(rows: Sequence[np.ndarray], of: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Whether each prediction changed, and what the old label has lost."""
-        p = _probabilities(clf, rows)
-        fall = before[of, label[of]] - p[np.arange(len(of)), label[of]]
-        return p.argmax(axis=1) != label[of], fall
 
-    def deletion(name: str, gone: list[np.ndarray], words: list[frozenset[str]]) -> Deletion:
-        every = np.arange(len(cases))
-        flipped, fall = after([c.without(g) for c, g in zip(cases, gone)], every)
-        struck, _ = after([c.struck(w) for c, w in zip(cases, words)], every)
-        return Deletion(
-            name, float(flipped.mean()), float(np.mean([len(g) for g in gone])),
-            float(fall.mean()), float(np.mean([len(w) for w in words])), float(struck.mean()),
-        )  # fmt: skip
-
-    none = np.empty(0, np.intp)
-    winning = [np.concatenate([none, *(c.clusters[k] for k in c.winning)]) for c in cases]
-    alone = [np.array([c.clusters[k][0] for k in c.winning], np.intp) for c in cases]
-    strongest = [np.argsort(-c.pull, kind="stable") for c in cases]
-    chosen = {
+def _deletions(before: _Predictions, rng: np.random.Generator) -> tuple[Deletion, ...]:
+    """The five deletions of `Faithfulness`, in its order."""
+    cases = before.cases
+    winning = [case.winning_terms for case in cases]
+    gone = {
         "winning leaders with their followers": winning,
-        "winning leaders alone": alone,
-        "as many terms, by contribution": [b[: len(w)] for b, w in zip(strongest, winning)],
+        "winning leaders alone": [case.winning_leaders for case in cases],
+        "as many terms, by contribution": [
+            np.argsort(-c.pull, kind="stable")[: len(w)] for c, w in zip(cases, winning)
+        ],
         "as many terms, at random": [
-            draw.permutation(len(c.terms))[: len(w)] for c, w in zip(cases, winning)
+            rng.permutation(len(c.terms))[: len(w)] for c, w in zip(cases, winning)
         ],
     }
-    quiet = [none if c.neutral is None else c.clusters[c.neutral] for c in cases]
-    unsaid = [
-        c.words(q) - c.words(np.setdiff1d(np.arange(len(c.terms)), q)) for c, q in zip(cases, quiet)
+    named = [
+        before.deletion(name, terms, [c.words(g) for c, g in zip(cases, terms)])
+        for name, terms in gone.items()
     ]
-    deletions = (
-        *(
-            deletion(name, gone, [c.words(g) for c, g in zip(cases, gone)])
-            for name, gone in chosen.items()
-        ),
-        deletion("the neutral cluster, all others kept", quiet, unsaid),
+    unnamed = before.deletion(
+        "the neutral cluster, all others kept",
+        [case.neutral_terms for case in cases],
+        [case.neutral_words() for case in cases],
     )
-    by_term = [[c.words(w[: k + 1]) for k in range(len(w))] for c, w in zip(cases, winning)]
-    needed = _words_to_flip(cases, by_term, after)
-    greedy = [c.strongest_words(most_words) for c in cases]
-    stages = [[frozenset(g[: k + 1]) for k in range(len(g))] for g in greedy]
-    best = np.minimum(_words_to_flip(cases, stages, after), needed)
-    at_all = needed[np.isfinite(needed)]
-    shown = at_all if len(at_all) else np.array([np.nan])
-    return Faithfulness(
-        len(cases), deletions, most_words, float((needed <= most_words).mean()),
-        float((best <= most_words).mean()), float(np.isfinite(needed).mean()),
-        (float(np.median(shown)), float(shown.mean()), float(np.quantile(shown, 0.95))),
-    )  # fmt: skip
-
-
-def _words_to_flip(
-    cases: list[_Case],
-    stages: list[list[frozenset[str]]],
-    after: Callable[[Sequence[np.ndarray], np.ndarray], tuple[np.ndarray, np.ndarray]],
-) -> np.ndarray:
-    """Words struck at the first stage that flips the prediction; inf where none does."""
-    of = np.repeat(np.arange(len(cases)), [len(s) for s in stages])
-    size = np.array([len(words) for stage in stages for words in stage], float)
-    rows = [c.struck(words) for c, stage in zip(cases, stages) for words in stage]
-    needed = np.full(len(cases), np.inf)
-    if rows:
-        flipped, _ = after(rows, of)
-        np.minimum.at(needed, of[flipped], size[flipped])
-    return needed
+    return (*named, unnamed)

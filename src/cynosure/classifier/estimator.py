@@ -1,4 +1,4 @@
-"""HardmaxClassifier: texts in, labels out, and the reason is the computation itself."""
+"""HardmaxClassifier: a scikit-learn classifier of texts whose explanation is its computation."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     ngrams : (low, high), the n-grams taken as terms.
     leaders : budget of leaders per text, on average over the training texts (of each plane).
     words : budget of telling words per text, on average: words of the terms that do not follow the
-        neutral anchor. With 40 film reviews are read as well as by TF-IDF with logistic regression,
-        and some 26 words speak for the prediction; with 20 it is 13, at the price of one point of
-        accuracy. Deleting them overturns the prediction either way. None has no bound, is as
-        accurate as NB-SVM, and gives nearly every word a small say.
+        neutral anchor. On film reviews 40 is as accurate as TF-IDF with logistic regression, and
+        some 26 words speak for the prediction; with 20 it is 13 words and one point of accuracy
+        less. Deleting them overturns the prediction either way. None sets no bound: as accurate as
+        NB-SVM, with nearly every word contributing a little.
     method : how to fit: `Placed()` (the default: convex, seconds) or `Learned()` (gradient, torch).
     alpha, layers : step (> 0) and number of the attention layers.
     lowercase, min_df, max_features : vocabulary, as in scikit-learn's CountVectorizer.
@@ -62,11 +62,10 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     against the rest), so every decision can be drawn; `Learned` gives each class a decoder row.
     A text without any known term gets the prior of the training labels, and `explain` says so.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
-    >>> from cynosure.classifier.datasets import synthetic
-    >>> data = synthetic(200)
+    >>> data = cy.datasets.synthetic(200)
     >>> clf = cy.HardmaxClassifier(leaders=6).fit(data.texts, data.labels)
     >>> clf.predict(["a wonderful, moving film", "dull and tedious"]).tolist()
     ['positive', 'negative']
@@ -131,9 +130,19 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
                 f"texts: no term occurs in {self.min_df} texts; give more texts or min_df=1"
             )
         task = Task(
-            documents, number, weight, vocabulary.df, vocabulary.spelled, len(classes), self.dim,
-            self.leaders, self.words, self.alpha, self.layers, self.random_state,
-        )  # fmt: skip
+            documents=documents,
+            y=number,
+            weight=weight,
+            df=vocabulary.df,
+            spelled=vocabulary.spelled,
+            classes=len(classes),
+            dim=self.dim,
+            leaders=self.leaders,
+            words=self.words,
+            alpha=self.alpha,
+            layers=self.layers,
+            seed=self.random_state,
+        )
         self.model_ = (self.method or Placed()).model(task)
         self.vocabulary_ = vocabulary
         self.classes_ = classes

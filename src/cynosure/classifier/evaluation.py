@@ -1,8 +1,8 @@
 """How good a classifier is and how faithful its explanations are, with the usual rivals beside it.
 
-Accuracy alone is a vacuous target: as alpha -> 0, or when every word leads, the model is a bag of
-words. So an `Evaluation` always carries the leaders per text, the share of the mean that sits on
-leaders, and alpha; faithfulness is measured by deletion (`cynosure.classifier.deletions`).
+Accuracy alone says little about this model: as alpha -> 0, or when every word leads, it is a plain
+bag of words. So an `Evaluation` always has the leaders per text, the share of the mean that sits on
+leaders, and alpha too; faithfulness is tested by deletion (`cynosure.classifier.deletions`).
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def evaluate(
 ) -> Evaluation:
     """Accuracy, calibration, leaders, and faithfulness on `explained` of the texts (0: none).
 
-    Example
-    -------
+    Examples
+    --------
     >>> from cynosure import HardmaxClassifier, datasets
     >>> data = datasets.synthetic(300)
     >>> clf = HardmaxClassifier(leaders=6).fit(data.texts, data.labels)
@@ -92,20 +92,11 @@ def evaluate(
         )
     if not len(texts):
         raise ValueError("texts: expected at least one text, got none")
-    # a table has strings only, whatever the labels were at training
-    as_strings = labels.dtype.kind == "U" and clf.classes_.dtype.kind != "U"
-    names = clf.classes_.astype(str) if as_strings else clf.classes_
-    number = {name: c for c, name in enumerate(names.tolist())}
-    strange = [x for x in np.unique(labels).tolist() if x not in number]
-    if strange:
-        known = ", ".join(map(str, number))
-        raise ValueError(f"labels: the model does not know {strange[0]!r}, only {known}")
-    truth = np.array([number[x] for x in labels.tolist()])
+    truth = _class_numbers(labels, clf.classes_)
     documents = clf.vocabulary_.encode(texts)
     verdicts = clf.model_.read(documents)
     p = clf.probabilities(verdicts.decision)
-    found = p.argmax(axis=1)
-    right, sure = found == truth, p.max(axis=1)
+    right, sure = p.argmax(axis=1) == truth, p.max(axis=1)
     wrong = np.flatnonzero(~right)
     wrong = wrong[np.argsort(-sure[wrong], kind="stable")]
     accuracy = float(right.mean())
@@ -115,19 +106,39 @@ def evaluate(
         sample = [texts[i] for i in np.sort(rows).tolist()]
         faithful = faithfulness(clf, sample, seed=seed, progress=progress)
     return Evaluation(
-        len(texts), accuracy, float(np.sqrt(accuracy * (1 - accuracy) / len(texts))),
-        calibration_error(sure, right),
-        float(-np.log(np.maximum(p[np.arange(len(p)), truth], 1e-300)).mean()),
-        float(verdicts.leaders.mean()), float(verdicts.on_leaders.mean()),
-        float(clf.model_.alpha), clf.model_.layers, clf.model_.planes[0].embedding.shape[1],
-        len(clf.vocabulary_), int((documents.sizes == 0).sum()), tuple(wrong[:10].tolist()),
-        faithful,
-    )  # fmt: skip
+        texts=len(texts),
+        accuracy=accuracy,
+        standard_error=float(np.sqrt(accuracy * (1 - accuracy) / len(texts))),
+        calibration=calibration_error(sure, right),
+        log_loss=float(-np.log(np.maximum(p[np.arange(len(p)), truth], 1e-300)).mean()),
+        leaders=float(verdicts.leaders.mean()),
+        on_leaders=float(verdicts.on_leaders.mean()),
+        alpha=float(clf.model_.alpha),
+        layers=clf.model_.layers,
+        dim=clf.model_.planes[0].embedding.shape[1],
+        terms=len(clf.vocabulary_),
+        unknown=int((documents.sizes == 0).sum()),
+        mistakes=tuple(wrong[:10].tolist()),
+        faithfulness=faithful,
+    )
+
+
+def _class_numbers(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:
+    """The position of each label in `classes`."""
+    # A table has strings only, whatever the labels were at training.
+    as_strings = labels.dtype.kind == "U" and classes.dtype.kind != "U"
+    names = classes.astype(str) if as_strings else classes
+    number = {name: c for c, name in enumerate(names.tolist())}
+    strange = [x for x in np.unique(labels).tolist() if x not in number]
+    if strange:
+        known = ", ".join(map(str, number))
+        raise ValueError(f"labels: the model does not know {strange[0]!r}, only {known}")
+    return np.array([number[x] for x in labels.tolist()])
 
 
 # --- rivals -----------------------------------------------------------------------------------
 
-_WORDS = r"[^\W\d_]+(?:['’][^\W\d_]+)*|\d+|[!?]"  # contractions kept, as our tokenizer does
+_WORDS = r"[^\W\d_]+(?:['’][^\W\d_]+)*|\d+|[!?]"  # contractions stay whole, as in our tokenizer
 TFIDF, NBSVM = "TF-IDF + logistic regression", "NB-SVM"
 _GRID = {TFIDF: (3.0, 10.0, 30.0), NBSVM: (0.003, 0.01, 0.03, 0.1)}
 
@@ -154,14 +165,14 @@ class Rivals:
         vectorizer = CountVectorizer(ngram_range=ngrams, min_df=2, token_pattern=_WORDS)
         counts = vectorizer.fit_transform(texts)
         held = np.flatnonzero(blocks(labels, 0.1))
-        kept = np.setdiff1d(np.arange(len(labels)), held)
+        rest = np.setdiff1d(np.arange(len(labels)), held)
         heads, chosen = {}, {}
         for name, grid in _GRID.items():
-            found = {
-                C: _head(name, C).fit(counts[kept], labels[kept]).score(counts[held], labels[held])
+            scores = {
+                C: _head(name, C).fit(counts[rest], labels[rest]).score(counts[held], labels[held])
                 for C in grid
             }
-            chosen[name] = max(found, key=found.__getitem__)
+            chosen[name] = max(scores, key=scores.__getitem__)
             heads[name] = _head(name, chosen[name]).fit(counts, labels)
         return cls(vectorizer, heads, chosen)
 

@@ -1,4 +1,4 @@
-"""Placed: words put on the half circle by a convex fit, so that hardmax layers grade a text.
+"""Placed: terms placed on the half circle by a convex fit; words of one grade form one cluster.
 
 1. Two convex fits on presence/absence of terms, one scaled by the naive-Bayes log-ratio (NB-SVM,
    Wang and Manning 2012), one by inverse document frequency, are averaged: a weight s_j per term.
@@ -12,10 +12,11 @@
    rho_j times the direction of its grade, rho_j in (1 - eps, 1]: the more evidence a term carries
    (document frequency times squared log-ratio, much like chi-square), the longer it is.
 
-Equal directions make the longest token of a grade win every score there, and eps is so small that
-no other grade captures it: each grade present in a text is one cluster, led by its most telling
-term, and neutral terms follow the anchor. So the number of leaders is the number of grades present,
-G is the dial, and what the two budgets cut away is all that is lost against the linear model.
+Within a grade all directions are equal, so its longest token has the largest score and leads; eps
+is so small that no token of another grade scores higher. So each grade present in a text is one
+cluster, led by its most telling term, and neutral terms follow the anchor. The number of leaders is
+the number of grades present, which G controls; nothing is lost against the linear model but what
+the two budgets cut away.
 Trap: radii must differ *within* a grade, or several words lead together (equal tokens).
 """
 
@@ -122,7 +123,7 @@ class Placed(Fit):
         """s (terms,), 0 for the neutral ones; and sum_j s_j of every text, by fits without it."""
         held = np.empty(len(inside))
         dense = []
-        for rows in self._kept(inside):
+        for rows in self._training(inside):
             s = self._fitted(task, x[rows], rows, inside)
             dense.append(s)
             if task.words is not None:
@@ -134,10 +135,10 @@ class Placed(Fit):
         else:
             mean = np.mean(dense, axis=0) if dense else self._fitted(task, x, every, inside)
             s = self._fitted(task, x, every, inside, _telling(mean, task, x))
-        return s, held if dense else x @ s  # no text held out: this decision is too sure of itself
+        return s, held if dense else x @ s  # few texts, none held out: the decoder is overconfident
 
-    def _kept(self, inside: np.ndarray) -> list[np.ndarray]:
-        """Masks of the texts to fit on while a block of each class is held out; none for few."""
+    def _training(self, inside: np.ndarray) -> list[np.ndarray]:
+        """For each fold the mask of the texts outside it; no folds where a class has few texts."""
         if self.folds < 2 or min(inside.sum(), (~inside).sum()) < 4 * self.folds:
             return []
         place = np.empty(len(inside))
@@ -167,9 +168,9 @@ def _decoder(
 ) -> tuple[float, float, float]:
     """(m, slope, bias): log-odds = bias + slope sum_j s_j / (terms + m), by likelihood.
 
-    m counts the anchor's weight in the mean. Two good words are all of a text of two words, but
-    little evidence; only a mean that starts from some neutral tokens says so. Where that is not
-    seen, by two standard errors of the loss of a text, it stays the plain mean, m = 1.
+    m is the weight of the anchor in the mean. The plain mean of a text of two good words is as
+    extreme as that of a hundred, though two words are little evidence; m neutral tokens in the mean
+    correct that. If m > 1 does not lower the loss by two standard errors, m = 1, the plain mean.
     """
     fits = []
     for m in _COUNTS:

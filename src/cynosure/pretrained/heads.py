@@ -129,20 +129,18 @@ class Head:
     def lifted(self) -> Head:
         """The same head on tokens (x, 1) in R^{d+1}, where A and V contain the biases.
 
-        Trap: A is then one of many: any multiple of (c, 0) added to its last row leaves the softmax
-        alone, so its antisymmetric share has no meaning by itself.
+        Trap: this A is one of many with the same softmax (any (c, 0) may be added to its last row),
+        so its antisymmetric share has no meaning by itself.
         """
-        return Head(
-            np.column_stack([self.Q, self.b_Q]),
-            np.column_stack([self.K, self.b_K]),
-            np.column_stack([self.W_V, self.b_V]),
-            np.vstack([self.W_O, np.zeros((1, self.W_O.shape[1]))]),  # the 1 stays 1
-            np.zeros_like(self.b_Q),
-            np.zeros_like(self.b_K),
-            np.zeros_like(self.b_V),
-            self.layer,
-            self.index,
-            self.causal,
+        return replace(
+            self,
+            Q=np.column_stack([self.Q, self.b_Q]),
+            K=np.column_stack([self.K, self.b_K]),
+            W_V=np.column_stack([self.W_V, self.b_V]),
+            W_O=np.vstack([self.W_O, np.zeros((1, self.W_O.shape[1]))]),  # the 1 stays 1
+            b_Q=np.zeros_like(self.b_Q),
+            b_K=np.zeros_like(self.b_K),
+            b_V=np.zeros_like(self.b_V),
         )
 
     @cached_property
@@ -157,8 +155,8 @@ class Head:
     def inside(self) -> Head:
         """The same head on the coordinates x B of its `basis` B, r <= 4 d_k of them.
 
-        Scores, and the coordinates of what the head adds, are those of the head itself; what is
-        orthogonal to the basis is neither seen nor moved. A flow of the head costs r, not d.
+        In these coordinates it has the same scores and adds the same vectors: the head neither sees
+        nor moves what is orthogonal to the basis. Its flows are computed in dimension r, not d.
         """
         B = self.basis
         return replace(self, Q=self.Q @ B, K=self.K @ B, W_V=self.W_V @ B, W_O=B.T @ self.W_O)
@@ -175,9 +173,10 @@ class Head:
         return EuclideanFlow(Q=self.Q, K=self.K, V=self.V)
 
     def leading_flow(self) -> LeadingFlow:
-        """The same flow at its own growth, y = exp(-l1 t) x, which runs for ever.
+        """The same flow divided by its growth, y = exp(-l1 t) x: it neither overflows nor vanishes.
 
-        Hyperplane limits (B26) are the values <leading.dual, y_i>, see `Leading`.
+        l1 is the leading eigenvalue of V. Hyperplane limits (docs/mathematics.md B26) are the
+        values <leading.dual, y_i>, see `Leading`.
         """
         if self.causal:
             raise ValueError(
@@ -240,10 +239,10 @@ class Head:
         """Each entry of HYPOTHESES with its relative distance: 0 holds, 1 is as far as can be.
 
         Distances are Frobenius distances to the set of matrices that satisfy the hypothesis,
-        divided by the norm of A or V; for the leading eigenvalue, what it lacks of the spectral
-        radius; for <Qf, Kf>, minus the cosine of Qf and Kf. Definite is strict.
+        divided by the norm of A or V; for the leading eigenvalue, the share of the spectral radius
+        by which it falls short; for <Qf, Kf>, minus the cosine of Qf and Kf. Definite is strict.
 
-        What the shape of a head decides already: (A + Aᵀ)/2 is the difference of two squares,
+        Some fail by the shape of a head, d_k < d: (A + Aᵀ)/2 is the difference of two squares,
         |(K + Q)x|²/4 - |(K - Q)x|²/4, so when the 2 d_k rows of K and Q are independent it has d_k
         positive and d_k negative eigenvalues and is never even semidefinite; and a matrix of rank
         d_k is at distance √(1 - d_k/d) or more from every multiple of the identity.
@@ -263,7 +262,7 @@ class Head:
         simple = lead is not None and lead.gap > CLOSE
         semisimple = lead is not None and lead.gap > -CLOSE
         good = simple and lead is not None and lead.cosine > 0
-        found = (
+        judged = (
             (skew <= CLOSE, skew),
             (definite, negative),
             (definite and spd <= CLOSE, spd),
@@ -276,7 +275,7 @@ class Head:
             (definite and spd <= CLOSE and semisimple, max(spd, short)),
         )
         return tuple(
-            Hypothesis(n, bool(holds), float(x)) for n, (holds, x) in zip(HYPOTHESES, found)
+            Hypothesis(n, bool(holds), float(x)) for n, (holds, x) in zip(HYPOTHESES, judged)
         )
 
 
@@ -292,7 +291,7 @@ def facts(head: Head) -> dict[str, Any]:
     """One flat row: inertia and rank of A, spectrum of V, good triple, β, distances.
 
     `beta` is the spectral norm of A: on tokens of length R the head is a head of norm 1 at inverse
-    temperature beta R². `bias` is |Kᵀb_Q| against |A|: large when targets are chosen by bias.
+    temperature beta R². `bias` is |Kᵀb_Q| / |A|: large when the bias, not x_i, chooses the targets.
     """
     d = head.Q.shape[1]
     lam, sigma = head.symmetric_eigenvalues, np.linalg.svd(head.core, compute_uv=False)

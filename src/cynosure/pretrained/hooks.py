@@ -1,4 +1,4 @@
-"""Hooks on the modules of a real model: recorded, altered, left as they were."""
+"""Hooks on the modules of a real model: its calls are recorded or altered while they are on."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def first(out: Any) -> Any:
 
 @contextlib.contextmanager
 def quiet(model: Any) -> Iterator[None]:
-    """Eager attention, no dropout, no gradients; a model of the user's is left as it was."""
+    """Eager attention, no dropout, no gradients; afterwards the model is as it was before."""
     import torch
 
     implementation = model.config._attn_implementation
@@ -85,12 +85,15 @@ def altered(
     adapter: Adapter,
     heads: int,
     *,
-    kept: tuple[int, ...] | None,
+    only: tuple[int, ...] | None,
     norm: bool,
     frozen: bool,
 ) -> Iterator[None]:
-    """Heads not kept are silenced before W_O; norms return what they are given; attention stays
-    what it was in the first call.
+    """The block, changed while the context lasts.
+
+    only: the heads that stay on, the others are set to 0 before W_O (None: all stay on).
+    norm=False: every norm returns its input. frozen=True: the attention P of the first call is used
+    in all later ones.
     """
     from torch import nn
 
@@ -98,8 +101,8 @@ def altered(
     with contextlib.ExitStack() as hooks:
         if frozen:
             _freeze(hooks, block, adapter, heads)
-        if kept is not None:
-            silent = [i for i in range(heads) if i not in kept]
+        if only is not None:
+            silent = [i for i in range(heads) if i not in only]
 
             def silence(_: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:
                 x = args[0].clone()
@@ -115,7 +118,7 @@ def altered(
 
 
 def _freeze(hooks: contextlib.ExitStack, block: Any, adapter: Adapter, heads: int) -> None:
-    """From the second call on W_O is given P v with the P of the first call and the v of now."""
+    """From the second call on, W_O gets P v with the P of the first call and the current v."""
     attention, output = (attrgetter(path)(block) for path in (adapter.attention, adapter.output))
     weight, bias = adapter.qkvo(block)[2]
     held: list[Any] = []
@@ -124,7 +127,7 @@ def _freeze(hooks: contextlib.ExitStack, block: Any, adapter: Adapter, heads: in
     def look(_: Any, args: tuple[Any, ...]) -> None:
         seen[:] = [args[0]]
 
-    def keep(_: Any, args: tuple[Any, ...], out: Any) -> None:
+    def remember(_: Any, args: tuple[Any, ...], out: Any) -> None:
         if not held:
             held.append(out[1])
 
@@ -136,7 +139,7 @@ def _freeze(hooks: contextlib.ExitStack, block: Any, adapter: Adapter, heads: in
         return ((held[0] @ by_head).transpose(1, 2).reshape(args[0].shape), *args[1:])
 
     _hook(hooks, attention.register_forward_pre_hook(look))
-    _hook(hooks, attention.register_forward_hook(keep))
+    _hook(hooks, attention.register_forward_hook(remember))
     _hook(hooks, output.register_forward_pre_hook(hold))
 
 

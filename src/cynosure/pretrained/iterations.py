@@ -1,4 +1,4 @@
-"""A layer run many times over, in every variant, each beside the same layer without its heads."""
+"""One layer of a transformer run many times over, beside the same layer with its heads silent."""
 
 from __future__ import annotations
 
@@ -61,17 +61,18 @@ Parts = Literal["block", "attention", "head"]
 @final
 @dataclass(frozen=True, eq=False)
 class Iterated:
-    """One run, what it is held against (None for a control itself), and its row of the table.
+    """One layer run many times over, and the runs it is compared with.
 
-    `frozen` is the same run with the attention P of its start, the prediction of the master
-    equation; `head` the head that was alone, if one was.
+    `control` is the same run with every head silent (None for a control itself); `frozen` the same
+    run with the attention matrix P held at its first value, which is the prediction of the master
+    equation; `head` is the head, where only one was left on.
     """
 
     name: str
     parts: Parts
-    run: Trajectory
-    control: Trajectory | None
     norm: bool
+    run: Trajectory
+    control: Trajectory | None = None
     frozen: Trajectory | None = None
     head: Head | None = None
 
@@ -83,10 +84,10 @@ class Iterated:
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """`settling` of the run, its agreement with the control, and how far P at the start tells.
+        """One row of the table: `settling`, agreement with the control, prediction by frozen P.
 
         `values` counts the distinct f1*(z_i) at the end (for one head alone), at 1 % of the
-        largest; see `foretold` for the last two.
+        largest; `foretold` and `frozen` are the two numbers of `foretold()`.
         """
         end: dict[str, Any] = dict.fromkeys(COLUMNS)
         if len(self.run) > 1:
@@ -105,10 +106,10 @@ class Iterated:
 
 
 def foretold(run: Trajectory, frozen: Trajectory) -> tuple[int, float]:
-    """For how many layers the attention of the start predicts the run, and the error at its end.
+    """How many layers the run with frozen attention predicts, and its relative error at the end.
 
-    The relative error |Z - Z_frozen| / |Z| of every saved layer; the prediction holds up to the
-    last one before it first exceeds 10 %.
+    The error of a saved layer is |Z - Z_frozen| / |Z|; the prediction counts up to the last layer
+    before the error first exceeds 10 %.
     """
     error = frozen_error(run, frozen)
     late = np.flatnonzero(error > TRUSTED)
@@ -131,10 +132,11 @@ def agreement(run: Trajectory, control: Trajectory) -> float | None:
 
 
 def places(run: Trajectory, control: Trajectory, tol: float = NEAR) -> float | None:
-    """How near every cluster of the run is to some cluster of the control, as the least cosine.
+    """Do the clusters of the run lie where the control has clusters?
 
-    1: the run ends where the control ends, though perhaps with other tokens at each place. None
-    where a cluster is at 0.
+    For every cluster centre of the run, the cosine with the nearest centre of the control; the
+    least of them is returned. 1: the run ends at the same places as the control, though perhaps
+    with other tokens at each place. None where a cluster is at 0.
     """
     centres = []
     for tr in (run, control):
@@ -164,11 +166,12 @@ def iterated_cases(
     n: int,
     norms: Sequence[bool] = (True, False),
 ) -> list[Iterated]:
-    """The layer run n times: whole, without feed-forward, one head (or each); with and without
-    its norms.
+    """The layer run n times over, in every variant.
 
-    The control of a whole layer keeps the feed-forward part, that of the others has norm and bias
-    only; both have every head silent. All but the controls are also run with frozen attention.
+    Variants: the whole layer, the layer without feed-forward part, and one head alone (`head`, or
+    each of them in turn); with and without norms, as `norms` asks. Controls have every head silent:
+    that of the whole layer has the feed-forward part, that of the others norm and bias only. All
+    but the controls are also run with frozen attention.
     """
     heads = transformer.heads(layer)
     chosen = heads if head is None else (heads[head],)
@@ -189,9 +192,9 @@ def iterated_cases(
         for name, parts, one, control in wanted:
             only = None if one is None else one.index
             run, frozen = (go(parts, only, norm, still) for still in (False, True))
-            out.append(Iterated(name, parts, run, control, norm, frozen, one))
-        out.append(Iterated("whole layer, no head", "block", whole, None, norm))
-        out.append(Iterated("no head", "attention", plain, None, norm))
+            out.append(Iterated(name, parts, norm, run, control=control, frozen=frozen, head=one))
+        out.append(Iterated("whole layer, no head", "block", norm, whole))
+        out.append(Iterated("no head", "attention", norm, plain))
     return out
 
 
@@ -203,7 +206,9 @@ def other_starts(
     random = random_tokens(transformer)
     sphere = random / np.linalg.norm(random, axis=1, keepdims=True)
     starts = {"text": text, "random tokens": random, "unit sphere": sphere}
-    kept = {"all heads": None} | ({} if head is None else {f"head {head}": head}) | {"no head": ()}
+    variants: dict[str, Any] = {"all heads": None, "no head": ()}
+    if head is not None:
+        variants = {"all heads": None, f"head {head}": head, "no head": ()}
     keys = ("clusters", "mean_cosine", "rate", "step")
     rows = []
     for layer in layers:
@@ -213,7 +218,7 @@ def other_starts(
             options: dict[str, Any] = {"parts": "attention", "save_every": max(1, n // 100)}
             runs = {
                 name: transformer.iterate(z, layer, n, head=only, **options)
-                for name, only in kept.items()
+                for name, only in variants.items()
             }
             for name, run in runs.items():
                 same = None if name == "no head" else agreement(run, runs["no head"])

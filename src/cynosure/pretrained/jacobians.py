@@ -1,4 +1,4 @@
-"""Jacobians of a layer along a trajectory, and how well two of them are coupled."""
+"""Jacobians of a layer, and how far two of them share their singular vectors (coupling)."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def block_jacobians(
     """J_t = d F(z)_t / d z_t - I of the whole layer F at the tokens z (n, d), for each t asked.
 
     The derivative of what the layer adds to token t, with respect to that token: the block
-    Jacobian of arXiv 2407.07810 with t1 = t2. Also where the norm comes last (BERT), and F(z) - z
-    is no branch of the network.
+    Jacobian of arXiv 2407.07810 with t1 = t2. It is defined for BERT too, whose norm comes last, so
+    that F(z) - z is not the output of a branch of the network.
     """
     import torch
 
@@ -39,14 +39,14 @@ def block_jacobians(
                 moved = torch.cat([state[:, :t], x[None, None], state[:, t + 1 :]], dim=1)
                 return step(moved)[0, t] - x
 
-            found = torch.autograd.functional.jacobian(added, state[0, t], vectorize=True)
-            return found.double().cpu().numpy()
+            J = torch.autograd.functional.jacobian(added, state[0, t], vectorize=True)
+            return J.double().cpu().numpy()
 
         return np.stack([of(t) for t in (range(n) if tokens is None else tokens)])
 
 
 def coupling(J1: Float[np.ndarray, "d d"], J2: Float[np.ndarray, "d d"], K: int = 10) -> float:
-    """m_K(J1, J2) = |U2ᵀ J1 V2 - S1|_F / |S1|_F on the K leading singular vectors of J2.
+    """m_K(J1, J2) = |U2ᵀ J1 V2 - S1|_F / |S1|_F on the first K singular vectors of J2.
 
     0: J1 has the singular vectors of J2. About 1: nothing in common, U2ᵀ J1 V2 is near 0. S1 are
     the K largest singular values of J1 (arXiv 2407.07810).

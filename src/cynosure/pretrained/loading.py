@@ -34,8 +34,8 @@ def load_transformer(
     `source` is a folder, a hub id such as "albert-xlarge-v2", or a model of the transformers
     library, which is used as it is. Families: ALBERT, BERT (MiniLM), RoBERTa, DistilBERT, GPT-2.
     A folder is read without any request to the network; a hub id asks the network unless
-    `local_files_only` is true or HF_HUB_OFFLINE is set. `dtype` is float32 by default; "float64"
-    follows the theory further.
+    `local_files_only` is true or HF_HUB_OFFLINE is set. `dtype` is float32 by default; with
+    "float64" iterated layers can be followed longer before rounding decides.
 
     Weights are read from safetensors. A pickled checkpoint (.bin) can run code when it is read:
     it needs allow_pickle=True. Code that comes with a model is never run. A folder without a
@@ -207,11 +207,11 @@ def _read(where: str, what: str, options: dict[str, Any], pickles: bool) -> Any:
 def _dtype(dtype: Any) -> Any:
     import torch
 
-    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    found = torch.float32 if dtype is None else found
-    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+    kind = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    kind = torch.float32 if dtype is None else kind
+    if not isinstance(kind, torch.dtype) or not kind.is_floating_point:
         raise ValueError(f"dtype: expected a float type such as 'float32', got {dtype!r}")
-    return found
+    return kind
 
 
 def _name(model: Any) -> str:

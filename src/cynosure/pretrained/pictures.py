@@ -1,4 +1,4 @@
-"""Pictures of real transformers: maps by layer and head, spectra, words on their way."""
+"""Pictures of real transformers: maps by layer and head, curves, spectra, paths of words."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ def spectra(head: Head) -> Any:
     return axes[0].figure
 
 
-# --- words on their way --------------------------------------------------------------------------
+# --- paths of words ------------------------------------------------------------------------------
 
 
 def word_paths(trajectory: Trajectory, ax: Any = None) -> tuple[Any, int]:

@@ -63,25 +63,25 @@ def of_text(text: str, tokenizer: Any, most: int) -> Sentence:
         "return_special_tokens_mask": True,
         "verbose": False,
     }
-    found = tokenizer(text, **options)
-    if all(found["special_tokens_mask"]):
+    read = tokenizer(text, **options)
+    if all(read["special_tokens_mask"]):
         raise ValueError(f"text: the tokenizer finds no token in {text[:40]!r}")
     notes: tuple[str, ...] = ()
-    length = len(found["input_ids"])
+    length = len(read["input_ids"])
     if length > most:
-        found = tokenizer(text, truncation=True, max_length=most, **options)
-        kept = max(end for _, end in found["offset_mapping"])
-        lost = text[kept:].strip()
+        read = tokenizer(text, truncation=True, max_length=most, **options)
+        cut = max(end for _, end in read["offset_mapping"])
+        lost = text[cut:].strip()
         notes = (
-            f"The text has {length} tokens, the model takes {most}: cut after character {kept} of "
+            f"The text has {length} tokens, the model takes {most}: cut after character {cut} of "
             f"{len(text)}, left out is {lost[:60] + ('...' if len(lost) > 60 else '')!r}.",
         )
         warnings.warn(notes[0], stacklevel=4)
-    ids = tuple(found["input_ids"])
-    special = [bool(s) for s in found["special_tokens_mask"]]
+    ids = tuple(read["input_ids"])
+    special = [bool(s) for s in read["special_tokens_mask"]]
     raw = tokenizer.convert_ids_to_tokens(list(ids))
     return Sentence(
-        ids, *_words(text, raw, special, found["offset_mapping"], found.word_ids()), notes
+        ids, *_words(text, raw, special, read["offset_mapping"], read.word_ids()), notes
     )
 
 

@@ -49,8 +49,10 @@ class Trace:
         return self.trajectory.words
 
     def by_word(self) -> Trace:
-        """One token per word: the mean of its pieces; its attention is what its pieces pay on
-        average, and what all of its pieces receive.
+        """One token per word instead of one per piece.
+
+        A word's token is the mean of its pieces. The weight P_ij between words is the mean over the
+        pieces of i of the sum over the pieces of j.
         """
         if self.groups is None or self.names is None:
             raise ValueError("words: this trace has no text, so its tokens cannot be grouped")
@@ -108,8 +110,9 @@ def attention_table(trace: Trace, epsilon: float = EPSILON) -> list[dict[str, An
     somebody's largest; `argmax_mass` the mean of max_j P_ij (1 is hardmax); `epsilon_rank` the
     number of singular values of P above epsilon times the largest.
 
-    Traps: weights within 100 roundings of the largest are tied, or tokens that have met would have
-    leaders made of rounding. A causal head gives its first token no choice: P_00 = 1, it leads.
+    Traps: weights within 100 roundings of the largest count as tied; otherwise, among tokens that
+    have met, rounding would choose leaders. In a causal head the first token sees only itself,
+    P_00 = 1, so it always leads.
     """
     words = trace.words
     share = 1 - TIED * float(np.finfo(trace.attentions.dtype).eps)
@@ -166,9 +169,9 @@ def settling(trajectory: Trajectory, tol: float = 0.01) -> dict[str, Any]:
     `clusters` counts at `tol` times the root-mean-square token length of the last layer, and
     `directions` at `tol` among the tokens divided by their length. `rate` is the factor by which
     the steps of those unit tokens shrink per layer, fitted to the logarithm of the largest step
-    over the second half of the run, as far as the steps stand above rounding; `growth` is the
-    factor of the token lengths over the last layer. `step` is the last such step: a run with
-    step near 0 has settled, one with rate about 1 circles or still wanders.
+    over the second half of the run, as far as the steps are above rounding; `growth` is the factor
+    by which the mean token length grows per layer at the end. `step` is the last such step: a run
+    with step near 0 has converged, one with rate about 1 circles or still moves.
     """
     z = trajectory.values.astype(np.float64)
     if len(z) < 2:

@@ -1,4 +1,4 @@
-"""Transformer: a real model whose own modules are hooked, traced and iterated."""
+"""Transformer: a real model, its heads, its trajectories, and its layers run again and again."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from jaxtyping import Float
 from .._types import Array, as_tokens, is_torch
 from ..simulation.trajectory import Status, Trajectory
 from .families import Adapter
-from .heads import Head, facts
+from .heads import Head
 from .hooks import Call, altered, first, quiet, recording
 from .sentences import Sentence, of_ids, of_text
-from .traces import Trace, settling
+from .traces import Trace
 
 if TYPE_CHECKING:
     from ..drawing.report import Report
 
-__all__ = ["Transformer", "head_table", "iteration_table"]
+__all__ = ["Transformer"]
 
 
 @final
@@ -78,9 +78,9 @@ class Transformer:
     # --- weights ---
 
     def heads(self, layer: int) -> tuple[Head, ...]:
-        """The heads of one layer, weights in float64 as they are stored.
+        """The heads of one layer, their weights as float64.
 
-        Trap: biases matter; `Head.lifted` shows A and V with them.
+        Trap: biases matter; `Head.lifted` has A and V with them.
         """
         block = self._block(layer)
         (Wq, bq), (Wk, bk), (Wv, bv), (Wo, _) = self.adapter.qkvo(block)
@@ -90,7 +90,18 @@ class Transformer:
         q, k, v = (_rows(b, h) for b in (bq, bk, bv))
         O = _array(Wo).reshape(len(Wo), h, -1).swapaxes(0, 1)  # noqa: E741 - W_O of the papers
         return tuple(
-            Head(scale * Q[i], K[i], V[i], O[i], scale * q[i], k[i], v[i], layer, i, self.causal)
+            Head(
+                Q=scale * Q[i],
+                K=K[i],
+                W_V=V[i],
+                W_O=O[i],
+                b_Q=scale * q[i],
+                b_K=k[i],
+                b_V=v[i],
+                layer=layer,
+                index=i,
+                causal=self.causal,
+            )
             for i in range(h)
         )
 
@@ -109,7 +120,7 @@ class Transformer:
         """The tokens of a text by layer, with the attention of every head.
 
         `tokens` is a text, a sequence of token ids, or an array (n, d) of tokens that enter layer
-        0 as they are. Only the first `layers` layers are kept; a model that shares one set of
+        0 as they are. Only the first `layers` layers are returned; a model that shares one set of
         weights, such as ALBERT, may also be run for more layers than it has. `words` groups
         sub-words, see `Trace.by_word`.
         """
@@ -127,7 +138,7 @@ class Transformer:
         z = _stack([call.z for call in calls] + [calls[-1].out])
         kind = self.model.config.model_type
         status = Status("done", f"{layers} layers of {kind} {self.name}.", "", text.notes)
-        trajectory = Trajectory(z, np.arange(layers + 1), status, None, None, text.pieces)
+        trajectory = Trajectory(z, np.arange(layers + 1), status, words=text.pieces)
         P, seen = _stack([call.P for call in calls]), _stack([call.seen for call in calls])
         trace = Trace(trajectory, P, seen, text.groups, text.names)
         return trace.by_word() if words else trace
@@ -149,21 +160,21 @@ class Transformer:
         parts = "block" is the whole layer, "attention" the layer without its feed-forward part
         (z <- norm(z + heads(z)), or z + heads(norm(z)) in GPT-2), "head" the same with one head.
         `head` is the head, or heads, that are not silenced; norm=False makes every norm of the
-        layer the identity; frozen=True keeps the attention P of the start, so that without norm
-        and feed-forward z <- z + sum_h P_h z V_hᵀ + b is affine: the master equation, whose
-        prediction is compared with the run that recomputes P.
+        layer the identity; frozen=True uses the attention P of the first call in all of them:
+        without norm and feed-forward z <- z + sum_h P_h z V_hᵀ + b is then affine, the master
+        equation.
         `tokens` as in `trace`: an array (n, d) starts as it is, a text where the model has it when
         it enters this layer.
 
-        Trap: norm and output bias stay when heads are silent, and may decide the outcome alone.
-        head=() silences all of them: the control a result about a head should be held against.
+        Trap: norm and output bias act even when heads are silent, and may decide the outcome alone.
+        head=() silences all heads: compare every result about a head with that control.
         """
         if parts not in ("block", "attention", "head"):
             raise ValueError(f"parts: expected 'block', 'attention' or 'head', got {parts!r}")
         if parts == "head" and head is None:
             raise ValueError(f"head: parts='head' needs a head, 0 to {self.width - 1}")
-        kept = None if head is None else (head,) if isinstance(head, int) else tuple(head)
-        if kept and not all(0 <= h < self.width for h in kept):
+        only = None if head is None else (head,) if isinstance(head, int) else tuple(head)
+        if only and not all(0 <= h < self.width for h in only):
             raise ValueError(f"head: {self.name} has heads 0 to {self.width - 1}, got {head}")
         if n < 1 or save_every < 1:
             raise ValueError(f"n and save_every: expected at least 1, got {n} and {save_every}")
@@ -176,9 +187,9 @@ class Transformer:
                 record = self._record(tokens, text, layer + 1)[layer]
                 z = record.z
             step = self._step(block, record, parts)
-            with altered(block, self.adapter, self.width, kept=kept, norm=norm, frozen=frozen):
+            with altered(block, self.adapter, self.width, only=only, norm=norm, frozen=frozen):
                 states, t, status = _repeat(step, z, n, save_every)
-        return Trajectory(states, t, status, None, None, text.pieces)
+        return Trajectory(states, t, status, words=text.pieces)
 
     def report(
         self,
@@ -282,37 +293,6 @@ def _repeat(
             states.append(z)
             t.append(k)
     return _stack(states), np.array(t), Status("done", f"the layer was run {n} times.")
-
-
-def head_table(transformer: Transformer) -> list[dict[str, Any]]:
-    """`heads.facts` of every head; layers that share their weights appear once."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
-    layers = transformer.distinct_layers
-    with threadpool_limits(1, "blas"):  # many small factorisations: more threads only wait
-        return [facts(head) for layer in layers for head in transformer.heads(layer)]
-
-
-def iteration_table(
-    transformer: Transformer,
-    tokens: Any,
-    n: int = 300,
-    *,
-    layers: Sequence[int] | None = None,
-    norm: bool = True,
-) -> list[dict[str, Any]]:
-    """What becomes of the tokens when each head is iterated n times alone: `traces.settling`.
-
-    The first row of a layer has index None: no head at all, what norm and bias do by themselves.
-    """
-    rows = []
-    for layer in transformer.distinct_layers if layers is None else layers:
-        for h in (None, *range(transformer.width)):
-            alone = () if h is None else h
-            run = transformer.iterate(tokens, layer, n, parts="head", head=alone, norm=norm)
-            name = f"L{layer} no head" if h is None else f"L{layer}H{h}"
-            rows.append({"head": name, "layer": layer, "index": h, **settling(run)})
-    return rows
 
 
 # --- arrays ---

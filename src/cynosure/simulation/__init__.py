@@ -1,5 +1,5 @@
 """Tokens in, trajectory out.
 
-`configurations` are named starts; `loop` has simulate(), the only loop of the package; `steppers`
-integrate flows; `trajectory` is the record of a run, `status` how it ended.
+`configurations` are initial tokens with a name; `loop` has simulate(), which runs every dynamics;
+`steppers` integrate flows in time; `trajectory` is the record of a run, `status` says how it went.
 """

@@ -34,13 +34,14 @@ GOLDEN: tuple[str, ...] = tuple(_GOLDEN)
 
 
 def golden_exact(name: str = "G1") -> _Exact:
-    """The golden tokens as rationals; their fate for A = I is known exactly.
+    """The golden tokens as rationals; their limits for A = I are known exactly.
 
     * G1  an emerging leader: for alpha = 1/2 token 1 leads from layer 1 at (-1/18, 5/36), for
       alpha = 1 at (-1/24, 1/6); for alpha = 1/10, 2, 10 it never leads.
     * G2  square with (-1/2, 0), (1/2, 0): tokens 4 and 5 tie on two corners for ever and tend to
       (-1, 0) and (1, 0), which are not leaders. G2a adds (1, 3/10), which breaks the tie after one
-      layer; G2b adds (1, 3/10) and (1, -3/10), which keeps it; G2c adds (1, 0), fixed, no leader.
+      layer; G2b adds (1, 3/10) and (1, -3/10), which does not; G2c adds (1, 0), which stays where
+      it is and is no leader.
     * G3  triangle whose three corners lead although one of them is short.
     * G4  token 4 seems to tend to (1, 0) but becomes a leader (layer 61 for alpha = 1/10).
     """
@@ -59,7 +60,6 @@ def golden(name: str = "G1") -> np.ndarray:
 
 
 FIGURE2_ALPHA = 0.5
-FIGURE2_LAYERS = (0, 1, 2, 5, 30)
 
 
 def figure2(case: int = 1, seed: int = 0) -> np.ndarray:
@@ -156,8 +156,8 @@ def grid(n: int = 12, d: int = 2, seed: int = 0, size: int = 3) -> np.ndarray:
 def rotated_square(angle: float | int = np.pi / 7) -> np.ndarray:
     """Golden case G2 turned by ``angle`` and rounded to float64.
 
-    The exact rotation keeps the ties of G2 on the corners. Taken as exact data, the rounded tokens
-    do for some angles only: rounding breaks the tie for the others.
+    The exact rotation preserves the ties of G2 on the corners. Rounding preserves them for some
+    angles only: the rounded tokens are taken as exact data, and for the other angles do not tie.
     """
     c, s = np.cos(angle), np.sin(angle)
     return golden("G2") @ np.array([[c, s], [-s, c]])

@@ -13,10 +13,10 @@ __all__ = ["Status"]
 class Status:
     """How a run went: a code, a sentence, and what to do about it.
 
-    Codes: "settled" (every token's limit is proved), "moving" (some are still on their way),
-    "done" (a flow or another model ran to its end), "no_leader" and "not_converging" (what the
-    theory excludes happened), "rounded_ties" (floats decided a tie); and two that count as failed,
-    the run having stopped early: "overflow" and "stiff".
+    Codes: "settled" (every token's limit is proved), "moving" (some limits are not proved yet),
+    "done" (a flow or another model ran to its end), "no_leader" and "not_converging" (possible only
+    outside the hypotheses of the theory), "rounded_ties" (a tie was decided by rounded scores).
+    Two codes count as failed, since the run stopped early: "overflow" and "stiff".
     """
 
     code: str

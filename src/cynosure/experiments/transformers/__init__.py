@@ -1,1 +1,1 @@
-"""Real transformers as such systems."""
+"""Real transformers read as attention dynamics."""
