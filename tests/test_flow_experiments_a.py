@@ -45,7 +45,7 @@ def moved_inside(tr, share: float):
 
 def test_a_limit_outside_S_is_seen() -> None:
     tr = polytope_flow._flow(polytope_flow.QUICK, 2, 5.0, 0)
-    honest, wrong = polytope_flow._end(tr), polytope_flow._end(moved_inside(tr, 0.5))
+    honest, wrong = polytope_flow._limits(tr), polytope_flow._limits(moved_inside(tr, 0.5))
     assert honest.away < 1e-8
     assert wrong.away > 0.05 and len(wrong.centres) == len(honest.centres) + 1
 
@@ -53,17 +53,17 @@ def test_a_limit_outside_S_is_seen() -> None:
 def test_a_component_inside_the_polytope_is_seen() -> None:
     p = hyperplane_polytope.QUICK
     z0 = p.side * configurations.box(p.n, 3, 0)
-    flow = LeadingFlow(V=hyperplane_polytope._value(p))
+    flow = LeadingFlow(**hyperplane_polytope._matrices(p, 0.0))
     tr = simulate(flow, z0, times=[0.0, p.time], stepper=Adaptive(1e-8))
-    assert hyperplane_polytope._end(tr).inside < 1e-8
-    assert hyperplane_polytope._end(moved_inside(tr, 0.5)).inside > 0.05
+    assert hyperplane_polytope._limits(tr).inside < 1e-8
+    assert hyperplane_polytope._limits(moved_inside(tr, 0.5)).inside > 0.05
 
 
 @pytest.mark.parametrize("c", [0.2, 0.6])
 def test_coupled_weights_are_what_they_say(c: float) -> None:
-    Q, K = hyperplane_polytope._weights(c)
+    m = hyperplane_polytope._matrices(hyperplane_polytope.QUICK, c)
     expected = np.array([[1, 0, c], [0, 1, c], [c, c, 1]])
-    assert np.allclose(Q.T @ K, expected, atol=1e-15)
+    assert np.allclose(m["Q"].T @ m["K"], expected, atol=1e-15)
     assert np.linalg.eigvalsh(expected)[0] == pytest.approx(1 - np.sqrt(2) * c)
 
 
@@ -80,7 +80,7 @@ def test_the_eigenbasis_shows_the_same_tokens() -> None:
     p = dataclasses.replace(codimension.QUICK, n=12, side=1.0)
     D, S = codimension._random_modes(np.random.default_rng(3), 4, 3, "complex pair", p.least)
     times, stepper = np.array([0.0, 1.0, 3.0]), Adaptive(1e-10, 1e-12)
-    w = codimension._follow(p, D, S, 0, times, stepper)
+    w = codimension._in_eigenbasis(p, D, S, 0, times, stepper)
     V = S @ D @ np.linalg.inv(S)
     z0 = p.side * configurations.box(p.n, 4, 0)
     z = simulate(RescaledFlow(V=V), z0, times=times, stepper=stepper)

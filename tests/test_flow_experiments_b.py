@@ -21,7 +21,7 @@ from cynosure.experiments.softmax import (
     softmax_to_hardmax,
     value_spectrum,
 )
-from cynosure.experiments.softmax._polytope_runs import ended, to_rest
+from cynosure.experiments.softmax._polytope_runs import count_limits, to_rest
 from cynosure.simulation.loop import simulate
 
 
@@ -64,16 +64,16 @@ def test_the_lattice_circle_is_a_circle() -> None:
 
 def test_an_end_is_counted() -> None:
     z0 = np.array([[2.0, 0.0], [1.0, 0.1], [-2.0, 0.0], [-1.0, 0.1]])
-    end = ended(to_rest(z0, 16.0, 1e-8), 1.0)
+    end = count_limits(to_rest(z0, 16.0, 1e-8), 1.0)
     assert (end.limits, end.vertices, end.at_zero) == (2, 2, 0)
     assert (end.leaders, end.hardmax_limits) == (2, 2)
     assert end.fitted is not None and end.fitted.exponent == pytest.approx(1, abs=1e-3)
     tr = to_rest(z0, 16.0, 1e-8)
     z = tr.values.copy()
     z[-1, 1] = 0.0
-    zero = ended(dataclasses.replace(tr, z=z), 1.0)
+    zero = count_limits(dataclasses.replace(tr, z=z), 1.0)
     assert (zero.limits, zero.at_zero) == (3, 1)
-    assert ended(to_rest(np.array([[1.0, 0.0]] * 2), 16.0, 1e-8), 1.0).fitted is None
+    assert count_limits(to_rest(np.array([[1.0, 0.0]] * 2), 16.0, 1e-8), 1.0).fitted is None
 
 
 @pytest.mark.parametrize(

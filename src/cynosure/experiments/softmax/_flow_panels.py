@@ -1,7 +1,7 @@
-"""Pictures that several flow experiments share: tokens at several times with the paths behind them.
+"""Drawing shared by the flow experiments: tokens at several times with the paths behind them.
 
-Shared by the experiments on arXiv 2305.05465 (`polytope_flow`, `hyperplanes`, `codimension`,
-`hyperplane_polytope`).
+Used by the experiments on arXiv 2305.05465 (`polytope_flow`, `hyperplanes`, `codimension`,
+`hyperplane_polytope`); others take `nearest` from here.
 """
 
 from __future__ import annotations
@@ -11,91 +11,94 @@ from typing import Any
 
 import numpy as np
 
-from ...simulation.trajectory import Trajectory
+import cynosure as cy
 
-__all__ = ["nearest", "panels"]
+__all__ = ["dots", "nearest", "panels"]
 
 Decorate = Callable[[Any, str, np.ndarray, float], Any]  # (axes, run, tokens now, time)
 
 
-def nearest(trajectory: Trajectory, t: float) -> int:
+def nearest(trajectory: cy.Trajectory, t: float) -> int:
     """The number of the saved time next to t."""
     return int(np.abs(np.asarray(trajectory.t, dtype=float) - t).argmin())
 
 
+def dots(ax: Any, z: np.ndarray, labels: np.ndarray, **how: Any) -> None:
+    """A dot with a white rim per token of z (n, d), in the colour of its group."""
+    ax.scatter(*z.T, c=_colours(labels), edgecolors="white", linewidths=0.4, **how)
+
+
+def _colours(labels: np.ndarray) -> np.ndarray:
+    return np.array(cy.plot.PALETTE)[labels % len(cy.plot.PALETTE)]
+
+
 def panels(
-    runs: Mapping[str, Trajectory],
+    runs: Mapping[str, tuple[cy.Trajectory, np.ndarray]],
     show: Sequence[float],
-    groups: Mapping[str, np.ndarray],
     decorate: Decorate | None = None,
     equal: bool = True,
 ) -> Any:
-    """One row per run (d = 2 or 3), one column per time.
+    """One row per run (d = 2 or 3; a run and the group of each token), one column per time.
 
     A dot is a token in the colour of the group it ends in, a pale dot where it started, a line the
-    way it came. Each row keeps one frame, so that motion is motion; `equal` scales its axes alike.
+    way it came. Each row has one frame, so that motion is motion; `equal` scales its axes alike.
     """
     from matplotlib.figure import Figure
 
-    from ...drawing.plot import GREY, LABEL, PALETTE
-
     figure = Figure(figsize=(2.75 * len(show), 2.9 * len(runs)), layout="constrained")
-    for row, (name, run) in enumerate(runs.items()):
-        z, t = run.values, np.asarray(run.t, dtype=float)
-        at = [nearest(run, time) for time in show]
-        colours = np.array(PALETTE)[groups[name] % len(PALETTE)]
+    for row, (name, (run, labels)) in enumerate(runs.items()):
+        z, at = run.values, [nearest(run, time) for time in show]
         solid = z.shape[2] == 3
+        flat: dict[str, Any] = {"depthshade": False} if solid else {}
         for column, k in enumerate(at):
-            place = row * len(show) + column + 1
-            ax: Any = figure.add_subplot(
-                len(runs), len(show), place, projection="3d" if solid else None
-            )
+            place = (len(runs), len(show), row * len(show) + column + 1)
+            ax: Any = figure.add_subplot(*place, projection="3d" if solid else None)
             if solid:
                 ax.computed_zorder = False  # what `zorder` says, not what is in front
-            for i in range(z.shape[1]):
-                ax.plot(*z[: k + 1, i].T, color=colours[i], lw=0.6, alpha=0.55, zorder=2)
-            flat: dict[str, Any] = {"depthshade": False} if solid else {}
-            ax.scatter(*z[0].T, s=7, color=GREY, alpha=0.45, zorder=1, linewidths=0, **flat)
-            dots = {"s": 22, "c": colours, "edgecolors": "white", "linewidths": 0.4}
-            ax.scatter(*z[k].T, zorder=4, **dots, **flat)
+            for path, colour in zip(np.swapaxes(z[: k + 1], 0, 1), _colours(labels)):
+                ax.plot(*path.T, color=colour, lw=0.6, alpha=0.55, zorder=2)
+            start = {"s": 7, "color": cy.plot.GREY, "alpha": 0.45, "linewidths": 0, **flat}
+            ax.scatter(*z[0].T, zorder=1, **start)
+            dots(ax, z[k], labels, s=22, zorder=4, **flat)
             if decorate is not None:
-                decorate(ax, name, z[k], float(t[k]))
+                decorate(ax, name, z[k], float(run.t[k]))
             _frame(ax, z[: max(at) + 1], equal)
-            ax.set_title(f"t = {t[k]:g}", fontsize=LABEL, pad=-2 if solid else 4)
-            if column == 0 and solid:
-                ax.text2D(
-                    -0.12, 0.5, name, transform=ax.transAxes, rotation=90, va="center",
-                    ha="center", fontsize=LABEL,
-                )  # fmt: skip
-            elif column == 0:
-                ax.set_ylabel(name, fontsize=LABEL)
+            ax.set_title(f"t = {run.t[k]:g}", fontsize=cy.plot.LABEL, pad=-2 if solid else 4)
+            if column == 0:
+                _name_row(ax, name, solid)
     return figure
+
+
+def _name_row(ax: Any, name: str, solid: bool) -> None:
+    """The name of a run at the left of its row; axes in space have no label on that side."""
+    if solid:
+        centred = {"rotation": 90, "va": "center", "ha": "center"}
+        ax.text2D(-0.12, 0.5, name, transform=ax.transAxes, fontsize=cy.plot.LABEL, **centred)
+    else:
+        ax.set_ylabel(name, fontsize=cy.plot.LABEL)
 
 
 def _frame(ax: Any, z: np.ndarray, equal: bool) -> None:
     """Limits around every token of z (saved, n, d), before the decorations can stretch them."""
     from matplotlib.ticker import MaxNLocator
 
-    from ...drawing.plot import GREY, PALE, TICK
-
-    rows = z.reshape(-1, z.shape[-1])
-    low, high = rows.min(axis=0), rows.max(axis=0)
+    low, high = z.min(axis=(0, 1)), z.max(axis=(0, 1))
     half = 0.56 * (high - low)
     if equal:
         half[:] = half.max()
-    middle = (low + high) / 2
     solid = z.shape[-1] == 3
-    for axis, centre, reach in zip("xyz" if solid else "xy", middle, half):
+    for axis, centre, reach in zip("xyz", (low + high) / 2, half):
         getattr(ax, f"set_{axis}lim")(centre - reach, centre + reach)
         getattr(ax, f"{axis}axis").set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
-    ax.tick_params(labelsize=TICK - 0.5, color=GREY, length=2.5, pad=-3 if solid else 2)
+    small = {"labelsize": cy.plot.TICK - 0.5, "color": cy.plot.GREY, "length": 2.5}
+    ax.tick_params(pad=-3 if solid else 2, **small)
     if solid:
         ax.tick_params(axis="z", pad=1)
         ax.set_box_aspect((1, 1, 1), zoom=0.92)
         for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
             axis.set_pane_color((0.97, 0.97, 0.97, 1.0))
     else:
-        ax.spines[:].set_color(PALE)
+        ax.spines[:].set_color(cy.plot.PALE)
         if equal:
             ax.set_aspect("equal")
-        ax.plot([0], [0], "+", color=GREY, ms=6, mew=0.8, zorder=1)
+        ax.plot([0], [0], "+", color=cy.plot.GREY, ms=6, mew=0.8, zorder=1)

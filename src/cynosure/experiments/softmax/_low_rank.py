@@ -12,17 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...analysis.spectra import epsilon_rank, propagate
-from ...drawing.report import Table
-from ...dynamics import LeadingFlow
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...simulation.steppers import Adaptive
+import cynosure as cy
 
-__all__ = ["Pair", "compare", "curves", "table", "text"]
+__all__ = ["Ranks", "compare", "curves", "table", "text"]
 
 
-class Pair(NamedTuple):
+class Ranks(NamedTuple):
     """Ranks of P at the times t (in 1/l1), and P at the last of them, for both kinds of tokens."""
 
     t: np.ndarray
@@ -30,45 +25,46 @@ class Pair(NamedTuple):
     last: dict[str, np.ndarray]
 
 
-def compare(n: int, d: int, eps: float, time: float, seed: int) -> dict[str, Pair]:
+def compare(n: int, d: int, eps: float, time: float, seed: int) -> dict[str, Ranks]:
     """V = I and a random V (entries N(0, 1/d)), from tokens of length about 1 and 5."""
     random = np.random.default_rng([seed, d]).standard_normal((d, d)) / np.sqrt(d)
-    found = {}
-    for length in (1.0, 5.0):
-        z0 = length * np.sqrt(3 / d) * configurations.box(n, d, seed)
-        for name, V in (("V = I", np.eye(d)), ("random V", random)):
-            found[f"{name}, tokens of length {length:g}"] = _pair(V, z0, eps, time)
-    return found
+    return {
+        f"{name}, tokens of length {length:g}": _ranks(
+            V, length * np.sqrt(3 / d) * cy.configurations.box(n, d, seed), eps, time
+        )
+        for length in (1.0, 5.0)
+        for name, V in (("V = I", np.eye(d)), ("random V", random))
+    }
 
 
-def _pair(V: np.ndarray, z0: np.ndarray, eps: float, time: float) -> Pair:
-    flow = LeadingFlow(V=V)
+def _ranks(V: np.ndarray, z0: np.ndarray, eps: float, time: float) -> Ranks:
+    flow = cy.LeadingFlow(V=V)
     times = np.linspace(0, time, 41) / flow.leading
-    run = simulate(flow, z0, times=times, stepper=Adaptive(1e-7, 1e-10))
-    alone = propagate(np.eye(len(z0)), V - flow.leading * np.eye(len(V)), z0, times)
+    run = cy.simulate(flow, z0, times=times, stepper=cy.Adaptive(1e-7, 1e-10))
+    alone = cy.spectra.propagate(np.eye(len(z0)), V - flow.leading * np.eye(len(V)), z0, times)
     P = {
         name: [flow.weights(y, t) for y, t in zip(states, times.tolist(), strict=True)]
         for name, states in (("coupled", run.values), ("uncoupled", alone))
     }
-    ranks = {name: [epsilon_rank(M, eps) for M in matrices] for name, matrices in P.items()}
-    return Pair(times * flow.leading, ranks, {name: found[-1] for name, found in P.items()})
+    ranks = {name: [cy.spectra.epsilon_rank(M, eps) for M in P[name]] for name in P}
+    return Ranks(times * flow.leading, ranks, {name: P[name][-1] for name in P})
 
 
-def table(found: dict[str, Pair], eps: float) -> Table:
-    rows = []
-    for name, pair in found.items():
-        for k in (0, 10, 20, 30, 40):
-            row = [name, float(pair.t[k])]
-            rows.append((*row, pair.ranks["coupled"][k], pair.ranks["uncoupled"][k]))
+def table(runs: dict[str, Ranks], eps: float) -> cy.Table:
+    rows = tuple(
+        (name, float(r.t[k]), r.ranks["coupled"][k], r.ranks["uncoupled"][k])
+        for name, r in runs.items()
+        for k in (0, 10, 20, 30, 40)
+    )
     columns = ("run", "l1 t", "rank of P, coupled", "rank of P, uncoupled")
     note = f"Singular values above {eps:g} of the largest. Times in units of 1/l1, V's growth."
-    return Table("Rank in many dimensions", columns, tuple(rows), note)
+    return cy.Table("Rank in many dimensions", columns, rows, note)
 
 
-def text(found: dict[str, Pair], n: int, d: int) -> str:
+def text(runs: dict[str, Ranks], n: int, d: int) -> str:
     ends = "; ".join(
-        f"{name}: {p.ranks['coupled'][-1]} against {p.ranks['uncoupled'][-1]}"
-        for name, p in found.items()
+        f"{name}: {r.ranks['coupled'][-1]} against {r.ranks['uncoupled'][-1]}"
+        for name, r in runs.items()
     )
     return (
         f"d = {d}, n = {n}, rank of P at the end for tokens that attend against tokens moved by V "
@@ -76,29 +72,24 @@ def text(found: dict[str, Pair], n: int, d: int) -> str:
     )
 
 
-def curves(found: dict[str, Pair]) -> Any:
+def curves(runs: dict[str, Ranks]) -> Any:
     """Above: ranks over time. Below: both P at the end, side by side."""
     from matplotlib.figure import Figure
 
-    from ...drawing.plot import LABEL, PALETTE, TICK
-
-    figure = Figure(figsize=(3.1 * len(found), 4.9), layout="constrained")
-    grid = figure.add_gridspec(2, 2 * len(found), height_ratios=(1.35, 1))
-    for column, (name, pair) in enumerate(found.items()):
-        ax = figure.add_subplot(grid[0, 2 * column : 2 * column + 2])
-        for colour, (kind, ranks) in zip(PALETTE, pair.ranks.items()):
-            ax.plot(pair.t, ranks, color=colour, lw=1.8, label=kind)
-        ax.set_title(name.replace(", ", "\n"), fontsize=LABEL)
-        ax.set_xlabel("time $l_1 t$", fontsize=LABEL)
-        ax.set_ylim(0, 1.06 * len(pair.last["coupled"]))
-        ax.tick_params(labelsize=TICK)
-        ax.spines[["top", "right"]].set_visible(False)
+    figure = Figure(figsize=(3.1 * len(runs), 4.9), layout="constrained")
+    grid = figure.add_gridspec(2, 2 * len(runs), height_ratios=(1.35, 1))
+    for column, (name, r) in enumerate(runs.items()):
+        ax = cy.plot.tidy(figure.add_subplot(grid[0, 2 * column : 2 * column + 2]))
+        for colour, (kind, ranks) in zip(cy.plot.PALETTE, r.ranks.items()):
+            ax.plot(r.t, ranks, color=colour, lw=1.8, label=kind)
+        ax.set_title(name.replace(", ", "\n"), fontsize=cy.plot.LABEL)
+        ax.set(xlabel="time $l_1 t$", ylim=(0, 1.06 * len(r.last["coupled"])))
         if column == 0:
-            ax.set_ylabel("rank of $P(t)$", fontsize=LABEL)
-            ax.legend(frameon=False, fontsize=LABEL, loc="lower left")
-        for side, (kind, P) in enumerate(pair.last.items()):
+            ax.set_ylabel("rank of $P(t)$")
+            ax.legend(frameon=False, fontsize=cy.plot.LABEL, loc="lower left")
+        for side, (kind, P) in enumerate(r.last.items()):
             small = figure.add_subplot(grid[1, 2 * column + side])
             small.imshow(P, cmap="magma_r", vmin=0, vmax=1, interpolation="nearest")
-            small.set_title(kind, fontsize=TICK + 0.5)
+            small.set_title(kind, fontsize=cy.plot.TICK + 0.5)
             small.set(xticks=[], yticks=[])
     return figure

@@ -15,23 +15,16 @@ it were a limit; the table has the count at an earlier time beside the last one.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...analysis.clustering import clusters
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import tidy
-from ...dynamics import RescaledFlow
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...simulation.steppers import RK4, Adaptive, Stepper
-from ...simulation.trajectory import Trajectory
-from ...theorems import check
-from .._frame import Progress, silent
+import cynosure as cy
+
+from .._frame import Progress, over_grid, part, report_of
 from .._measurements import kept
-from ._flow_panels import nearest, panels
+from ._flow_panels import dots, nearest, panels
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -62,54 +55,41 @@ class Params:
 QUICK = Params(cells=((3, 2),), matrices=2)
 
 
-class Try(NamedTuple):
-    """One random V, or one start: how many limits the leading k components have."""
+class LimitCensus(NamedTuple):
+    """Random V of one kind: how many limits the leading k components have."""
 
     d: int
     k: int
     kind: str
-    early: int  # groups at 3/5 of the time
-    limits: int
+    early: list[int]  # groups at 3/5 of the time, for every V
+    limits: list[int]
     spread: float  # widest group, relative to the largest component
-    apart: float  # smallest distance of two groups, likewise
+    gap: float | None  # smallest distance of two groups, likewise; None where all have one
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The paper's matrix, then the random ones."""
-    say = progress or silent
     if not all(1 <= k < d for d, k in p.cells) or not 0 < p.least < 1:
         raise ValueError(f"codimension: cells (d, k) with 1 <= k < d, 0 < least < 1; got {p}")
-    say(0.0, "the paper's matrix")
-    values, S = _paper_modes()
-    times, stepper = np.linspace(0, 60, 601), Adaptive(1e-9, 1e-12)
-    w = kept(_follow, p, np.diag(values), S, p.seed, times, stepper)
-    leading = w.values[..., :2]
-    end = clusters(leading[-1], p.tol * float(np.abs(leading[-1]).max()))
-    todo = [(d, k, kind) for d, k in p.cells for kind in KINDS if kind == "real" or k >= 3]
-    tried: list[Try] = []
-    for done, (d, k, kind) in enumerate(todo):
-        say(0.1 + 0.7 * done / len(todo), f"random matrices, d = {d}, k = {k}, {kind}")
-        tried += kept(_tries, p, d, k, kind)
+    values, S = np.linalg.eigh(np.array(PAPER_V))  # symmetric, so S is orthogonal
+    values, S = values[::-1], S[:, ::-1]
+    times, stepper = np.linspace(0, 60, 601), cy.Adaptive(1e-9, 1e-12)
+    w = kept(_in_eigenbasis, p, np.diag(values), S, p.seed, times, stepper)
+    last = w.values[-1, :, :2]
+    end = cy.clusters(last, p.tol * float(np.abs(last).max()))
+    kinds = [(d, k, kind) for d, k in p.cells for kind in KINDS if kind == "real" or k >= 3]
+    tried = over_grid(_census, p, {"random V (d, k, kind)": kinds}, part(progress, 0.1, 1.0))
     # tolerances are relative to the longest token: judge before the growing component is huge
     early = replace(w, z=w.z[:201], t=w.t[:201])
-    say(0.8, "figures")
-    tokens = replace(w, z=w.values @ S.T)
-    drawn = panels({"the paper's V": tokens}, p.show, {"the paper's V": end.labels})
+    tokens = {"the paper's V": (replace(w, z=w.values @ S.T), end.labels)}
     figures = (
-        Picture("Tokens", _TOKENS, drawn),
-        Picture("Leading components", _LEADING, _components(p, w, end.labels)),
-        Picture("Number of limits", _COUNTS, _bars(p, tried)),
+        cy.Picture("Tokens", _TOKENS, panels(tokens, p.show)),
+        cy.Picture("Leading components", _LEADING, _components(w, end.labels)),
+        cy.Picture("Number of limits", _COUNTS, _bars(tried)),
     )
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, values, end.count, np.bincount(end.labels), tried),
-        asdict(p),
-        (_table(p, tried),),
-        {"the paper's V, t <= 20": tuple(check(early, only=("B26",)))},
-        figures,
-        command="cynosure run codimension",
-    )
+    checks = {"the paper's V, t <= 20": cy.check(early, only=("B26",))}
+    text = _summary(p, values, end, tried)
+    return report_of(__name__, p, text, tables=[_table(p, tried)], checks=checks, figures=figures)
 
 
 _TOKENS = (
@@ -126,19 +106,13 @@ _COUNTS = (
 )
 
 
-def _paper_modes() -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues, descending, and eigenvectors of the paper's V, which is symmetric."""
-    values, S = np.linalg.eigh(np.array(PAPER_V))
-    return values[::-1], S[:, ::-1]
-
-
-def _follow(
-    p: Params, D: np.ndarray, S: np.ndarray, seed: int, times: np.ndarray, stepper: Stepper
-) -> Trajectory:
+def _in_eigenbasis(
+    p: Params, D: np.ndarray, S: np.ndarray, seed: int, times: np.ndarray, stepper: cy.Stepper
+) -> cy.Trajectory:
     """z = S w for V = S D S^-1, Q = K = I: then w is the same flow with V = D, Q = K = S."""
-    z0 = p.side * configurations.box(p.n, len(D), seed)
+    z0 = p.side * cy.configurations.box(p.n, len(D), seed)
     w0 = np.linalg.solve(S, z0.T).T
-    return simulate(RescaledFlow(Q=S, K=S, V=D), w0, times=times, stepper=stepper)
+    return cy.simulate(cy.RescaledFlow(Q=S, K=S, V=D), w0, times=times, stepper=stepper)
 
 
 def _random_modes(
@@ -155,114 +129,104 @@ def _random_modes(
     return D, S
 
 
-def _tries(p: Params, d: int, k: int, kind: str) -> list[Try]:
-    out = []
+def _census(p: Params, case: tuple[int, int, str]) -> LimitCensus:
+    from scipy.spatial.distance import pdist
+
+    d, k, kind = case
     rng = np.random.default_rng([p.seed, d, k, len(kind)])
+    times = np.array([0.0, 12 / p.least, 20 / p.least])
+    # Fixed steps: once tokens agree to rounding, who is looked at is decided by noise, and
+    # error control would follow every change of mind with a tiny step.
+    stepper = cy.RK4(0.1)
+    early, limits, spreads, gaps = [], [], [], []
     for m in range(p.matrices):
         D, S = _random_modes(rng, d, k, kind, p.least)
-        # Fixed steps: once tokens agree to rounding, who is looked at is decided by noise, and
-        # error control would follow every change of mind with a tiny step.
-        last = 20 / p.least
-        times = np.array([0.0, 0.6 * last, last])
-        followed = _follow(p, D, S, p.seed + m, times, RK4(0.1)).values[..., :k]
-        early = clusters(followed[1], p.tol * float(np.abs(followed[1]).max())).count
-        w = followed[2]
-        size = float(np.abs(w).max())
-        found = clusters(w, p.tol * size)
-        gaps = np.linalg.norm(found.centres[:, None] - found.centres, axis=2)
-        apart = gaps[np.triu_indices(found.count, 1)].min(initial=np.inf) / size
-        spread = float(np.abs(w - found.centres[found.labels]).max()) / size
-        out.append(Try(d, k, kind, early, found.count, spread, float(apart)))
-    return out
+        w = _in_eigenbasis(p, D, S, p.seed + m, times, stepper).values[1:, :, :k]
+        sizes = np.abs(w).max(axis=(1, 2))
+        before, end = (cy.clusters(z, p.tol * size) for z, size in zip(w, sizes.tolist()))
+        early.append(before.count)
+        limits.append(end.count)
+        spreads.append(float(np.abs(w[1] - end.centres[end.labels]).max() / sizes[1]))
+        gaps += (pdist(end.centres) / sizes[1]).tolist()
+    spread, gap = max(spreads), min(gaps, default=None)
+    return LimitCensus(d=d, k=k, kind=kind, early=early, limits=limits, spread=spread, gap=gap)
 
 
-def _summary(p: Params, values: np.ndarray, count: int, sizes: np.ndarray, tried: list[Try]) -> str:
-    over = [t for t in tried if t.limits > 3]
-    several = [t for t in tried if t.k > 1]
-    share = ", ".join(
-        f"{c}: {sum(t.limits == c for t in several)}" for c in sorted({t.limits for t in several})
-    )
-    shown = ", ".join(f"{v:.3f}" for v in values)
+def _summary(p: Params, values: np.ndarray, end: cy.Clusters, tried: list[LimitCensus]) -> str:
+    limits = [count for case in tried for count in case.limits]
+    early = [count for case in tried for count in case.early]
+    several = [count for case in tried if case.k > 1 for count in case.limits]
+    share = ", ".join(f"{c}: {several.count(c)}" for c in sorted(set(several)))
+    over = sum(count > 3 for count in limits)
     verdict = (
-        f"{len(over)} of {len(tried)} have more than three limits: a counterexample, or a run that "
+        f"{over} of {len(limits)} have more than three limits: a counterexample, or a run that "
         "is not at its end (see the spread)."
         if over
-        else f"none of {len(tried)} has more than three limits: no counterexample found."
+        else f"none of {len(limits)} has more than three limits: no counterexample found."
     )
     return (
-        f"The paper's V has the eigenvalues {shown}; at t = 60 the components along the first two "
-        f"have {count} limits ({', '.join(map(str, sizes))} tokens), so the tokens are on {count} "
+        f"The paper's V has the eigenvalues {', '.join(f'{v:.3f}' for v in values)}; at t = 60 the "
+        f"components along the first two have {end.count} limits "
+        f"({', '.join(map(str, end.sizes))} tokens), so the tokens are on {end.count} "
         f"parallel lines.\n\nRandom V at t = {20 / p.least:g}: {verdict} Number of limits where "
-        f"k > 1 ({share}). In {sum(t.early != t.limits for t in tried)} of them the count at "
-        f"t = {12 / p.least:g} was another, up to {max(t.early for t in tried)}: groups that stand "
+        f"k > 1 ({share}). In {sum(a != b for a, b in zip(early, limits))} of them the count at "
+        f"t = {12 / p.least:g} was another, up to {max(early)}: groups that stand "
         "still for long and merge after all. A count at a finite time is evidence, no proof."
     )
 
 
-def _table(p: Params, tried: list[Try]) -> Table:
-    rows = []
-    for d, k, kind in dict.fromkeys((t.d, t.k, t.kind) for t in tried):
-        cell = [t for t in tried if (t.d, t.k, t.kind) == (d, k, kind)]
-        count = [t.limits for t in cell]
-        apart = min((t.apart for t in cell if np.isfinite(t.apart)), default=None)
-        worst = max(t.spread for t in cell)
-        rows.append(
-            (d, k, kind, len(cell), *(count.count(c) for c in (1, 2, 3)),
-             sum(c > 3 for c in count), max(t.early for t in cell), worst, apart)
-        )  # fmt: skip
-    columns = (
-        *("d", "k", "leading block", "matrices", "one", "two", "three", "more"),
-        *("most before", "spread", "gap"),
-    )
-    note = (
+def _table(p: Params, tried: list[LimitCensus]) -> cy.Table:
+    return cy.Table.of(
+        "Limits of the leading k components",
+        tried,
+        {
+            "d": "d",
+            "k": "k",
+            "leading block": "kind",
+            "matrices": lambda case: len(case.limits),
+            "one": lambda case: case.limits.count(1),
+            "two": lambda case: case.limits.count(2),
+            "three": lambda case: case.limits.count(3),
+            "more": lambda case: sum(count > 3 for count in case.limits),
+            "most before": lambda case: max(case.early),
+            "spread": "spread",
+            "gap": "gap",
+        },
         f"At t = {20 / p.least:g}; groups parted by gaps above {p.tol:g} of the largest component. "
         f"Most before: largest count at t = {12 / p.least:g}. "
-        "Spread: widest group; gap: nearest two groups; both relative, the worst of the cell."
+        "Spread: widest group; gap: nearest two groups; both relative, the worst of the cell.",
     )
-    return Table("Limits of the leading k components", columns, tuple(rows), note)
 
 
-def _components(p: Params, w: Trajectory, labels: np.ndarray) -> Any:
-    from matplotlib.figure import Figure
-
-    from ...drawing.plot import LABEL, PALETTE
-
-    figure = Figure(figsize=(12, 3.4), layout="constrained")
-    axes = figure.subplots(1, 4)
-    colours = np.array(PALETTE)[labels % len(PALETTE)]
-    for ax, t in zip(axes, (0.0, 2.0, 8.0, 60.0)):
+def _components(w: cy.Trajectory, labels: np.ndarray) -> Any:
+    figure, axes = cy.plot.sheet(1, 4, 3, 3.4)
+    x, y = 1.1 * np.abs(w.values[..., :2]).max(axis=(0, 1))
+    for ax, t in zip(axes[0], (0.0, 2.0, 8.0, 60.0)):
         k = nearest(w, t)
-        ax.scatter(*w.values[k, :, :2].T, c=colours, s=22, edgecolors="white", linewidths=0.4)
-        ax.set_title(f"t = {w.t[k]:g}", fontsize=LABEL)
-        reach = 1.1 * np.abs(w.values[..., :2]).max(axis=(0, 1))
-        ax.set(xlim=(-reach[0], reach[0]), ylim=(-reach[1], reach[1]), xlabel="$f_1^*(z_i)$")
-        tidy(ax)
-    axes[0].set_ylabel("$f_2^*(z_i)$")
+        dots(ax, w.values[k, :, :2], labels, s=22)
+        ax.set_title(f"t = {w.t[k]:g}", fontsize=cy.plot.LABEL)
+        ax.set(xlim=(-x, x), ylim=(-y, y), xlabel="$f_1^*(z_i)$")
+    axes[0, 0].set_ylabel("$f_2^*(z_i)$")
     return figure
 
 
-def _bars(p: Params, tried: list[Try]) -> Any:
-    from matplotlib.figure import Figure
+def _bars(tried: list[LimitCensus]) -> Any:
     from matplotlib.ticker import MaxNLocator
 
-    from ...drawing.plot import INK, LABEL, PALETTE
-
-    figure = Figure(figsize=(8.5, 3.4), layout="constrained")
-    ax = figure.subplots()
-    cells = list(dict.fromkeys((t.d, t.k, t.kind) for t in tried))
-    most = max(4, *(t.limits for t in tried))
-    bottom = np.zeros(len(cells))
-    for c in range(1, most + 1):
-        height = [sum(t.limits == c for t in tried if (t.d, t.k, t.kind) == cell) for cell in cells]
+    figure, ((ax,),) = cy.plot.sheet(1, 1, 8.5, 3.4)
+    bottom = np.zeros(len(tried))
+    for c in range(1, 1 + max(count for case in tried for count in case.limits)):
+        height = [case.limits.count(c) for case in tried]
         if any(height):
             name = "1 limit" if c == 1 else f"{c} limits"
-            ax.bar(range(len(cells)), height, bottom=bottom, color=PALETTE[c - 1], label=name)
+            colour = cy.plot.PALETTE[c - 1]
+            ax.bar(range(len(tried)), height, bottom=bottom, color=colour, label=name)
         bottom += height
-    names = [f"d = {d}, k = {k}" + ("" if kind == "real" else f"\n{kind}") for d, k, kind in cells]
-    ax.set_xticks(range(len(cells)), names, fontsize=LABEL)
+    kinds = ["" if case.kind == "real" else f"\n{case.kind}" for case in tried]
+    names = [f"d = {case.d}, k = {case.k}{kind}" for case, kind in zip(tried, kinds)]
+    ax.set_xticks(range(len(tried)), names, fontsize=cy.plot.LABEL)
     ax.set(ylabel="matrices", ylim=(0, 1.25 * bottom.max()))
     ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    tidy(ax)
-    ax.legend(frameon=False, fontsize=LABEL, ncols=4, loc="upper center")
-    ax.axhline(0, color=INK, lw=0.8)
+    ax.legend(frameon=False, fontsize=cy.plot.LABEL, ncols=4, loc="upper center")
+    ax.axhline(0, color=cy.plot.INK, lw=0.8)
     return figure

@@ -10,21 +10,15 @@ each number of hyperplanes occurs.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...analysis.spectra import GoodTriple, Hyperplanes, good_triple, hyperplane_values
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import tidy
-from ...dynamics import LeadingFlow, RescaledFlow
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...simulation.steppers import Adaptive
-from ...simulation.trajectory import Trajectory
-from ...theorems import check
-from .._frame import Progress
+import cynosure as cy
+
+from .._frame import Progress, over_grid, part, report_of
 from ._flow_panels import panels
 
 __all__ = ["MATRICES", "QUICK", "TITLE", "Params", "run"]
@@ -65,49 +59,44 @@ QUICK = Params(starts=2)
 
 
 class Example(NamedTuple):
-    V: np.ndarray
-    triple: GoodTriple
-    run: Trajectory
-    planes: Hyperplanes
+    """One of the paper's matrices: the hypotheses, the run, and the hyperplanes it ends on."""
+
+    triple: cy.spectra.GoodTriple
+    run: cy.Trajectory
+    planes: cy.spectra.Hyperplanes
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+class HyperplaneCount(NamedTuple):
+    """The number of hyperplanes of each start, and whether all their values are a, 0 or b."""
+
+    matrix: str
+    side: float
+    counts: list[int]
+    right: bool
+
+
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The paper's three matrices, then many starts of each."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
     if p.n < 2 or p.starts < 1 or not p.time > 1:
         raise ValueError(f"hyperplanes: n >= 2, starts >= 1 and time > 1; got {p}")
-    examples, checks = {}, {}
-    for done, (name, rows) in enumerate(MATRICES.items()):
-        say(0.1 * done, name)
-        examples[name] = found = _example(p, np.array(rows))
-        checks[name] = tuple(check(found.run, only=("B26",)))
-    counts = _counts(p, lambda share: say(0.3 + 0.4 * share, "many starts"))
-    say(0.7, "figures")
-    runs = {name: e.run for name, e in examples.items()}
-    groups = {name: e.planes.labels for name, e in examples.items()}
+    names = {"matrix": tuple(MATRICES)}
+    runs = over_grid(_flow, p, names, part(progress, 0.0, 0.3))
+    examples = {name: _example(tr) for name, tr in zip(MATRICES, runs)}
+    counts = over_grid(_count, p, {**names, "side": p.sides}, part(progress, 0.3, 1.0))
 
     def planes(ax: Any, name: str, z: np.ndarray, t: float) -> None:
         if t >= max(p.show) / 2:
             _draw_planes(ax, examples[name], z)
 
+    drawn = panels({k: (e.run, e.planes.labels) for k, e in examples.items()}, p.show, planes)
     figures = (
-        Picture("Tokens and hyperplanes", _PANELS, panels(runs, p.show, groups, planes)),
-        Picture("Values of f1*", _VALUES, _values(examples)),
+        cy.Picture("Tokens and hyperplanes", _PANELS, drawn),
+        cy.Picture("Values of f1*", _VALUES, _values(examples)),
     )
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, examples, counts),
-        asdict(p),
-        (_table(examples), _triples(examples), _count_table(p, counts)),
-        checks,
-        figures,
-        command="cynosure run hyperplanes",
-    )
+    checks = {name: cy.check(e.run, only=("B26",)) for name, e in examples.items()}
+    tables = (_table(examples), _triples(examples), _count_table(p, counts))
+    text = _summary(examples, counts)
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _PANELS = (
@@ -120,138 +109,110 @@ _VALUES = (
 )
 
 
-def _times(p: Params) -> np.ndarray:
-    return np.linspace(0, p.time, int(20 * p.time) + 1)
+def _flow(p: Params, matrix: str) -> cy.Trajectory:
+    V = np.array(MATRICES[matrix])
+    z0 = p.side * cy.configurations.box(p.n, len(V), p.seed)
+    times = np.linspace(0, p.time, int(20 * p.time) + 1)
+    return cy.simulate(cy.RescaledFlow(V=V), z0, times=times, stepper=cy.Adaptive(1e-9, 1e-12))
 
 
-def _example(p: Params, V: np.ndarray) -> Example:
-    z0 = p.side * configurations.box(p.n, len(V), p.seed)
-    tr = simulate(RescaledFlow(V=V), z0, times=_times(p), stepper=Adaptive(1e-9, 1e-12))
-    return Example(V, good_triple(V=V), tr, hyperplane_values(tr, tol=1e-4))
+def _example(tr: cy.Trajectory) -> Example:
+    triple = cy.spectra.good_triple(V=tr.dynamics.V)  # type: ignore[union-attr]
+    return Example(triple, tr, cy.spectra.hyperplane_values(tr, tol=1e-4))
 
 
-def _counts(p: Params, say: Any) -> list[tuple[str, float, list[int], bool]]:
-    """(matrix, side, number of hyperplanes of each start, all of them a, 0 or b)."""
-    out = []
-    todo = [(name, side) for name in MATRICES for side in p.sides]
-    for done, (name, side) in enumerate(todo):
-        V = np.array(MATRICES[name])
-        found = []
-        for s in range(p.starts):
-            z0 = side * configurations.box(p.n, len(V), p.seed + s)
-            # y = e^{-l1 t} x has the same f1*, and nothing in it grows
-            tr = simulate(
-                LeadingFlow(V=V), z0, times=[0.0, p.time], stepper=Adaptive(1e-8, 1e-10, "LSODA")
-            )
-            found.append(hyperplane_values(tr, tol=1e-4))
-        out.append((name, side, [len(h.values) for h in found], all(h.holds for h in found)))
-        say((done + 1) / len(todo))
-    return out
+def _count(p: Params, matrix: str, side: float) -> HyperplaneCount:
+    V = np.array(MATRICES[matrix])
+    flow = cy.LeadingFlow(V=V)  # y = e^{-l1 t} x has the same f1*, and nothing in it grows
+    stepper = cy.Adaptive(1e-8, 1e-10, "LSODA")
+    ends = []
+    for s in range(p.starts):
+        z0 = side * cy.configurations.box(p.n, len(V), p.seed + s)
+        tr = cy.simulate(flow, z0, times=[0.0, p.time], stepper=stepper)
+        ends.append(cy.spectra.hyperplane_values(tr, tol=1e-4))
+    return HyperplaneCount(matrix, side, [len(h.values) for h in ends], all(h.holds for h in ends))
 
 
-def _summary(
-    p: Params, examples: dict[str, Example], counts: list[tuple[str, float, list[int], bool]]
-) -> str:
+def _summary(examples: dict[str, Example], counts: list[HyperplaneCount]) -> str:
     text = []
     for name, e in examples.items():
-        values = ", ".join(
-            f"{v:.4f} ({c} tokens)"
-            for v, c in zip(e.planes.values, np.bincount(e.planes.labels), strict=True)
-        )
+        sizes = zip(e.planes.values, np.bincount(e.planes.labels), strict=True)
+        values = ", ".join(f"{v:.4f} ({c} tokens)" for v, c in sizes)
         text.append(f"{name}: l1 = {e.triple.leading.real:.4f}; f1* ends at {values}.")
-    every = [c for *_, found, _ in counts for c in found]
+    every = [k for c in counts for k in c.counts]
     share = ", ".join(f"{k}: {every.count(k)}" for k in sorted(set(every)))
-    right = sum(ok for *_, ok in counts)
     return (
         " ".join(text) + f"\n\nNumber of hyperplanes over {len(every)} random starts ({share}). In "
-        f"{right} of {len(counts)} groups of starts all values are of the form a < 0 < b or 0. One "
-        "hyperplane alone means that softness brought all tokens to one side."
+        f"{sum(c.right for c in counts)} of {len(counts)} groups of starts all values are of the "
+        "form a < 0 < b or 0. One hyperplane alone means that softness brought all tokens to one "
+        "side."
     )
 
 
-def _table(examples: dict[str, Example]) -> Table:
-    rows = tuple(
-        (
-            name,
-            float(value),
-            int((e.planes.labels == g).sum()),
-            float(np.ptp(e.planes.f[e.planes.labels == g])),
-        )
-        for name, e in examples.items()
-        for g, value in enumerate(e.planes.values)
-    )
+def _table(examples: dict[str, Example]) -> cy.Table:
+    rows = []
+    for name, e in examples.items():
+        for g, value in enumerate(e.planes.values):
+            f = e.planes.f[e.planes.labels == g]
+            rows.append((name, float(value), len(f), float(np.ptp(f))))
     columns = ("matrix", "value of f1*", "tokens", "spread at the end")
-    return Table("Hyperplanes found", columns, rows)
+    return cy.Table("Hyperplanes found", columns, tuple(rows))
 
 
-def _triples(examples: dict[str, Example]) -> Table:
-    rows = tuple(
-        (
-            name,
-            ", ".join(f"{v.real:.3f}{v.imag:+.3f}i" if v.imag else f"{v.real:.3f}" for v in values),
-            e.triple.gap,
-            e.triple.alignment,
-            e.triple.holds,
-        )
-        for name, e in examples.items()
-        for values in [np.linalg.eigvals(e.V)]
-    )
+def _triples(examples: dict[str, Example]) -> cy.Table:
+    rows = []
+    for name, e in examples.items():
+        values = np.linalg.eigvals(MATRICES[name])
+        text = (f"{v.real:.3f}{v.imag:+.3f}i" if v.imag else f"{v.real:.3f}" for v in values)
+        rows.append((name, ", ".join(text), e.triple.gap, e.triple.alignment, e.triple.holds))
     columns = ("matrix", "eigenvalues of V", "l1 - |l2|", "<Qf, Kf>", "good triple")
-    return Table("Hypotheses", columns, rows)
+    return cy.Table("Hypotheses", columns, tuple(rows))
 
 
-def _count_table(p: Params, counts: list[tuple[str, float, list[int], bool]]) -> Table:
-    rows = tuple(
-        (name, side, len(found), found.count(1), found.count(2), found.count(3), right)
-        for name, side, found, right in counts
+def _count_table(p: Params, counts: list[HyperplaneCount]) -> cy.Table:
+    return cy.Table.of(
+        "Number of hyperplanes over random starts",
+        counts,
+        {
+            "matrix": "matrix",
+            "side": "side",
+            "starts": lambda c: len(c.counts),
+            "one": lambda c: c.counts.count(1),
+            "two": lambda c: c.counts.count(2),
+            "three": lambda c: c.counts.count(3),
+            "all of the form {a, 0, b}": "right",
+        },
+        f"Groups of f1* at t = {p.time:g}, gaps above 1e-4 of the largest value.",
     )
-    columns = ("matrix", "side", "starts", "one", "two", "three", "all of the form {a, 0, b}")
-    note = f"Groups of f1* at t = {p.time:g}, gaps above 1e-4 of the largest value."
-    return Table("Number of hyperplanes over random starts", columns, rows, note)
 
 
 def _draw_planes(ax: Any, e: Example, z: np.ndarray) -> None:
     """{f1* = value}: a line across the frame in the plane, a patch under its tokens in space."""
-    from ...drawing.plot import GREY
-
     w = e.triple.dual
-    reach = 1.2 * float(np.abs(e.run.values).max())
     basis = np.linalg.svd(w[None])[2][1:]  # spans the hyperplane f1* = 0
     for group, value in enumerate(e.planes.values):
         foot = value * w / (w @ w)
         if len(w) == 2:
-            ends = np.stack([foot - reach * basis[0], foot + reach * basis[0]])
-            ax.plot(*ends.T, color=GREY, lw=1, ls="--", zorder=1.5)
+            ax.axline(foot, foot + basis[0], color=cy.plot.GREY, lw=1, ls="--", zorder=1.5)
         else:
-            from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
-
             seen = (z[e.planes.labels == group] - foot) @ basis.T
-            (u0, v0), (u1, v1) = seen.min(axis=0) - 2, seen.max(axis=0) + 2
-            corners = [foot + q @ basis for q in np.array([(u0, v0), (u0, v1), (u1, v1), (u1, v0)])]
-            patch = Poly3DCollection([corners], facecolors=(GREY, 0.15), edgecolors=GREY, lw=0.6)
-            patch.set_zorder(1.5)
-            ax.add_collection3d(patch)
+            corners = list(product(*zip(seen.min(axis=0) - 2, seen.max(axis=0) + 2)))
+            cy.plot.shade(ax, cy.hull(foot + np.array(corners) @ basis), cy.plot.GREY, 0.25)
 
 
 def _values(examples: dict[str, Example]) -> Any:
-    from matplotlib.figure import Figure
-
-    from ...drawing.plot import INK, LABEL, PALETTE
-
-    figure = Figure(figsize=(12, 3.3), layout="constrained")
-    for ax, (name, e) in zip(figure.subplots(1, len(examples)), examples.items()):
+    figure, axes = cy.plot.sheet(1, len(examples), 4, 3.3)
+    for ax, (name, e) in zip(axes[0], examples.items()):
         f = e.run.values @ e.triple.dual
-        for i in range(f.shape[1]):
-            ax.plot(e.run.t, f[:, i], color=PALETTE[e.planes.labels[i]], lw=0.8)
+        for values, group in zip(f.T, e.planes.labels):
+            ax.plot(e.run.t, values, color=cy.plot.PALETTE[group], lw=0.8)
         for value in e.planes.values:
-            ax.axhline(value, color=INK, lw=0.8, ls="--")
-            ax.annotate(
-                f"{value:.3f}", (1, value), (-2, 3), xycoords=("axes fraction", "data"),
-                textcoords="offset points", ha="right", fontsize=LABEL,
-            )  # fmt: skip
+            ax.axhline(value, color=cy.plot.INK, lw=0.8, ls="--")
+            place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
+            size = cy.plot.LABEL
+            ax.annotate(f"{value:.3f}", (1, value), (-2, 3), ha="right", fontsize=size, **place)
         low, high = float(f.min()), float(f.max())
         ax.set(xlabel="time t", xlim=(0, 10), ylim=(low - 0.05 * (high - low), 1.12 * high))
         ax.set_ylabel("$f_1^*(z_i)$")
-        ax.set_title(name, loc="left", fontsize=LABEL)
-        tidy(ax)
+        ax.set_title(name, loc="left", fontsize=cy.plot.LABEL)
     return figure

@@ -4,27 +4,21 @@ Q = K = V = I; the starts that Sugolov and Aubry compare, under the rescaled sof
 arXiv 2305.05465 and the hardmax layers of arXiv 2407.01602. See: tokens from a box or a Gaussian
 end at few limits, those of the box near its corners. On the unit circle and sphere the two models
 part: under hardmax every token leads and nothing moves at all (B13), while softmax, which is not
-hard at time 0, gathers the tokens into some clusters before it freezes them. The start named
+hard at time 0, gathers the tokens into some clusters first and then holds these. The start named
 "lattice" has integer coordinates on one circle, so that its norms agree exactly.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
-from ...analysis.polytope import hull
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import sheet
-from ...dynamics import PureAttention
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...simulation.trajectory import Trajectory
-from ...theorems import check
-from .._frame import Progress, at_most, silent
-from ._polytope_runs import End, ended, to_rest
+import cynosure as cy
+
+from .._frame import Progress, at_most, over_grid, part, report_of
+from ._polytope_runs import COLUMNS, StartGroup, at_rest, draw
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -49,41 +43,21 @@ class Params:
 QUICK = Params(n=24, starts=1)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every kind of start under both models."""
-    say = progress or silent
     if p.n < 4 or p.starts < 1 or p.time < 12:
         raise ValueError(f"initialisation: n >= 4, starts >= 1, time >= 12; got {p}")
-    kinds = _starts(p, 0)
-    ends: dict[str, list[End]] = {}
-    shown: dict[str, Trajectory] = {}
-    checks = {}
-    for done, kind in enumerate(kinds):
-        say(0.85 * done / len(kinds), kind)
-        runs = [to_rest(_starts(p, s)[kind], p.time, p.rtol) for s in range(p.starts)]
-        ends[kind] = [ended(tr, p.alpha) for tr in runs]
-        shown[kind] = runs[0]
-        layers = simulate(PureAttention(alpha=p.alpha), kinds[kind], layers=20)
-        checks[kind] = (
-            *check(layers, only=("B5", "B13")),
-            *check(runs[0], only=("B23", "B24")),
-            *_nothing_moves(kind, layers),
-        )
-    say(0.85, "figures")
+    kinds = over_grid(_group, p, {"start": tuple(_starts(p, 0))}, part(progress, 0.0, 0.9))
+    last: dict[str, Any] = {"hardmax moved": lambda g: g.mean("moved"), "softmax rate": "rate"}
+    note = "Means over the starts. Hardmax moved: the longest way of a token to its limit."
+    table = cy.Table.of("Initialisation", kinds, {"start": "name"} | COLUMNS | last, note)
     figures = (
-        Picture("Four starts in the plane", _PANELS, _panels(shown)),
-        Picture("Distance to the limit", _RATES, _rates(shown)),
+        cy.Picture("Four starts in the plane", _PANELS, _panels(kinds)),
+        cy.Picture("Distance to the limit", _RATES, _rates(kinds)),
     )
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, ends),
-        asdict(p),
-        (_table(ends),),
-        checks,
-        figures,
-        command="cynosure run initialisation",
-    )
+    checks = {kind.name: _checks(p, kind) for kind in kinds}
+    text = _summary(p, kinds)
+    return report_of(__name__, p, text, tables=[table], checks=checks, figures=figures)
 
 
 _PANELS = (
@@ -108,12 +82,12 @@ def lattice_circle() -> np.ndarray:
 def _starts(p: Params, s: int) -> dict[str, np.ndarray]:
     seed = p.seed + s
     drawn = {
-        "box": configurations.box(p.n, 2, seed) * np.sqrt(1.5),  # root mean square length 1
-        "Gaussian": configurations.gaussian(p.n, 2, seed) / np.sqrt(2),
-        "circle": configurations.sphere(p.n, 2, seed),
-        "box in 3-D": configurations.box(p.n, 3, seed),
-        "Gaussian in 3-D": configurations.gaussian(p.n, 3, seed) / np.sqrt(3),
-        "sphere in 3-D": configurations.sphere(p.n, 3, seed),
+        "box": cy.configurations.box(p.n, 2, seed) * np.sqrt(1.5),  # root mean square length 1
+        "Gaussian": cy.configurations.gaussian(p.n, 2, seed) / np.sqrt(2),
+        "circle": cy.configurations.sphere(p.n, 2, seed),
+        "box in 3-D": cy.configurations.box(p.n, 3, seed),
+        "Gaussian in 3-D": cy.configurations.gaussian(p.n, 3, seed) / np.sqrt(3),
+        "sphere in 3-D": cy.configurations.sphere(p.n, 3, seed),
     }
     scaled = {kind: p.size * z for kind, z in drawn.items()}
     lattice = lattice_circle()
@@ -121,49 +95,29 @@ def _starts(p: Params, s: int) -> dict[str, np.ndarray]:
     return scaled | {"lattice circle": lattice[np.sort(chosen)]}
 
 
-def _nothing_moves(kind: str, layers: Trajectory) -> tuple[Any, ...]:
-    """B13 where norms agree up to rounding only, so that the statement itself does not apply."""
-    if kind not in ("circle", "sphere in 3-D"):
-        return ()
-    moved = float(np.abs(layers.values - layers.values[0]).max())
-    statement = "norms equal up to rounding, tokens further apart than that: nothing moves"
-    return (at_most("B13, rounded", "docs/mathematics.md B13", statement, moved, 0.0),)
+def _group(p: Params, kind: str) -> StartGroup:
+    starts = [_starts(p, s)[kind] for s in range(p.starts)]
+    return at_rest(kind, starts, p.time, p.rtol, p.alpha)
 
 
-def _mean(ends: list[End], name: str) -> float:
-    return float(np.mean([getattr(e, name) for e in ends]))
+def _checks(p: Params, kind: StartGroup) -> list[cy.Check]:
+    layers = cy.simulate(cy.PureAttention(alpha=p.alpha), kind.first.values[0], layers=20)
+    checks = cy.check(layers, only=("B5", "B13")) + cy.check(kind.first, only=("B23", "B24"))
+    if kind.name in ("circle", "sphere in 3-D"):  # B13 asks for norms that are equal exactly
+        moved = float(np.abs(layers.values - layers.values[0]).max())
+        statement = "norms equal up to rounding, tokens further apart than that: nothing moves"
+        checks.append(at_most("nothing moves", "docs/mathematics.md B13", statement, moved, 0.0))
+    return checks
 
 
-def _table(ends: dict[str, list[End]]) -> Table:
-    names = ("limits", "vertices", "at_zero", "leaders", "hardmax_limits", "layers", "moved")
-    rows = []
-    for kind, found in ends.items():
-        fitted = [e.fitted.exponent for e in found if e.fitted is not None]
-        rate = float(np.mean(fitted)) if fitted else None
-        rows.append((kind, *(_mean(found, name) for name in names), rate))
-    columns = (
-        "start",
-        "softmax limits",
-        "vertices",
-        "tokens at 0",
-        "hardmax leaders",
-        "hardmax limits",
-        "layers to proof",
-        "hardmax moved",
-        "softmax rate",
-    )
-    note = "Means over the starts. Hardmax moved: the longest way of a token to its limit."
-    return Table("Initialisation", columns, tuple(rows), note)
-
-
-def _summary(p: Params, ends: dict[str, list[End]]) -> str:
-    still = [k for k, found in ends.items() if max(e.moved for e in found) == 0]
+def _summary(p: Params, kinds: list[StartGroup]) -> str:
+    still = [kind.name for kind in kinds if max(c.moved for c in kind.counts) == 0]
     text = "; ".join(
-        f"{kind}: {_mean(found, 'limits'):.2g} under softmax, {_mean(found, 'hardmax_limits'):.2g} "
+        f"{kind.name}: {kind.mean('limits'):.2g} under softmax, {kind.mean('hardmax_limits'):.2g} "
         "under hardmax"
-        for kind, found in ends.items()
+        for kind in kinds
     )
-    fitted = [e.fitted.exponent for found in ends.values() for e in found if e.fitted is not None]
+    fitted = [x for kind in kinds for x in kind.exponents]
     return (
         f"Mean numbers of limits, n = {p.n}, starts per kind: {p.starts}. {text}.\n\nUnder hardmax "
         f"no token moves at all from: {', '.join(still) or 'none of them'}. The softmax rate, "
@@ -171,38 +125,28 @@ def _summary(p: Params, ends: dict[str, list[End]]) -> str:
     )
 
 
-def _panels(shown: dict[str, Trajectory]) -> Any:
-    from ...analysis.limits import limit
-    from ...drawing.plot import GREY, PALETTE, shade
-
-    planar = [kind for kind, tr in shown.items() if tr.values.shape[-1] == 2]
-    figure, axes = sheet(1, len(planar), 3.6, 3.9)
-    for ax, kind in zip(axes[0], planar, strict=True):
-        z = shown[kind].values
-        hard = limit(PureAttention(), z[0]).points
-        shade(ax, hull(z[-1]))
-        ax.plot(z[..., 0], z[..., 1], color=GREY, lw=0.6, zorder=1)
-        ax.plot(*z[0].T, "o", color=GREY, ms=3, label="start")
-        ax.plot(*z[-1].T, "s", color=PALETTE[1], ms=7, label="limit, softmax")
-        ax.plot(*hard.T, "x", color=PALETTE[0], ms=6, label="limit, hardmax")
-        ax.set(aspect="equal", title=kind, xlabel="$z_1$", ylabel="$z_2$")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+def _panels(kinds: list[StartGroup]) -> Any:
+    planar = [kind for kind in kinds if kind.d == 2]
+    figure, axes = cy.plot.sheet(1, len(planar), 3.6, 3.9)
+    for ax, kind in zip(axes[0], planar):
+        draw(ax, kind.first.values, "limit, softmax")
+        hard = cy.limit(cy.PureAttention(), kind.first.values[0]).points
+        ax.plot(*hard.T, "x", color=cy.plot.PALETTE[0], ms=6, label="limit, hardmax")
+        ax.set_title(kind.name)
+    labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*labels, loc="outside lower center", ncols=3, frameon=False)
     return figure
 
 
-def _rates(shown: dict[str, Trajectory]) -> Any:
-    from ...drawing.plot import PALETTE
-
-    figure, axes = sheet(1, 1, 6.5, 4)
-    ax = axes[0, 0]
-    for k, (kind, tr) in enumerate(shown.items()):
-        z = tr.values
+def _rates(kinds: list[StartGroup]) -> Any:
+    figure, ((ax,),) = cy.plot.sheet(1, 1, 6.5, 4)
+    for colour, kind in zip(cy.plot.PALETTE, kinds):
+        t, z = kind.first.t, kind.first.values
         gap = np.linalg.norm(z - z[-1], axis=-1).max(axis=1)
-        seen = (tr.t < tr.t[-1] - 4) & (gap > 0)
-        ax.semilogy(tr.t[seen], gap[seen], color=PALETTE[k % len(PALETTE)], label=kind)
-    t = shown["box"].t[shown["box"].t < shown["box"].t[-1] - 4]
-    ax.semilogy(t, 4 * np.exp(-t), "--", color="black", lw=1, label="$4 e^{-t}$")
+        seen = (t < t[-1] - 4) & (gap > 0)
+        ax.semilogy(t[seen], gap[seen], color=colour, label=kind.name)
+    t = t[t < t[-1] - 4]
+    ax.semilogy(t, 4 * np.exp(-t), "--", color=cy.plot.INK, lw=1, label="$4 e^{-t}$")
     ax.set(xlabel="time t", ylabel="largest distance to the limit")
     ax.legend(frameon=False, loc="upper right")
     return figure

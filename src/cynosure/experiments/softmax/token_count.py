@@ -9,20 +9,16 @@ becomes hard. The rate does not see n: every token arrives like e^{-t}.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 
-from ...analysis.polytope import hull
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import sheet
-from ...simulation import configurations
-from ...simulation.trajectory import Trajectory
-from ...theorems import check, expected_leaders
-from .._frame import Progress, silent
-from .._measurements import kept
-from ._polytope_runs import End, ended, to_rest
+import cynosure as cy
+
+from ...theorems import expected_leaders
+from .._frame import Progress, over_grid, part, report_of
+from ._polytope_runs import COLUMNS, StartGroup, at_rest, draw
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -46,42 +42,24 @@ class Params:
 QUICK = Params(n=(10, 40, 120), d=(2,), starts=2)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every (d, n), all starts."""
-    say = progress or silent
     if min(*p.n, *p.d) < 2 or p.starts < 1 or max(p.d) > 3 or p.time < 12:
         raise ValueError(f"token_count: n >= 2, d 2 or 3, starts >= 1, time >= 12; got {p}")
-    cells: dict[tuple[int, int], list[End]] = {}
-    shown: dict[int, Trajectory] = {}
-    checks = {}
-    total = sum(n * n for n in p.n) * len(p.d)
-    done = 0.0
-    for d in p.d:
-        for n in p.n:
-            say(0.9 * done, f"d = {d}, n = {n}")
-            runs = [
-                kept(to_rest, configurations.gaussian(n, d, p.seed + s), p.time, p.rtol)
-                for s in range(p.starts)
-            ]
-            cells[d, n] = [ended(tr, p.alpha) for tr in runs]
-            checks[f"d = {d}, n = {n}"] = tuple(check(runs[0], only=("B23", "B24")))
-            if d == min(p.d):
-                shown[n] = runs[0]
-            done += n * n / total
-    say(0.9, "figures")
-    figures = [Picture("Against the number of tokens", _CURVES, _curves(p, cells))]
-    if min(p.d) == 2:
-        figures.append(Picture("Few and many tokens", _PANELS, _panels(shown)))
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, cells),
-        asdict(p),
-        (_table(p, cells),),
-        checks,
-        tuple(figures),
-        command="cynosure run token_count",
-    )
+    groups = over_grid(_group, p, {"d": p.d, "n": p.n}, part(progress, 0.0, 1.0))
+    planar = [group for group in groups if group.d == 2]
+    figures = [cy.Picture("Against the number of tokens", _CURVES, _curves(p, groups))]
+    if planar:
+        figures.append(cy.Picture("Few and many tokens", _PANELS, _panels(planar)))
+    last: dict[str, Any] = {
+        "expected leaders": lambda g: expected_leaders(g.n, g.d),
+        "rate": "rate",
+    }
+    note = f"Means over {p.starts} starts; expected leaders at layer 0 by docs/mathematics.md B14."
+    table = cy.Table.of("Number of tokens", groups, {"d": "d", "n": "n"} | COLUMNS | last, note)
+    checks = {group.name: cy.check(group.first, only=("B23", "B24")) for group in groups}
+    text = _summary(p, groups)
+    return report_of(__name__, p, text, tables=[table], checks=checks, figures=figures)
 
 
 _CURVES = (
@@ -96,110 +74,68 @@ _PANELS = (
 )
 
 
-def _rates(ends: list[End]) -> list[float]:
-    return [e.fitted.exponent for e in ends if e.fitted is not None]
+def _group(p: Params, d: int, n: int) -> StartGroup:
+    starts = [cy.configurations.gaussian(n, d, p.seed + s) for s in range(p.starts)]
+    return at_rest(f"d = {d}, n = {n}", starts, p.time, p.rtol, p.alpha)
 
 
-def _mean(ends: list[End], name: str) -> float:
-    return float(np.mean([getattr(e, name) for e in ends]))
-
-
-def _table(p: Params, cells: dict[tuple[int, int], list[End]]) -> Table:
-    names = ("limits", "vertices", "at_zero", "leaders", "hardmax_limits", "layers")
-    rows = tuple(
-        (
-            d,
-            n,
-            *(_mean(ends, name) for name in names),
-            expected_leaders(n, d),
-            float(np.mean(_rates(ends))) if _rates(ends) else None,
-        )
-        for (d, n), ends in cells.items()
-    )
-    columns = (
-        "d",
-        "n",
-        "softmax limits",
-        "vertices",
-        "tokens at 0",
-        "hardmax leaders",
-        "hardmax limits",
-        "layers to proof",
-        "expected leaders",
-        "rate",
-    )
-    note = f"Means over {p.starts} starts; expected leaders at layer 0 by docs/mathematics.md B14."
-    return Table("Number of tokens", columns, rows, note)
-
-
-def _summary(p: Params, cells: dict[tuple[int, int], list[End]]) -> str:
+def _summary(p: Params, groups: list[StartGroup]) -> str:
     low, high = min(p.n), max(p.n)
-    parts = []
-    for d in p.d:
-        few, many = cells[d, low], cells[d, high]
-        parts.append(
-            f"d = {d}: from {low} to {high} tokens the softmax flow goes from "
-            f"{_mean(few, 'limits'):.2g} to {_mean(many, 'limits'):.2g} limits, hardmax from "
-            f"{_mean(few, 'leaders'):.2g} to {_mean(many, 'leaders'):.2g} leaders (expected "
-            f"{expected_leaders(low, d):.3g} to {expected_leaders(high, d):.3g})"
-        )
-    every = [e for ends in cells.values() for e in ends]
-    off = [x - 1 for x in _rates(every)]
-    inner = sum(e.limits > e.vertices for e in every)
+    at = {(group.d, group.n): group for group in groups}
+    parts = [
+        f"d = {d}: from {low} to {high} tokens the softmax flow goes from "
+        f"{at[d, low].mean('limits'):.2g} to {at[d, high].mean('limits'):.2g} limits, hardmax from "
+        f"{at[d, low].mean('leaders'):.2g} to {at[d, high].mean('leaders'):.2g} leaders (expected "
+        f"{expected_leaders(low, d):.3g} to {expected_leaders(high, d):.3g})"
+        for d in p.d
+    ]
+    every = [c for group in groups for c in group.counts]
+    off = [abs(x - 1) for group in groups for x in group.exponents]
+    inner = sum(c.limits > c.vertices for c in every)
     return (
-        "; ".join(parts) + f".\n\nThe fitted rate lies within {max(map(abs, off)):.1g} of 1 in all "
+        "; ".join(parts) + f".\n\nThe fitted rate lies within {max(off):.1g} of 1 in all "
         f"{len(off)} fitted runs, whatever n; {inner} of {len(every)} runs have a limit that is no "
-        f"vertex, and {sum(e.at_zero for e in every)} tokens end at 0."
+        f"vertex, and {sum(c.at_zero for c in every)} tokens end at 0."
     )
 
 
-def _curves(p: Params, cells: dict[tuple[int, int], list[End]]) -> Any:
-    from ...drawing.plot import PALETTE
-
-    figure, axes = sheet(1, 3, 4.2, 3.6)
-    x = np.array(p.n)
-    smooth = np.unique(np.geomspace(min(p.n), max(p.n), 30).round().astype(int))
-    for colour, d in zip(PALETTE, p.d, strict=False):
-        for ax, name in zip(axes[0], ("limits", "leaders"), strict=False):
-            seen = np.array([[getattr(e, name) for e in cells[d, n]] for n in p.n])
+def _curves(p: Params, groups: list[StartGroup]) -> Any:
+    figure, axes = cy.plot.sheet(1, 3, 4.2, 3.6)
+    left, middle, right = axes[0]
+    smooth = np.unique(np.geomspace(min(p.n), max(p.n), 30).round().astype(int)).tolist()
+    for colour, d in zip(cy.plot.PALETTE, p.d):
+        line = [group for group in groups if group.d == d]
+        for ax, name in ((left, "limits"), (middle, "leaders")):
+            seen = np.array([[getattr(c, name) for c in group.counts] for group in line])
             mean = seen.mean(axis=1)
             bars = np.abs(np.stack([seen.min(axis=1), seen.max(axis=1)]) - mean)
-            ax.errorbar(x, mean, bars, fmt="o", color=colour, ms=5, label=f"d = {d}")
-        law = [expected_leaders(int(n), d) for n in smooth]
-        axes[0, 1].plot(smooth, law, color=colour, lw=1, label=f"expected, d = {d}")
-        for n in p.n:
-            for k, e in enumerate(cells[d, n]):
-                if e.fitted is not None:
-                    half = (e.fitted.high - e.fitted.low) / 2
-                    at = n * 1.06 ** (k - (p.starts - 1) / 2)
-                    axes[0, 2].errorbar(at, e.fitted.exponent, half, fmt=".", color=colour)
-    axes[0, 2].axhline(1, color="black", lw=0.8, ls="--")
-    names = ("softmax limits", "hardmax leaders", "rate")
-    for ax, name in zip(axes[0], names, strict=True):
+            ax.errorbar(p.n, mean, bars, fmt="o", color=colour, ms=5, label=f"d = {d}")
+        law = [expected_leaders(n, d) for n in smooth]
+        middle.plot(smooth, law, color=colour, lw=1, label=f"expected, d = {d}")
+        for group in line:
+            for k, fit in enumerate(c.fitted for c in group.counts):
+                if fit is not None:
+                    at = group.n * 1.06 ** (k - (p.starts - 1) / 2)
+                    half = (fit.high - fit.low) / 2
+                    right.errorbar(at, fit.exponent, half, fmt=".", color=colour)
+    right.axhline(1, color=cy.plot.INK, lw=0.8, ls="--")
+    spread = max(0.01, *(abs(x - 1) for group in groups for x in group.exponents))
+    right.set_ylim(1 - 3 * spread, 1 + 3 * spread)
+    for ax, name in zip(axes[0], ("softmax limits", "hardmax leaders", "rate")):
         ax.set(xscale="log", xlabel="tokens n", ylabel=name)
-    axes[0, 0].set_ylim(bottom=0)
-    axes[0, 1].set_ylim(bottom=0)
-    spread = max(0.01, *(abs(r - 1) for ends in cells.values() for r in _rates(ends)))
-    axes[0, 2].set_ylim(1 - 3 * spread, 1 + 3 * spread)
-    axes[0, 0].legend(frameon=False, loc="upper left")
-    axes[0, 1].legend(frameon=False, loc="upper left")
+    for ax in (left, middle):
+        ax.set_ylim(bottom=0)
+        ax.legend(frameon=False, loc="upper left")
     return figure
 
 
-def _panels(shown: dict[int, Trajectory]) -> Any:
-    from ...drawing.plot import GREY, PALETTE, shade
-
-    chosen = sorted(shown)
-    chosen = sorted({chosen[0], chosen[len(chosen) // 2], chosen[-1]})
-    figure, axes = sheet(1, len(chosen), 4, 4)
-    for ax, n in zip(axes[0], chosen, strict=True):
-        z = shown[n].values
-        shade(ax, hull(z[-1]))
-        some = np.arange(n)[:: max(1, n // 100)]
-        ax.plot(z[:, some, 0], z[:, some, 1], color=GREY, lw=0.5, zorder=1)
-        ax.plot(*z[0].T, "o", color=GREY, ms=2, label="start")
-        ax.plot(*z[-1].T, "s", color=PALETTE[1], ms=6, label="limit")
-        ax.set(aspect="equal", title=f"n = {n}", xlabel="$z_1$", ylabel="$z_2$")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False)
+def _panels(groups: list[StartGroup]) -> Any:
+    by_n = sorted(groups, key=lambda group: group.n)
+    chosen = [by_n[i] for i in sorted({0, len(by_n) // 2, len(by_n) - 1})]
+    figure, axes = cy.plot.sheet(1, len(chosen), 4, 4)
+    for ax, group in zip(axes[0], chosen):
+        draw(ax, group.first.values)
+        ax.set_title(f"n = {group.n}")
+    labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*labels, loc="outside lower center", ncols=2, frameon=False)
     return figure

@@ -10,23 +10,15 @@ turns the tokens round and round in few clusters; V = -I brings everything to 0.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...analysis.clustering import clusters
-from ...analysis.spectra import good_triple, recognise
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import sheet
-from ...dynamics import EuclideanFlow, LeadingFlow
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...simulation.steppers import RK4, Adaptive, Stepper
-from ...simulation.trajectory import Trajectory
-from ...theorems import check
-from .._frame import Progress, at_most, silent
-from .._measurements import kept
+import cynosure as cy
+
+from .._frame import Progress, at_most, over_grid, part, report_of
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -63,65 +55,44 @@ class Params:
 QUICK = Params(n=10, random=4, time=17.0)
 
 
-class Seen(NamedTuple):
-    """What a run looked like at the end, beside the spectrum of its V."""
+class SpectrumCase(NamedTuple):
+    """What a run looks like at the end, beside the spectrum of its V."""
 
-    eigenvalues: np.ndarray
+    name: str
+    eigenvalues: np.ndarray  # of V, by falling modulus
     spectrum: str  # one of CLASSES
     kind: str
     clusters: int  # of y
-    values: int  # of the leading dual vector, where it is real
+    values: int  # of f1*, the dual of the leading eigenvector, where that is real; else 0
     speed: float  # of y at the end, relative to its size
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The given matrices one by one, then the random ones."""
-    say = progress or silent
     if p.n < 3 or p.random < 1 or not set(p.d) <= {2, 3} or p.time <= 0:
         raise ValueError(f"value_spectrum: n >= 3, random >= 1, d 2 or 3, time > 0; got {p}")
-    runs, checks = {}, {}
-    for done, (name, V) in enumerate(GIVEN.items()):
-        say(0.3 * done / len(GIVEN), name)
-        # turning tokens change their minds for ever, and no theorem asks for error control there
-        turning = _spectrum_class(V) == "complex pair"
-        stepper = None if turning else Adaptive(p.rtol, 1e-3 * p.rtol)
-        runs[name] = _simulated(p, V, p.seed, stepper)
-        checks[name] = tuple(check(runs[name], only=("B24", "B26", "B27", "B28")))
-    seen: dict[int, list[Seen]] = {}
-    for k, d in enumerate(p.d):
-        rng = np.random.default_rng([p.seed, d])
-        seen[d] = []
-        for r in range(p.random):
-            say(0.3 + 0.6 * (k + r / p.random) / len(p.d), f"random V, d = {d}")
-            V = rng.standard_normal((d, d)) / np.sqrt(d)
-            seen[d].append(kept(_seen_under, p, V, p.seed + r))
-    good = [s for found in seen.values() for s in found if s.spectrum == "good triple"]
-    wrong = sum(s.values > 3 for s in good)
-    checks["random V"] = (
-        at_most(
-            "B26",
-            "arXiv 2305.05465, lemma on three hyperplanes",
-            "good triples among random V: the leading dual vector takes at most three values",
-            wrong,
-            0,
-            matrices=len(good),
-        ),
+    flows = over_grid(_given_run, p, {"V": tuple(GIVEN)}, part(progress, 0.0, 0.3))
+    runs = dict(zip(GIVEN, flows))
+    grid = {"d": p.d, "random V": range(p.random)}
+    cases = over_grid(_random_case, p, grid, part(progress, 0.3, 1.0))
+    good = [c for c in cases if c.spectrum == "good triple"]
+    three = at_most(
+        "three values",
+        "docs/mathematics.md B26",
+        "good triples among random V: the leading dual vector takes at most three values",
+        sum(c.values > 3 for c in good),
+        0,
+        matrices=len(good),
     )
-    say(0.9, "figures")
+    checks = {k: cy.check(tr, only=("B24", "B26", "B27", "B28")) for k, tr in runs.items()}
+    checks["random V"] = [three]
     figures = (
-        Picture("Given V", _PANELS, _panels(p, runs)),
-        Picture("Random V", _SCATTER, _scatter(p, seen)),
+        cy.Picture("Given V", _PANELS, _panels(p, runs)),
+        cy.Picture("Random V", _SCATTER, _scatter(p, cases)),
     )
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        _summary(p, seen),
-        asdict(p),
-        (_given(p, runs), _random(seen)),
-        checks,
-        figures,
-        command="cynosure run value_spectrum",
-    )
+    tables = (_given_table(p, runs), _random_table(p, cases))
+    text = _summary(p, cases)
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _PANELS = (
@@ -138,182 +109,170 @@ _SCATTER = (
 )
 
 
-def _simulated(p: Params, V: np.ndarray, seed: int, stepper: Stepper | None = None) -> Trajectory:
+def _given_run(p: Params, name: str) -> cy.Trajectory:
+    # turning tokens change their minds for ever, and no theorem asks for error control there
+    turning = _spectrum_class(GIVEN[name]) == "complex pair"
+    stepper = None if turning else cy.Adaptive(p.rtol, 1e-3 * p.rtol)
+    return _simulated(p, GIVEN[name], p.seed, stepper)
+
+
+def _random_case(p: Params, d: int, number: int) -> SpectrumCase:
+    drawn = np.random.default_rng([p.seed, d]).standard_normal((number + 1, d, d))
+    return _case(p, "random", _simulated(p, drawn[number] / np.sqrt(d), p.seed + number))
+
+
+def _simulated(
+    p: Params, V: np.ndarray, seed: int, stepper: cy.Stepper | None = None
+) -> cy.Trajectory:
     """To rest, or until everything is small; fixed steps unless a stepper is given."""
-    z0 = p.size * configurations.box(p.n, len(V), seed)
+    z0 = p.size * cy.configurations.box(p.n, len(V), seed)
     values = np.linalg.eigvals(V)
     leading, fastest = float(values.real.max()), float(np.abs(values).max())
-    if stepper is None:
-        stepper = RK4((0.1 if leading > 0 else 0.5) / fastest)
+    stepper = stepper or cy.RK4((0.1 if leading > 0 else 0.5) / fastest)
     if leading <= 0:  # tokens shrink, if slowly: x itself is bounded
         times = np.append(0, np.geomspace(0.1, 30 * p.time, 60)) / fastest
-        return simulate(EuclideanFlow(V=V), z0, times=times, stepper=stepper)
+        return cy.simulate(cy.EuclideanFlow(V=V), z0, times=times, stepper=stepper)
     times = np.linspace(0, p.time / max(leading, 0.05 * fastest), 61)
-    return simulate(LeadingFlow(V=V), z0, times=times, stepper=stepper)
-
-
-def _seen_under(p: Params, V: np.ndarray, seed: int) -> Seen:
-    return _seen(p, _simulated(p, V, seed))
+    return cy.simulate(cy.LeadingFlow(V=V), z0, times=times, stepper=stepper)
 
 
 def _spectrum_class(V: np.ndarray) -> str:
     values = np.linalg.eigvals(V)
     if values.real.max() <= 0:
         return "negative"
-    first = values[np.argmax(values.real)]
-    if abs(first.imag) > 1e-9:
+    if abs(values[np.argmax(values.real)].imag) > 1e-9:
         return "complex pair"
-    return "good triple" if good_triple(V=V).holds else "not dominant"
+    return "good triple" if cy.spectra.good_triple(V=V).holds else "not dominant"
 
 
-def _seen(p: Params, tr: Trajectory) -> Seen:
+def _case(p: Params, name: str, tr: cy.Trajectory) -> SpectrumCase:
     V, y = tr.dynamics.V, tr.values[-1]  # type: ignore[union-attr]
-    values, vectors = np.linalg.eig(V.T)
+    values = np.linalg.eigvals(V)
+    real = abs(values[np.argmax(values.real)].imag) < 1e-9
     size = float(np.abs(y).max())
-    count = 0
-    first = int(np.argmax(values.real))
-    if abs(values[first].imag) < 1e-9:
-        f = y @ vectors[:, first].real
-        count = clusters(f[:, None], p.tol * max(float(np.abs(f).max()), 1e-300)).count
-    move = float(np.abs(y - tr.values[-2]).max()) / float(tr.t[-1] - tr.t[-2])
-    return Seen(
-        values[np.argsort(-np.abs(values), kind="stable")],
-        _spectrum_class(V),
-        recognise(tr, p.tol).kind,
-        clusters(y, p.tol * size).count,
-        count,
-        move / size,
+    speed = float(np.abs(y - tr.values[-2]).max()) / float(tr.t[-1] - tr.t[-2]) / size
+    return SpectrumCase(
+        name=name,
+        eigenvalues=values[np.argsort(-np.abs(values), kind="stable")],
+        spectrum=_spectrum_class(V),
+        kind=cy.recognise(tr, p.tol).kind,
+        clusters=cy.clusters(y, p.tol * size).count,
+        values=len(cy.spectra.hyperplane_values(tr, tol=p.tol).values) if real else 0,
+        speed=speed,
     )
 
 
 def _text(values: np.ndarray) -> str:
-    def one(v: Any) -> str:  # a NumPy float or complex
-        return f"{v.real:.3g}" if abs(v.imag) < 1e-9 else f"{v.real:.3g}{v.imag:+.3g}i"
-
-    return ", ".join(map(one, values.astype(complex).tolist()))
+    pairs = ((v.real, v.imag) for v in values)
+    return ", ".join(f"{a:.3g}" if abs(b) < 1e-9 else f"{a:.3g}{b:+.3g}i" for a, b in pairs)
 
 
-def _given(p: Params, runs: dict[str, Trajectory]) -> Table:
-    rows = []
-    for name, tr in runs.items():
-        s, triple = _seen(p, tr), good_triple(V=GIVEN[name])
-        row = (name, _text(s.eigenvalues), triple.holds, triple.multiplicity, s.kind, s.clusters)
-        rows.append((*row, s.values or None, s.speed))
-    columns = (
-        "V",
-        "eigenvalues",
-        "good triple",
-        "multiplicity",
-        "limit",
-        "clusters of y",
-        "values of f1*",
-        "speed at the end",
+def _given_table(p: Params, runs: dict[str, cy.Trajectory]) -> cy.Table:
+    return cy.Table.of(
+        "Given V",
+        [_case(p, name, tr) for name, tr in runs.items()],
+        {
+            "V": "name",
+            "eigenvalues": lambda c: _text(c.eigenvalues),
+            "good triple": lambda c: c.spectrum == "good triple",
+            "multiplicity": lambda c: cy.spectra.good_triple(V=GIVEN[c.name]).multiplicity,
+            "limit": "kind",
+            "clusters of y": "clusters",
+            "values of f1*": lambda c: c.values or None,
+            "speed at the end": "speed",
+        },
+        "Speed of y relative to its size; a complex pair never comes to rest.",
     )
-    note = "Speed of y relative to its size; a complex pair never comes to rest."
-    return Table("Given V", columns, tuple(rows), note)
 
 
-def _random(seen: dict[int, list[Seen]]) -> Table:
+def _random_table(p: Params, cases: list[SpectrumCase]) -> cy.Table:
     rows = []
-    for d, found in seen.items():
-        for name in CLASSES:
-            group = [s for s in found if s.spectrum == name]
-            if not group:
-                continue
-            kinds = sorted({s.kind for s in group})
-            text = ", ".join(f"{k} {sum(s.kind == k for s in group)}" for k in kinds)
-            row = (d, name, len(group), text, float(np.mean([s.clusters for s in group])))
-            rows.append((*row, max(s.values for s in group) or None))
+    for d, name in product(p.d, CLASSES):
+        group = [c for c in cases if (len(c.eigenvalues), c.spectrum) == (d, name)]
+        if group:
+            kinds = [c.kind for c in group]
+            text = ", ".join(f"{kind} {kinds.count(kind)}" for kind in sorted(set(kinds)))
+            mean, most = float(np.mean([c.clusters for c in group])), max(c.values for c in group)
+            rows.append((d, name, len(group), text, mean, most or None))
     columns = ("d", "spectrum", "matrices", "limits found", "mean clusters", "most values of f1*")
     note = (
         "Not dominant: the eigenvalue of largest real part is real and positive, but another is "
         "larger in modulus. Negative: no eigenvalue has a positive real part."
     )
-    return Table("Random V", columns, tuple(rows), note)
+    return cy.Table("Random V", columns, tuple(rows), note)
 
 
-def _summary(p: Params, seen: dict[int, list[Seen]]) -> str:
-    parts = []
-    for d, found in seen.items():
-        share = {c: sum(s.spectrum == c for s in found) / len(found) for c in CLASSES}
-        text = ", ".join(f"{name} {value:.0%}" for name, value in share.items())
-        parts.append(f"d = {d}: {text}")
-    every = [s for found in seen.values() for s in found]
-    good = [s for s in every if s.spectrum == "good triple"]
-    three = sum(s.values <= 3 for s in good)
-    turning = [s for s in every if s.spectrum == "complex pair"]
-    weak = [s for s in every if s.spectrum == "not dominant"]
-    held = sum(s.values <= 3 for s in weak)
-    down = [s for s in every if s.spectrum == "negative"]
-    gone = sum(s.kind == "zero" for s in down)
+def _summary(p: Params, cases: list[SpectrumCase]) -> str:
+    shares = []
+    for d in p.d:
+        spectra = [c.spectrum for c in cases if len(c.eigenvalues) == d]
+        text = ", ".join(f"{name} {spectra.count(name) / len(spectra):.0%}" for name in CLASSES)
+        shares.append(f"d = {d}: {text}")
+    good, weak, turning, down = ([c for c in cases if c.spectrum == name] for name in CLASSES)
     return (
-        f"Random V with entries N(0, 1/d). {'; '.join(parts)}. Of {len(good)} good triples {three} "
-        f"end with at most three values of the leading dual vector, as the theory says; without "
-        f"dominance it is still so for {held} of {len(weak)}. The {len(turning)} complex leading "
-        f"pairs end in {np.mean([s.clusters for s in turning] or [0]):.2g} clusters on average, "
-        f"turning at relative speed {np.mean([s.speed for s in turning] or [0]):.2g}. Of "
-        f"{len(down)} V without an eigenvalue of positive real part {gone} have brought all tokens "
-        "to 0 when we stop."
+        f"Random V with entries N(0, 1/d). {'; '.join(shares)}. Of {len(good)} good triples "
+        f"{sum(c.values <= 3 for c in good)} end with at most three values of the leading dual "
+        "vector, as the theory says; without dominance it is still so for "
+        f"{sum(c.values <= 3 for c in weak)} of {len(weak)}. The {len(turning)} complex leading "
+        f"pairs end in {np.mean([c.clusters for c in turning] or [0]):.2g} clusters on average, "
+        f"turning at relative speed {np.mean([c.speed for c in turning] or [0]):.2g}. Of "
+        f"{len(down)} V without an eigenvalue of positive real part "
+        f"{sum(c.kind == 'zero' for c in down)} have brought all tokens to 0 when we stop."
     )
 
 
-def _panels(p: Params, runs: dict[str, Trajectory]) -> Any:
-    from ...drawing.plot import GREY, PALETTE
-
-    figure, axes = sheet(4, (len(runs) + 1) // 2, 3.0, 2.7)
-    width = axes.shape[1]
+def _panels(p: Params, runs: dict[str, cy.Trajectory]) -> Any:
+    width = (len(runs) + 1) // 2
+    figure, axes = cy.plot.sheet(4, width, 3.0, 2.7)
+    grey, blue, orange = cy.plot.GREY, *cy.plot.PALETTE[:2]
     for k, (name, tr) in enumerate(runs.items()):
-        top, below = axes[2 * (k // width), k % width], axes[2 * (k // width) + 1, k % width]
+        top, below = axes[2 * (k // width) :, k % width][:2]
         values = np.linalg.eigvals(GIVEN[name])
-        top.plot(values.real, values.imag, "o", color=PALETTE[0])
-        top.axvline(values.real.max(), color="black", lw=0.8, ls=":")
-        top.axhline(0, color=GREY, lw=0.6, zorder=0)
+        top.plot(values.real, values.imag, "o", color=blue)
+        top.axvline(values.real.max(), color=cy.plot.INK, lw=0.8, ls=":")
+        top.axhline(0, color=grey, lw=0.6, zorder=0)
         top.set(title=name, xlim=(-1.3, 1.8), ylim=(-1.1, 1.1), xlabel="Re", ylabel="Im")
         y = tr.values[..., :2]
-        below.plot(y[..., 0], y[..., 1], color=GREY, lw=0.5, zorder=1)
-        below.plot(*y[0].T, "o", color=GREY, ms=2.5)
-        below.plot(*y[-1].T, "s", color=PALETTE[1], ms=5)
+        below.plot(y[..., 0], y[..., 1], color=grey, lw=0.5, zorder=1)
+        below.plot(*y[0].T, "o", color=grey, ms=2.5)
+        below.plot(*y[-1].T, "s", color=orange, ms=5)
         below.margins(0.15)
         if len(GIVEN[name]) == 2 and _spectrum_class(GIVEN[name]) == "good triple":
             _levels(p, below, tr)
         below.set(xlabel="$y_1$", ylabel="$y_2$")
-    for ax in axes[2 * ((len(runs) - 1) // width) :, (len(runs) - 1) % width + 1 :].flat:
+    for ax in axes[2 * (k // width) :, k % width + 1 :].flat:
         ax.set_axis_off()
     return figure
 
 
-def _levels(p: Params, ax: Any, tr: Trajectory) -> None:
+def _levels(p: Params, ax: Any, tr: cy.Trajectory) -> None:
     """The lines f1* = const through the clusters of the end, inside the present frame."""
-    V = tr.dynamics.V  # type: ignore[union-attr]
-    dual = good_triple(V=V).dual
-    f = tr.values[-1] @ dual
-    groups = clusters(f[:, None], p.tol * float(np.abs(f).max()))
-    frame = ax.get_xlim(), ax.get_ylim()
-    for value in groups.centres[:, 0]:
+    dual = cy.spectra.good_triple(V=tr.dynamics.V).dual  # type: ignore[union-attr]
+    frame = {"xlim": ax.get_xlim(), "ylim": ax.get_ylim()}
+    for value in cy.spectra.hyperplane_values(tr, tol=p.tol).values:
         foot = value * dual / (dual @ dual)
-        ax.axline(foot, foot + np.array([-dual[1], dual[0]]), ls="--", lw=0.8, color="black")
-    ax.set(xlim=frame[0], ylim=frame[1])
+        along = foot + np.array([-dual[1], dual[0]])
+        ax.axline(foot, along, ls="--", lw=0.8, color=cy.plot.INK)
+    ax.set(**frame)
 
 
-def _scatter(p: Params, seen: dict[int, list[Seen]]) -> Any:
-    from ...drawing.plot import PALETTE
-
-    figure, axes = sheet(1, len(seen), 5.4, 3.8)
-    kinds = sorted({s.kind for found in seen.values() for s in found})
+def _scatter(p: Params, cases: list[SpectrumCase]) -> Any:
+    figure, axes = cy.plot.sheet(1, len(p.d), 5.4, 3.8)
+    colours = dict(zip(sorted({c.kind for c in cases}), cy.plot.PALETTE))
     angle = np.linspace(0, np.pi, 200)
-    for ax, (d, found) in zip(axes[0], seen.items(), strict=True):
-        ax.plot(np.cos(angle), np.sin(angle), color="black", lw=0.6)
-        for colour, kind in zip(PALETTE, kinds, strict=False):
-            group = [s for s in found if s.kind == kind]
-            for name, marker in (("good triple", "o"), ("", "^")):
-                some = [s for s in group if (s.spectrum == "good triple") == bool(name)]
-                ratio = np.array([s.eigenvalues[1] / s.eigenvalues[0] for s in some], complex)
-                ax.plot(ratio.real, np.abs(ratio.imag), marker, color=colour, ms=5, alpha=0.7)
-            ax.plot([], [], "s", color=colour, label=kind)
+    for ax, d in zip(axes[0], p.d):
+        ax.plot(np.cos(angle), np.sin(angle), color=cy.plot.INK, lw=0.6)
+        for c in cases:
+            if len(c.eigenvalues) == d:
+                ratio = complex(c.eigenvalues[1] / c.eigenvalues[0])
+                look = {"color": colours[c.kind], "ms": 5, "alpha": 0.7}
+                marker = "o" if c.spectrum == "good triple" else "^"
+                ax.plot(ratio.real, abs(ratio.imag), marker, **look)
         ax.set(aspect="equal", title=f"d = {d}", xlabel="Re $l_2 / l_1$", ylabel="|Im $l_2 / l_1$|")
         ax.set(xlim=(-1.15, 1.15), ylim=(-0.05, 1.15))
-    axes[0, 0].plot([], [], "o", color="grey", label="good triple")
-    axes[0, 0].plot([], [], "^", color="grey", label="no good triple")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=4, frameon=False)
+    signs = [(kind, "s", colour) for kind, colour in colours.items()]
+    signs += [("good triple", "o", cy.plot.GREY), ("no good triple", "^", cy.plot.GREY)]
+    for name, marker, colour in signs:
+        axes[0, 0].plot([], [], marker, color=colour, label=name)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
     return figure
