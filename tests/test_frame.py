@@ -10,7 +10,15 @@ import pytest
 
 import cynosure as cy
 from cynosure.experiments import _frame, chapters, experiment, keeping
-from cynosure.experiments._frame import all_of, at_most, judged, over_grid, part, report_of
+from cynosure.experiments._frame import (
+    all_of,
+    at_most,
+    judged,
+    over_grid,
+    part,
+    report_of,
+    require,
+)
 
 TITLE = "A module that stands for an experiment"
 
@@ -83,3 +91,9 @@ def test_an_experiment_is_found_in_its_chapter() -> None:
     assert experiment("figure1").__name__ == "cynosure.experiments.hardmax.figure1"
     with pytest.raises(ValueError, match="no experiment 'nothing'"):
         experiment("nothing")
+
+
+def test_senseless_parameters_are_refused_by_name() -> None:
+    require(True, "anything", Params())
+    with pytest.raises(ValueError, match=r"test_frame: expected seed < 3; got Params\(seed=3\)"):
+        require(Params().seed < 3, "seed < 3", Params())

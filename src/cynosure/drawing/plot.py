@@ -42,7 +42,21 @@ from .markers import (
     real_tokens,
     shade,
 )
-from .style import GREY, INK, LABEL, PALE, PALETTE, SHADE, TICK, TITLE, means, sheet, tidy
+from .style import (
+    GREY,
+    INK,
+    LABEL,
+    PALE,
+    PALETTE,
+    SHADE,
+    TICK,
+    TITLE,
+    legend_below,
+    means,
+    plain_log,
+    sheet,
+    tidy,
+)
 
 __all__ = [
     "GREY",
@@ -65,10 +79,12 @@ __all__ = [
     "hull_area",
     "layers",
     "legend",
+    "legend_below",
     "marker_size",
     "means",
     "new_axes",
     "norms",
+    "plain_log",
     "polytope",
     "real_tokens",
     "shade",

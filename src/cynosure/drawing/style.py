@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
 
 __all__ = [
     "GREY",
@@ -16,7 +17,9 @@ __all__ = [
     "SHADE",
     "TICK",
     "TITLE",
+    "legend_below",
     "means",
+    "plain_log",
     "sheet",
     "tidy",
 ]
@@ -70,3 +73,16 @@ def means(ax: Any, x: Any, samples: Any, **look: Any) -> None:
     error = [row.std(ddof=1) / np.sqrt(len(row)) if len(row) > 1 else 0.0 for row in rows]
     style = {"fmt": "o-", "ms": 4, "capsize": 2, "elinewidth": 0.8, **look}
     ax.errorbar(x, [row.mean() for row in rows], error, **style)
+
+
+def legend_below(ax: Any, columns: int = 4) -> None:
+    """One legend for the whole figure of `ax`, with the entries of `ax`, below all panels."""
+    handles, labels = ax.get_legend_handles_labels()
+    ax.figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def plain_log(axis: Any) -> None:
+    """1, 2, 5, 10, 20, ... in plain figures along a logarithmic axis (`ax.xaxis` or `ax.yaxis`)."""
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.set_major_formatter(ScalarFormatter())
+    axis.set_minor_locator(NullLocator())

@@ -2,7 +2,8 @@
 
 An experiment is a module with TITLE, Params, QUICK and run(p, progress). `report_of` reads title,
 parameters and command off it; `over_grid` measures a grid of cells, kept and with progress;
-`judged` asks a theorem about many runs; `at_most` and `all_of` are checks of one number. Figures
+`judged` asks a theorem about many runs; `at_most` and `all_of` are checks of one number;
+`require` refuses parameters. Figures
 are made with `cy.plot.sheet`, tables with `cy.Table.of`.
 """
 
@@ -18,7 +19,17 @@ import cynosure as cy
 
 from ._measurements import kept
 
-__all__ = ["Progress", "all_of", "at_most", "judged", "over_grid", "part", "report_of", "silent"]
+__all__ = [
+    "Progress",
+    "all_of",
+    "at_most",
+    "judged",
+    "over_grid",
+    "part",
+    "report_of",
+    "require",
+    "silent",
+]
 
 T = TypeVar("T")
 Progress: TypeAlias = Callable[[float, str], Any]  # (share done in [0, 1], what comes next)
@@ -35,6 +46,13 @@ def part(progress: Progress | None, start: float | int, stop: float | int) -> Pr
         (progress or silent)(start + share * (stop - start), what)
 
     return say
+
+
+def require(sensible: bool, expected: str, p: Any) -> None:
+    """Refuse parameters that cannot be run, saying what was expected and what came."""
+    if not sensible:
+        name = type(p).__module__.rpartition(".")[2]
+        raise ValueError(f"{name}: expected {expected}; got {p}")
 
 
 def report_of(
