@@ -2,9 +2,8 @@
 
 An experiment is a module with TITLE, Params, QUICK and run(p, progress). `report_of` reads title,
 parameters and command off it; `over_grid` measures a grid of cells, kept and with progress;
-`judged` asks a theorem about many runs; `at_most` and `all_of` are checks of one number;
-`require` refuses parameters. Figures
-are made with `cy.plot.sheet`, tables with `cy.Table.of`.
+`judged` asks a theorem about many runs; `at_most` and `all_of` are checks of one number; `require`
+refuses parameters. Figures are made with `cy.plot.sheet`, tables with `cy.Table.of`.
 """
 
 from __future__ import annotations
