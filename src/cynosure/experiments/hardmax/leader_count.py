@@ -29,7 +29,7 @@ from ...simulation import configurations
 from ...theorems import Check, expected_leaders
 from .._frame import Progress, silent
 from .._measurements import kept
-from ..reviews.reviews_explained import REVIEWS
+from ..reviews._texts import REVIEWS
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
