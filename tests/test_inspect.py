@@ -461,10 +461,12 @@ def test_decay_growth_and_values_of_a_run() -> None:
 
     fades = run(ends + np.exp(-0.7 * t)[:, None, None] * start)
     assert _decay(head, fades) == pytest.approx(0.7, rel=1e-3)
-    row = _row(head, "text", fades, True)
-    assert row[5] == 2 and row[6:8] == pytest.approx((-2, 1), abs=1e-3) and row[8] == 2
-    grows = _row(head, "text", run(np.exp(3 * t)[:, None, None] * start), True)
-    assert grows[5:8] == (None, None, None) and grows[-2] > 1e6
+    row = _row(head, "text", fades, 0.0)
+    assert row["good triple"] and row["values of f1*"] == row["clusters of y"] == 2
+    assert (row["least"], row["largest"]) == pytest.approx((-2, 1), abs=1e-3)
+    grows = _row(head, "text", run(np.exp(3 * t)[:, None, None] * start), 0.0)
+    assert grows["values of f1*"] is grows["least"] is grows["largest"] is None
+    assert grows["growth"] > 1e6
 
 
 def test_all_heads_on_the_sphere_meet() -> None:

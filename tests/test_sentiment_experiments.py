@@ -16,27 +16,32 @@ import torch
 from cynosure.attention import Hardmax
 from cynosure.classifier.datasets import Dataset, blocks, synthetic
 from cynosure.classifier.estimator import HardmaxClassifier
+from cynosure.classifier.soft_model import Schedule, SoftLayers
 from cynosure.classifier.text import Tokenizer
+from cynosure.experiments.reviews import _samplers as samplers
 from cynosure.experiments.reviews import sentiment_ablation as ablation
 from cynosure.experiments.reviews import sentiment_faithfulness as faithful
 from cynosure.experiments.reviews import sentiment_paper as paper
-from cynosure.experiments.reviews._sentiment import (
+from cynosure.experiments.reviews._reviews import (
     STOP_WORDS,
     Ids,
     Reviews,
-    Training,
-    Variant,
-    evaluate,
     evenly,
+    numbered,
+    split,
+    with_padding,
+)
+from cynosure.experiments.reviews._sentiment import (
+    evaluate,
     final_tokens,
     initial,
     led,
-    numbered,
-    task,
+    soft_and_hard,
     train,
-    with_padding,
 )
 from cynosure.experiments.reviews._sentiment_gpu import fit
+from cynosure.experiments.reviews._variants import Variant, places
+from cynosure.experiments.reviews._variants import leaders as leaders_of
 
 torch.set_num_threads(1)  # small tensors
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,9 +92,9 @@ def test_ids_survive_the_file(ids: Ids, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop_words", [True, False])
-def test_a_task_counts_the_first_words(ids: Ids, stop_words: bool) -> None:
-    data = task(ids, tokens=6, stop_words=stop_words)
-    assert len(data.kept) + len(data.held) == len(TRAIN)
+def test_a_split_counts_the_first_words(ids: Ids, stop_words: bool) -> None:
+    data = split(ids, tokens=6, stop_words=stop_words)
+    assert len(data.train) + len(data.held) == len(TRAIN)
     for r, row in enumerate(data.test.row[:20]):
         words = [w for w in sequence(TEST.texts[row]) if w in set(ids.words)]
         words = [w for w in words if stop_words or w not in STOP_WORDS][:6]
@@ -103,7 +108,7 @@ def test_a_word_of_the_held_out_reviews_alone_is_unknown() -> None:
     for i in held:
         texts[i] = "zebra " + texts[i]
     ids = Ids.of(Dataset(tuple(texts), TRAIN.labels), TEST)
-    assert "zebra" in ids.words and "zebra" not in task(ids).words
+    assert "zebra" in ids.words and "zebra" not in split(ids).words
 
 
 # --- the model ----------------------------------------------------------------------------------
@@ -115,7 +120,7 @@ def slow(z: np.ndarray, v: np.ndarray, b: float, alpha: float, variant: Variant)
         new = np.empty_like(z)
         for i in range(len(z)):
             score = z @ z[i]
-            if variant.attention == "softmax":
+            if variant.temperature > 0:
                 e = np.exp((score - score.max()) / variant.temperature)
             else:
                 e = (score >= score.max() - 1e-12).astype(float)
@@ -125,10 +130,10 @@ def slow(z: np.ndarray, v: np.ndarray, b: float, alpha: float, variant: Variant)
 
 
 def start(words: int, dim: int, variant: Variant, seed: int = 0) -> dict:
-    return {k: w.double() for k, w in initial(words, dim, variant, seed, 1.0).items()}
+    return {k: w.double() for k, w in initial(words, dim, variant, seed).items()}
 
 
-@pytest.mark.parametrize("variant", [Variant("softmax", 0.5, 3), Variant("hardmax", layers=3)])
+@pytest.mark.parametrize("variant", [Variant(temperature=0.5, layers=3), Variant(layers=3)])
 @pytest.mark.parametrize("dim", [2, 5])
 def test_multiplicities_are_the_sequence(variant: Variant, dim: int) -> None:
     draw = np.random.default_rng(dim)
@@ -142,7 +147,7 @@ def test_multiplicities_are_the_sequence(variant: Variant, dim: int) -> None:
     wanted = [slow(E[r], v, 0.0, alpha, variant) for r in rows]
     w = {k: x.float() for k, x in w.items()}
     np.testing.assert_allclose(evaluate(w, reviews, variant), wanted, atol=2e-5)
-    if variant.attention == "hardmax":
+    if variant.temperature == 0:
         found = led(E, v, 0.0, alpha, reviews, variant.layers)
         np.testing.assert_allclose(found.decision, wanted, atol=1e-12)
         for i, r in enumerate(rows):
@@ -154,8 +159,8 @@ def test_multiplicities_are_the_sequence(variant: Variant, dim: int) -> None:
 def test_padding_is_inert_and_unmasked_padding_is_not() -> None:
     draw = np.random.default_rng(0)
     reviews = Reviews.of(np.repeat([0, 1], [5, 9]), draw.integers(0, 8, 14), np.ones(2, bool), 8)
-    variant = Variant("hardmax", layers=2)
-    w = initial(9, 2, variant, 0, 1.0)
+    variant = Variant(layers=2)
+    w = initial(9, 2, variant, 0)
     alpha = float(torch.nn.functional.softplus(w["step"]))
     wide = Reviews(
         np.pad(reviews.terms, ((0, 0), (0, 3))), np.pad(reviews.count, ((0, 0), (0, 3))),
@@ -173,27 +178,31 @@ def test_padding_is_inert_and_unmasked_padding_is_not() -> None:
     found = evaluate(w, padded, variant)
     np.testing.assert_allclose(found, wanted, atol=1e-5)
     assert np.abs(found - plain).max() > 1e-3
+    # a review that fills all places has no padding, and loses no word to it
+    full = with_padding(reviews, int(reviews.count.sum(axis=1).max()), 8)
+    np.testing.assert_allclose(evaluate(w, full, variant)[1], plain[1], atol=1e-6)
+    assert (np.sort(full.terms[1, : full.sizes[1]]) == np.unique(reviews.terms[1])).all()
 
 
 def test_variants_do_what_they_say() -> None:
     reviews = Reviews.of(np.zeros(6, int), np.arange(6), np.ones(1, bool), 6)
 
     def ends(variant: Variant) -> np.ndarray:
-        return final_tokens(initial(6, 3, variant, 1, 1.0), reviews, variant)[0][0]
+        return final_tokens(initial(6, 3, variant, 1), reviews, variant)[0]
 
     uniform = ends(Variant("uniform", layers=200))
     np.testing.assert_allclose(uniform, np.broadcast_to(uniform.mean(axis=0), (6, 3)), atol=1e-5)
-    sphere = ends(Variant("hardmax", layers=5, norm="sphere"))
-    first = ends(Variant("hardmax", layers=0, norm="sphere"))
+    sphere = ends(Variant(layers=5, norm="sphere"))
+    first = ends(Variant(layers=0, norm="sphere"))
     np.testing.assert_allclose(sphere, first, atol=1e-5)  # every token of a sphere leads
-    layer = ends(Variant("hardmax", layers=3, norm="layer"))
+    layer = ends(Variant(layers=3, norm="layer"))
     np.testing.assert_allclose(layer.mean(axis=1), 0, atol=1e-5)
-    moved = ends(Variant("hardmax", layers=1, hidden=4)) - ends(Variant("hardmax", layers=1))
+    moved = ends(Variant(layers=1, hidden=4)) - ends(Variant(layers=1))
     assert np.abs(moved).max() > 1e-3
-    # frozen random scores: the values move, the targets do not depend on them
+    # random scores, not trained: the values move, the targets do not depend on them
     variant = Variant("random", layers=1)
-    w = initial(6, 3, variant, 1, 1.0)
-    target = (w["frozen"] @ w["frozen"].T).argmax(dim=1)
+    w = initial(6, 3, variant, 1)
+    target = (w["constant"] @ w["constant"].T).argmax(dim=1)
     alpha = torch.nn.functional.softplus(w["step"])
     wanted = (w["embedding"] + alpha * w["embedding"][target]) / (1 + alpha)
     np.testing.assert_allclose(ends(variant), wanted.numpy(), atol=1e-6)
@@ -203,25 +212,25 @@ def test_variants_do_what_they_say() -> None:
 
 
 def test_training_learns_stops_and_repeats(ids: Ids) -> None:
-    data = task(ids)
-    soft = Variant(layers=2)
-    settings = Training(12, 0.1, 16, patience=2)
-    watch = {"test hard": (data.test, soft.hard)}
-    one, two = ([*train(data, 2, soft, settings, watch)] for _ in range(2))
-    assert [s.measured for s in one] == [s.measured for s in two]
-    held = [s.measured["held loss"] for s in one]
+    data = split(ids)
+    soft, watch = soft_and_hard(data, layers=2)
+    assert [*watch] == ["train soft", "train hard", "test soft", "test hard"]
+    schedule = Schedule(12, 0.1, 16, patience=2)
+    one, two = ([*train(data, 2, soft, schedule, watch)] for _ in range(2))
+    assert [s.scores for s in one] == [s.scores for s in two]
+    held = [s.scores["held loss"] for s in one]
     assert one[-1].best_epoch == int(np.argmin(held)) + 1
     assert one[-1].last and (len(one) == 12 or len(one) == one[-1].best_epoch + 2)
-    assert one[-1].measured["test hard accuracy"] > 0.8 > one[0].measured["test hard accuracy"]
-    again = evaluate(one[-1].best, data.test, soft.hard)
-    best = one[one[-1].best_epoch - 1].measured["test hard accuracy"]
+    assert one[-1].scores["test hard accuracy"] > 0.8 > one[0].scores["test hard accuracy"]
+    again = evaluate(one[-1].best, data.test, SoftLayers(2, temperature=0.0))
+    best = one[one[-1].best_epoch - 1].scores["test hard accuracy"]
     assert ((again > 0) == data.test.y).mean() == pytest.approx(best)
 
 
 def test_the_report_is_built_from_stored_runs(ids: Ids, tmp_path: Path, capsys) -> None:
     file = ids.save(tmp_path / "ids.npz")
-    settings = Training(3, 0.1, 32)
-    history = fit(task(ids, tokens=64), 2, 64, False, settings, tmp_path)
+    schedule = Schedule(3, 0.1, 32)
+    history = fit(split(ids, tokens=64), 2, 64, False, schedule, tmp_path)
     assert "d2_n64 epoch   3" in capsys.readouterr().out
     assert history["finished"] and len(history["epochs"]) == 3
     assert json.loads((tmp_path / "d2_n64.json").read_bytes()) == history
@@ -240,7 +249,7 @@ def test_the_report_is_built_from_stored_runs(ids: Ids, tmp_path: Path, capsys) 
 
 def test_a_model_whose_hardmax_differs_is_reported(ids: Ids, tmp_path: Path, capsys) -> None:
     file = ids.save(tmp_path / "ids.npz")
-    history = fit(task(ids, tokens=64), 2, 64, False, Training(1, 0.1, 32), tmp_path)
+    history = fit(split(ids, tokens=64), 2, 64, False, Schedule(1, 0.1, 32), tmp_path)
     history["epochs"][0]["test soft accuracy"] = history["epochs"][0]["test hard accuracy"] + 0.02
     (tmp_path / "d2_n64.json").write_text(json.dumps(history))
     report = paper.run(dataclasses.replace(paper.QUICK, data=str(file), results=str(tmp_path)))
@@ -275,19 +284,17 @@ def test_training_needs_numpy_and_torch_only(ids: Ids, tmp_path: Path) -> None:
 
 
 def test_leaders_and_places_of_a_variant(ids: Ids) -> None:
-    data = task(ids)
-    variant = Variant("hardmax", layers=30)
-    w = initial(len(data.words), 2, variant, 3, 1.0) | {"step": torch.tensor(1.0)}
+    data = split(ids)
+    variant = Variant(layers=30)
+    w = initial(len(data.words), 2, variant, 3) | {"step": torch.tensor(1.0)}
     some = data.test.take(np.arange(12))
-    alpha = float(torch.nn.functional.softplus(w["step"]))
-    case = ablation.Case("attention", "hardmax", variant)
-    first, leaders, share = ablation._leaders(case, w, alpha, some)
+    first, leaders, share = leaders_of(variant, w, some)
     E = w["embedding"].numpy().astype(np.float64)
     counts = [Hardmax().followed(E[t[c > 0]]).leads.sum() for t, c in zip(some.terms, some.count)]
     assert first == pytest.approx(np.mean(counts))
     assert leaders >= first and share > 0.99
-    assert ablation._places(w, some, variant) <= leaders + 0.5  # two leaders may share a cell
-    assert ablation._places(w, some, Variant("hardmax", layers=0)) > 0.8 * some.sizes.mean()
+    assert places(variant, w, some) <= leaders + 0.5  # two leaders may share a cell
+    assert places(Variant(layers=0), w, some) > 0.8 * some.sizes.mean()
 
 
 def test_an_interval_needs_two_seeds() -> None:
@@ -306,16 +313,16 @@ def clf() -> HardmaxClassifier:
 
 def test_shapley_values_of_a_product() -> None:
     """f = x_0 x_1 + 2 x_2: the pair shares its worth; a linear part is exact for any order."""
-    value = faithful.own_shap(lambda x: x[:, 0] * x[:, 1] + 2.0 * x[:, 2], 4, 400, 0)
+    value = samplers.own_shap(lambda x: x[:, 0] * x[:, 1] + 2.0 * x[:, 2], 4, 400, 0)
     np.testing.assert_allclose(value, [0.5, 0.5, 2.0, 0.0], atol=1e-12)
-    skewed = faithful.own_shap(lambda x: x.prod(axis=1) + x[:, 3], 4, 4000, 1)
+    skewed = samplers.own_shap(lambda x: x.prod(axis=1) + x[:, 3], 4, 4000, 1)
     assert skewed.sum() == pytest.approx(2.0)
     np.testing.assert_allclose(skewed, [0.25, 0.25, 0.25, 1.25], atol=0.1)
 
 
 def test_lime_finds_the_coefficients_of_a_linear_model() -> None:
     truth = np.array([0.3, -0.2, 0.0, 0.5, 0.0, 0.1])
-    found = faithful.own_lime(lambda x: x @ truth, 6, 4000, 0)
+    found = samplers.own_lime(lambda x: x @ truth, 6, 4000, 0)
     np.testing.assert_allclose(found, truth, atol=0.02)
 
 
@@ -327,15 +334,15 @@ def test_the_packages_agree_with_the_own_samplers(package: str, own: str) -> Non
     def probe(x: np.ndarray) -> np.ndarray:
         return 0.4 + x @ truth
 
-    one = getattr(faithful, f"_{package}")(probe, 5, 2000, 0)
-    np.testing.assert_allclose(one, getattr(faithful, own)(probe, 5, 2000, 0), atol=0.03)
+    one = getattr(samplers, package)(probe, 5, 2000, 0)
+    np.testing.assert_allclose(one, getattr(samplers, own)(probe, 5, 2000, 0), atol=0.03)
 
 
 def test_deleting_terms_is_deleting_words(clf: HardmaxClassifier) -> None:
     p = dataclasses.replace(faithful.QUICK, words=(3,), samples=20)
     texts = TEST.texts[:12]
     cases = [
-        faithful._case(p, clf, clf.explain(t), np.random.default_rng(i))
+        faithful._ranked_review(p, clf, clf.explain(t), np.random.default_rng(i))
         for i, t in enumerate(texts)
     ]
     whole = clf.predict_proba(texts)

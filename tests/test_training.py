@@ -13,7 +13,12 @@ from cynosure.classifier.model import Model, Plane
 from cynosure.classifier.text import Vocabulary
 
 torch = pytest.importorskip("torch")
-from cynosure.classifier.training import Learned, decisions  # noqa: E402
+from cynosure.classifier.soft_model import (  # noqa: E402
+    Score,
+    SoftLayers,
+    Texts,
+)
+from cynosure.classifier.training import Learned  # noqa: E402
 
 torch.set_num_threads(1)  # small tensors
 
@@ -27,10 +32,21 @@ def fit(method: Learned, **options: object) -> HardmaxClassifier:
 
 
 def weights_of(model: Model) -> dict:
+    """The anchor is the last term."""
     plane = model.planes[0]
     step = np.log(np.expm1(float(model.alpha)))
-    arrays = {"embedding": plane.embedding, "anchor": plane.anchor, "v": plane.v, "b": plane.b}
-    return {"step": torch.tensor(step), **{k: torch.tensor(x) for k, x in arrays.items()}}
+    embedding = np.vstack((plane.embedding, plane.anchor))
+    arrays = {"embedding": embedding, "step": step, "v": plane.v, "b": plane.b}
+    return {k: torch.tensor(x) for k, x in arrays.items()}
+
+
+def surrogate(model: Model, terms: np.ndarray, mask: np.ndarray, temperature: float) -> np.ndarray:
+    """Decisions of the softmax layers, each text with the anchor once."""
+    once = np.ones((len(terms), 1))
+    terms = np.hstack((terms, len(model.planes[0].embedding) * once.astype(int)))
+    count = torch.tensor(np.hstack((mask, once)))
+    layers = SoftLayers(model.layers, temperature)
+    return layers.decisions(weights_of(model), torch.tensor(terms), count).numpy()
 
 
 @pytest.mark.parametrize(("temperature", "tolerance"), [(0.0, 1e-12), (1e-5, 1e-9)])
@@ -45,9 +61,7 @@ def test_the_surrogate_at_zero_is_the_model(temperature: float, tolerance: float
     model = Model((plane,), 0.8, 4)
     expected = model.read(documents).decision
     for rows, terms, mask in documents.padded_batches():
-        got = decisions(
-            weights_of(model), torch.tensor(terms), torch.tensor(mask), 4, temperature
-        ).numpy()
+        got = surrogate(model, terms, mask, temperature)
         np.testing.assert_allclose(got, expected[rows], rtol=0, atol=tolerance)
 
 
@@ -56,8 +70,8 @@ def test_a_warm_surrogate_is_not_the_model() -> None:
     clf = fit(QUICK)
     documents = clf.vocabulary_.encode(DATA.texts)
     rows, terms, mask = next(iter(documents.padded_batches()))
-    got = decisions(weights_of(clf.model_), torch.tensor(terms), torch.tensor(mask), 3, 1.0)
-    assert np.abs(got.numpy() - clf.model_.read(documents).decision[rows]).max() > 1e-3
+    got = surrogate(clf.model_, terms, mask, 1.0)
+    assert np.abs(got - clf.model_.read(documents).decision[rows]).max() > 1e-3
 
 
 @pytest.mark.parametrize("temperature", [1e-3, 0.0])
@@ -73,15 +87,15 @@ def test_training_learns(temperature: float) -> None:
 def test_gradients_of_the_constant_sets_are_those_of_differences() -> None:
     """With temperature 0 the derivative is exact wherever no set C_i changes."""
     draw = torch.Generator().manual_seed(1)
-    names = {"embedding": (6, 2), "anchor": (2,), "v": (1, 2), "b": (1,), "step": ()}
+    names = {"embedding": (7, 2), "v": (2,), "b": (), "step": ()}
     weights = {
         k: torch.randn(s, generator=draw, dtype=torch.float64).requires_grad_()
         for k, s in names.items()
     }
-    terms, mask = torch.arange(6)[None], torch.ones((1, 6), dtype=torch.bool)
+    terms, count = torch.arange(7)[None], torch.arange(1.0, 8.0, dtype=torch.float64)[None]
 
     def value() -> torch.Tensor:
-        return decisions(weights, terms, mask, 4, 0.0).sum()
+        return SoftLayers(4, 0.0).decisions(weights, terms, count).sum()
 
     value().backward()
     for k in ("embedding", "step"):
@@ -151,3 +165,47 @@ def test_save_and_load_keep_the_method(tmp_path: Path) -> None:
 def test_too_few_texts_to_hold_out() -> None:
     with pytest.raises(ValueError, match="too few"):
         HardmaxClassifier(ngrams=(1, 1), min_df=1, method=QUICK).fit(["a b", "a c"], [0, 1])
+
+
+def texts(sizes: list[int], device: str = "cpu") -> Texts:
+    """Text i has the terms 1 to sizes[i], the term t with multiplicity t."""
+    terms = np.concatenate([np.arange(1, n + 1) for n in sizes])
+    once = np.ones(len(sizes))
+    return Texts.of(np.array(sizes), terms, terms, once, once, device)
+
+
+def test_batches_have_every_text_once_and_whole() -> None:
+    sizes = np.random.default_rng(0).integers(1, 30, 200).tolist()
+    some = texts(sizes)
+    for draw in (None, np.random.default_rng(1)):
+        seen = []
+        for rows, width in some.batches(8, draw):
+            terms, count = some.padded(rows, width)
+            assert terms.shape == (len(rows), width) and len(rows) <= 8
+            for i, row in enumerate(rows.tolist()):
+                whole = [*range(1, sizes[row] + 1)] + [0] * (width - sizes[row])
+                assert terms[i].tolist() == count[i].tolist() == whole
+            seen += rows.tolist()
+        assert sorted(seen) == list(range(200))
+
+
+@pytest.mark.parametrize(("rows", "y"), [((), (0, 1, 1)), ((3,), (2, 0, 1))])
+def test_texts_count_with_their_weights(rows: tuple[int, ...], y: tuple[int, ...]) -> None:
+    """A text of weight 2 is two texts, in the loss and the accuracy."""
+    network, draw = SoftLayers(2, 0.1), torch.Generator().manual_seed(0)
+    weights = network.initial(9, 2, 0.7, draw, rows)
+
+    def score(some: list[int], weight: list[int]) -> Score:
+        terms, n = np.arange(4) + np.array(some)[:, None], len(some)
+        part = Texts.of(
+            np.full(n, 4), terms.ravel(), np.ones(4 * n), np.array(y)[some], np.array(weight), "cpu"
+        )
+        return part.score(network, weights)
+
+    assert score([0, 1, 2], [2, 1, 1]) == pytest.approx(score([0, 0, 1, 2], [1, 1, 1, 1]))
+    assert score([0, 1, 2], [2, 1, 1]) != pytest.approx(score([0, 1, 2], [1, 1, 1]))
+
+
+def test_a_fit_that_diverges_says_so() -> None:
+    with pytest.raises(ValueError, match="smaller rate"):
+        fit(Learned(epochs=3, rate=1e30))

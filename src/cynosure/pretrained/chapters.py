@@ -70,12 +70,12 @@ ATTENTION = {
 
 def chosen_heads(m: Transformer, layer: int, head: int | None) -> tuple[Head, ...]:
     """The heads of a layer, or the one asked for."""
-    found = m.heads(layer)
+    heads = m.heads(layer)
     if head is None:
-        return found
+        return heads
     if not 0 <= head < m.width:
         raise ValueError(f"head: {m.name} has heads 0 to {m.width - 1}, got {head}")
-    return (found[head],)
+    return (heads[head],)
 
 
 def table_of(

@@ -29,7 +29,7 @@ from .iterations import (
 from .traces import Trace, cosines
 from .transformer import Transformer
 
-__all__ = ["inspection", "iteration_chapter", "settling_curves", "weights_sha256"]
+__all__ = ["beside", "inspection", "iteration_chapter", "settling_curves", "weights_sha256"]
 
 MOST_LINES = 14  # beyond, curves cannot be told apart
 
@@ -69,10 +69,9 @@ def inspection(
         tokens = random_tokens(transformer) if text is None else text
         run = iteration_chapter(transformer, tokens, layer or 0, head, iterate, pictures=pictures)
         chapters.append(run)
-    config = transformer.model.config
     params = {
         "model": transformer.name,
-        "family": config.model_type,
+        "family": transformer.model.config.model_type,
         "weights_sha256": weights_sha256(transformer),
         "text": text if isinstance(text, str) else None,
         "layer": layer,
@@ -193,9 +192,9 @@ def settling_curves(cases: Sequence[Iterated]) -> Any:
 
     axes = grid(1, 2, (12.0, 3.8))[0]
     lines, steps = {}, {}
-    kept = [case for case in cases if case.norm]
-    controls = [case for case in kept if case.control is None]
-    for case in (*[case for case in kept if case.control is not None][:MOST_LINES], *controls):
+    normed = [case for case in cases if case.norm]
+    controls = [case for case in normed if case.control is None]
+    for case in (*[case for case in normed if case.control is not None][:MOST_LINES], *controls):
         z, t = case.run.values.astype(np.float64), case.run.t
         pairs = np.array([cosines(x).mean() if x.shape[0] > 1 else np.nan for x in z])
         unit = z / np.maximum(np.linalg.norm(z, axis=-1, keepdims=True), np.finfo(float).tiny)
@@ -211,15 +210,20 @@ def settling_curves(cases: Sequence[Iterated]) -> Any:
     return axes[0].figure
 
 
-def _iteration_figures(cases: Sequence[Iterated]) -> tuple[Picture, ...]:
+def beside(one: Iterated, control: Iterated, title: str = "") -> Any:
+    """Paths of the tokens of two runs, side by side, each under `title` and its own name."""
     from .pictures import grid, word_paths
 
-    control = next(case for case in cases if case.norm and case.name == "no head")
-    one = next(case for case in cases if case.norm and case.parts == "head")
     panels = grid(1, 2, (13.0, 6.2))[0]
     for ax, case in zip(panels, (one, control), strict=True):
         word_paths(visible(case.run)[0], ax)
-        ax.set_title(case.name, fontsize=10, loc="left")
+        ax.set_title(title + case.name, fontsize=10, loc="left")
+    return panels[0].figure
+
+
+def _iteration_figures(cases: Sequence[Iterated]) -> tuple[Picture, ...]:
+    control = next(case for case in cases if case.norm and case.name == "no head")
+    one = next(case for case in cases if case.norm and case.parts == "head")
     lead = "." if one.coordinates is None else f", {one.row['values']} distinct values at the end."
     return (
         Picture(
@@ -231,7 +235,7 @@ def _iteration_figures(cases: Sequence[Iterated]) -> tuple[Picture, ...]:
             "Paths of the iterated tokens",
             f"Left: {one.name}. Right: the control, the same layer with no head at all. Where they "
             "look alike, norm and output bias do it alone.",
-            panels[0].figure,
+            beside(one, control),
         ),
         Picture(
             "Leading eigenvector and frozen attention",
@@ -251,12 +255,11 @@ def _prediction_figure(cases: Sequence[Iterated], one: Iterated) -> Any:
         f = np.linalg.norm(one.run.values.astype(np.float64), axis=-1)
     axes[0].plot(t, f, lw=1.1)
     axes[0].set_ylabel("|z_i|" if one.coordinates is None else "f1*(z_i)", fontsize=9)
-    kept = [case for case in cases if case.norm and case.frozen is not None][:MOST_LINES]
-    lines = {}
-    for case in kept:
-        assert case.frozen is not None
-        error = frozen_error(case.run, case.frozen)
-        lines[case.name] = (case.run.t[: len(error)], error)
+    lines: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+    for case in cases:
+        if case.norm and case.frozen is not None and len(lines) < MOST_LINES:
+            error = frozen_error(case.run, case.frozen)
+            lines[case.name] = (case.run.t[: len(error)], error)
     curves(axes[1], lines, "relative error of frozen attention")
     axes[1].legend(frameon=False, fontsize=7.5, ncols=2)
     for ax in axes:

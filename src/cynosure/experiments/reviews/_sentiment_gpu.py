@@ -21,9 +21,11 @@ from pathlib import Path
 from typing import Any
 
 from ..._files import write_atomically
-from ._sentiment import Ids, Step, Task, Training, Variant, one_thread, task, train
+from ...classifier.soft_model import Schedule
+from ._reviews import Ids, Split, split
+from ._sentiment import Epoch, one_thread, soft_and_hard, train
 
-__all__ = ["fit", "main", "save"]
+__all__ = ["fit", "history_of", "main", "save"]
 
 
 def save(folder: Path, name: str, history: dict[str, Any], weights: dict[str, Any]) -> None:
@@ -37,7 +39,7 @@ def save(folder: Path, name: str, history: dict[str, Any], weights: dict[str, An
 
 
 def history_of(
-    data: Task, dim: int, tokens: int, stop_words: bool, settings: Training, steps: list[Step]
+    data: Split, dim: int, tokens: int, stop_words: bool, schedule: Schedule, epochs: list[Epoch]
 ) -> dict[str, Any]:
     """What the report needs to know of a run besides its weights."""
     return {
@@ -46,52 +48,46 @@ def history_of(
         "stop_words": stop_words,
         "words": len(data.words),
         "vocabulary": data.fingerprint,
-        "reviews": [len(data.kept), len(data.held), len(data.test)],
-        "training": asdict(replace(settings, device="")),
-        "best_epoch": steps[-1].best_epoch,
-        "finished": steps[-1].last,
-        "epochs": [{"epoch": s.epoch, **s.measured} for s in steps],
+        "reviews": [len(data.train), len(data.held), len(data.test)],
+        "training": asdict(replace(schedule, device="")),
+        "best_epoch": epochs[-1].best_epoch,
+        "finished": epochs[-1].last,
+        "epochs": [{"epoch": e.epoch, **e.scores} for e in epochs],
     }
 
 
 def fit(
-    data: Task,
+    data: Split,
     dim: int,
     tokens: int,
     stop_words: bool,
-    settings: Training,
+    schedule: Schedule,
     out: Path,
     *,
     deadline: float = float("inf"),
 ) -> dict[str, Any]:
-    """Train one model and keep it after every epoch; stops early at `deadline` (monotonic)."""
-    soft = Variant()
-    watch = {
-        "train soft": (data.kept, soft),
-        "train hard": (data.kept, soft.hard),
-        "test soft": (data.test, soft),
-        "test hard": (data.test, soft.hard),
-    }
-    name = f"d{dim}_n{tokens}" + ("" if settings.seed == 0 else f"_s{settings.seed}")
-    steps: list[Step] = []
+    """Train one model and save it after every epoch; stops early at `deadline` (monotonic)."""
+    soft, watch = soft_and_hard(data)
+    name = f"d{dim}_n{tokens}" + ("" if schedule.seed == 0 else f"_s{schedule.seed}")
+    epochs: list[Epoch] = []
     history: dict[str, Any] = {}
     began = time.monotonic()
-    for step in train(data, dim, soft, settings, watch):
-        steps.append(step)
-        history = history_of(data, dim, tokens, stop_words, settings, steps)
-        save(out, name, history, step.best)
-        m = step.measured
+    for done in train(data, dim, soft, schedule, watch):
+        epochs.append(done)
+        history = history_of(data, dim, tokens, stop_words, schedule, epochs)
+        save(out, name, history, done.best)
+        s = done.scores
         print(
-            f"{name} epoch {step.epoch:3d}  train {m['train soft accuracy']:.4f}  held "
-            f"{m['held loss']:.4f} {m['held accuracy']:.4f}  test soft "
-            f"{m['test soft accuracy']:.4f} hard {m['test hard accuracy']:.4f}  alpha "
-            f"{m['alpha']:.3f}  best {step.best_epoch}  {time.monotonic() - began:.0f} s",
+            f"{name} epoch {done.epoch:3d}  train {s['train soft accuracy']:.4f}  held "
+            f"{s['held loss']:.4f} {s['held accuracy']:.4f}  test soft "
+            f"{s['test soft accuracy']:.4f} hard {s['test hard accuracy']:.4f}  alpha "
+            f"{s['alpha']:.3f}  best {done.best_epoch}  {time.monotonic() - began:.0f} s",
             flush=True,
         )
         # one more epoch takes as long as the mean one so far
-        pace = (time.monotonic() - began) / step.epoch
+        pace = (time.monotonic() - began) / done.epoch
         if time.monotonic() + pace > deadline:
-            print(f"{name}: out of time after epoch {step.epoch}", flush=True)
+            print(f"{name}: out of time after epoch {done.epoch}", flush=True)
             break
     return history
 
@@ -104,7 +100,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     parser.add_argument("ids", type=Path, help="file of word numbers, .npz")
     parser.add_argument("--from", dest="archive", help="aclImdb folder or .tar.gz to number")
-    parser.add_argument("--longest", type=int, default=512, help="words kept of a review")
+    parser.add_argument("--longest", type=int, default=512, help="words of a review to number")
     parser.add_argument("--out", type=Path, help="folder for histories and weights")
     parser.add_argument("--dims", default="2,4,8,16")
     parser.add_argument("--tokens", type=int, default=128, help="words of a review that take part")
@@ -112,9 +108,9 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop in time")
     parser.add_argument("--device", default="", help="cuda or cpu; by default what there is")
     for name in ("epochs", "batch", "patience", "seed"):
-        parser.add_argument(f"--{name}", type=int, default=getattr(Training, name))
+        parser.add_argument(f"--{name}", type=int, default=getattr(Schedule, name))
     for name in ("rate", "clip"):
-        parser.add_argument(f"--{name}", type=float, default=getattr(Training, name))
+        parser.add_argument(f"--{name}", type=float, default=getattr(Schedule, name))
     given = parser.parse_args(argv)
     if given.archive:
         from ...classifier.datasets import imdb
@@ -134,22 +130,21 @@ def _train(given: argparse.Namespace) -> int:
     end = start + 60 * given.minutes
     device = given.device or ("cuda" if torch.cuda.is_available() else "cpu")
     given.out.mkdir(parents=True, exist_ok=True)
-    data = task(Ids.load(given.ids), tokens=given.tokens, stop_words=given.stop_words)
+    data = split(Ids.load(given.ids), tokens=given.tokens, stop_words=given.stop_words)
     print(
-        f"{device}: {len(data.words)} words, {len(data.kept)} + {len(data.held)} reviews to train, "
-        f"{len(data.test)} to test; ready after {time.monotonic() - start:.0f} s",
+        f"{device}: {len(data.words)} words, {len(data.train)} + {len(data.held)} reviews to "
+        f"train, {len(data.test)} to test; ready after {time.monotonic() - start:.0f} s",
         flush=True,
     )
-    settings = Training(
-        given.epochs, given.rate, given.batch, given.clip, given.patience, seed=given.seed,
-        device=device,
-    )  # fmt: skip
+    schedule = Schedule(
+        given.epochs, given.rate, given.batch, given.clip, given.patience, given.seed, device
+    )
     dims = [int(d) for d in given.dims.split(",")]
     for i, dim in enumerate(dims):
         now = time.monotonic()
         deadline = now + (end - now) / (len(dims) - i)  # what is left, shared by those to come
         with one_thread():
-            fit(data, dim, given.tokens, given.stop_words, settings, given.out, deadline=deadline)
+            fit(data, dim, given.tokens, given.stop_words, schedule, given.out, deadline=deadline)
     return 0
 
 

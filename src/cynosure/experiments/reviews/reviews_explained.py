@@ -7,17 +7,13 @@ log-odds, that words of one tone share a leader, and which cluster has to go to 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, final
+from dataclasses import dataclass
+from typing import Any, final
 
-from ...classifier.explanation import Explanation
-from ...classifier.shipped import load_pretrained
-from ...drawing.report import Picture, Report, Table
-from .._frame import Progress
+import cynosure as cy
+
+from .._frame import Progress, report_of, silent
 from ._texts import REVIEWS
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -36,28 +32,22 @@ class Params:
 QUICK = Params()
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Explain every review; nothing is fetched."""
-    clf = load_pretrained(p.model)
+    say = progress or silent
+    clf = cy.load_pretrained(p.model)
     chapters = []
     for i, text in enumerate(p.texts):
+        say(i / len(p.texts), f"review {i + 1}")
         chapters.append(_chapter(i + 1, clf.explain(text)))
-        if progress is not None:
-            progress((i + 1) / len(p.texts), f"review {i + 1}")
-    facts = (
-        ("terms known", len(clf.vocabulary_)),
-        ("dimension of a token", clf.dim),
-        ("layers", clf.model_.layers),
-        ("alpha", clf.model_.alpha),
-    )
-    return Report(
-        TITLE,
-        _SUMMARY,
-        asdict(p),
-        tables=(Table("The model", ("", "value"), facts),),
-        chapters=tuple(chapters),
-        command="cynosure run reviews_explained",
-    )
+    facts = {
+        "terms known": len(clf.vocabulary_),
+        "dimension of a token": clf.dim,
+        "layers": clf.model_.layers,
+        "alpha": clf.model_.alpha,
+    }
+    table = cy.Table("The model", ("", "value"), tuple(facts.items()))
+    return report_of(__name__, p, _SUMMARY, tables=[table], chapters=chapters)
 
 
 _SUMMARY = (
@@ -69,40 +59,42 @@ _SUMMARY = (
 )
 
 
-def _chapter(number: int, ex: Explanation) -> Report:
-    rows = tuple(
-        (
-            leader.text,
-            leader.contribution,
-            1 + len(leader.followers),
-            leader.score,
-            ", ".join(w.text for w in leader.followers[:12])
-            + (" ..." if len(leader.followers) > 12 else ""),
-        )
-        for leader in ex.leaders
-    )
+def _chapter(number: int, ex: cy.Explanation) -> cy.Report:
     total = ex.intercept + sum(leader.contribution for leader in ex.leaders)
-    columns = ("leader", "contribution", "tokens", "score", "followers")
     note = (
         f"Intercept {ex.intercept:+.4f} and contributions add up to {total:+.4f}; the model's "
         f"log-odds are {ex.decision:+.4f}. {_turning(ex)}"
     )
-    return Report(
+    caption = (
+        "Left: what each leader's cluster adds to the log-odds. Right: where its words and "
+        "pairs have gathered after the last layer, and how many; most are neutral."
+    )
+    return cy.Report(
         f"Review {number}: {ex.prediction}, log-odds of {ex.label} {ex.decision:+.2f}",
         f"“{ex.text}”",
-        tables=(Table(f"Leaders of review {number}", columns, rows, note),),
-        figures=(
-            Picture(
-                f"Review {number}",
-                "Left: what each leader's cluster adds to the log-odds. Right: where its words and "
-                "pairs have gathered after the last layer, and how many; most are neutral.",
-                _drawn(ex),
+        tables=(
+            cy.Table.of(
+                f"Leaders of review {number}",
+                ex.leaders,
+                {
+                    "leader": "text",
+                    "contribution": "contribution",
+                    "tokens": lambda leader: 1 + len(leader.followers),
+                    "score": "score",
+                    "followers": lambda leader: _some([word.text for word in leader.followers]),
+                },
+                note,
             ),
         ),
+        figures=(cy.Picture(f"Review {number}", caption, _drawn(ex)),),
     )
 
 
-def _turning(ex: Explanation) -> str:
+def _some(words: list[str], most: int = 12) -> str:
+    return ", ".join(words[:most]) + (" ..." if len(words) > most else "")
+
+
+def _turning(ex: cy.Explanation) -> str:
     """The fewest clusters, strongest first, whose deletion turns the verdict."""
     side = 1.0 if ex.decision > 0 else -1.0
     order = sorted(
@@ -117,42 +109,39 @@ def _turning(ex: Explanation) -> str:
     return "No deletion of clusters turns the verdict."
 
 
-def _drawn(ex: Explanation) -> Figure:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11.0, 4.2), layout="constrained")
-    bars, places = figure.subplots(1, 2)
+def _drawn(ex: cy.Explanation) -> Any:
+    figure, axes = cy.plot.sheet(1, 2, 5.5, 4.2)
+    bars, places = axes[0]
     ex.plot(bars)
     bars.set_title("")
     _clusters(places, ex)
     return figure
 
 
-def _clusters(ax: Any, ex: Explanation) -> None:
+def _clusters(ax: Any, ex: cy.Explanation) -> None:
     """Where the tokens end along the decoder's axis, and how many at each place."""
     size = float((ex.v @ ex.v) ** 0.5)
-    most = max((1 + len(x.followers) for x in ex.leaders if x.offsets), default=1)
-    last, lift = -2.0, 0
+    blue, orange, *_ = cy.plot.PALETTE
+    near: list[list[tuple[float, int, str]]] = []  # place, tokens, leader; neighbours together
     for leader in sorted(ex.leaders, key=lambda x: x.score):
         x, tokens = leader.score / size, 1 + len(leader.followers)
-        colour = "#0072B2" if x > 0 else "#D55E00" if x < 0 else "#666666"
-        lift = (lift + 1) % 4 if x - last < 0.14 else 0  # labels of neighbours one above the other
-        last = x
         if not leader.offsets:  # most words are neutral: the line leaves the panel
-            ax.axvline(x, color=colour, linewidth=1.2)
-            ax.annotate(
-                f"neutral: {tokens - 1} terms", (x, 2.35 * most), xytext=(4, 0), fontsize=8,
-                textcoords="offset points", va="center",
-            )  # fmt: skip
-            continue
-        ax.plot([x, x], [0, tokens], color=colour, linewidth=1.2)
-        ax.scatter([x], [tokens], marker="*", s=110, color=colour, zorder=3)
-        ax.annotate(
-            leader.text, (x, tokens), xytext=(0, 8 + 13 * lift), textcoords="offset points",
-            ha="center", fontsize=8, zorder=4,
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},
-        )  # fmt: skip
+            ax.axvline(x, color=cy.plot.GREY, linewidth=1.2)
+            ax.annotate(f" neutral: {tokens - 1} terms", (x, 0.95), va="center",
+                        xycoords=("data", "axes fraction"), fontsize=cy.plot.TICK)  # fmt: skip
+        elif near and x - near[-1][-1][0] < 0.14:
+            near[-1].append((x, tokens, leader.text))
+        else:
+            near.append([(x, tokens, leader.text)])
+    for group in near:
+        top = max(tokens for _, tokens, _ in group)
+        for lift, (x, tokens, text) in enumerate(group):  # names over the stars
+            colour = blue if x > 0 else orange
+            ax.plot([x, x], [0, tokens], color=colour, linewidth=1.2)
+            ax.scatter([x], [tokens], marker="*", s=110, color=colour, zorder=3)
+            ax.annotate(text, (x, top), xytext=(0, 8 + 11 * lift), ha="center",
+                        textcoords="offset points", fontsize=cy.plot.TICK)  # fmt: skip
     ax.set_xlim(-1.2, 1.2)
-    ax.set_ylim(0, 2.5 * most)
+    ax.set_ylim(0, 2.5 * max((tokens for group in near for _, tokens, _ in group), default=1))
     ax.set_xlabel(f"place along the decoder's axis, towards {ex.label}")
     ax.set_ylabel("terms gathered there")

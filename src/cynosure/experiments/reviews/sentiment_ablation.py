@@ -3,9 +3,9 @@
 See docs/mathematics.md E12 and E13.
 
 The learned model of arXiv 2407.01602 is trained again with one part changed at a time: the
-attention (hardmax; softmax at several temperatures; uniform; frozen random; none), the depth, the
-mask on padding, a feed-forward map between the layers, a normalisation of the tokens. Each variant
-has several seeds; the epoch is chosen on held-out blocks.
+attention (hardmax; softmax at several temperatures; uniform; random, untrained; none), the depth,
+the mask on padding, a feed-forward map between the layers, a normalisation of the tokens. Each
+variant has several seeds; the epoch is chosen on held-out blocks.
 
 The key control is depth 0, a bag of learned words: where it is as accurate, attention did not help
 the *accuracy*. What it buys is then the number of places a reader must look at: `leaders` and
@@ -15,31 +15,18 @@ the *accuracy*. What it buys is then the number of places a reader must look at:
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import sheet
-from ...theorems import Check
-from .._frame import Progress, at_most
-from ._sentiment import (
-    Reviews,
-    Task,
-    Training,
-    Variant,
-    evaluate,
-    evenly,
-    final_tokens,
-    initial,
-    led,
-    numbered,
-    one_thread,
-    task,
-    train,
-    with_padding,
-)
+import cynosure as cy
+
+from ...classifier.soft_model import Schedule
+from .._frame import Progress, at_most, report_of, silent
+from ._reviews import Reviews, Split, evenly, numbered, split, with_padding
+from ._sentiment import alpha_of, evaluate, initial, one_thread, train
+from ._variants import Variant, leaders, places
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -84,7 +71,7 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Its runs, one entry per seed: accuracies as trained and with hardmax at test, leaders at
+    """Its fits, one entry per seed: accuracies as trained and with hardmax at test, leaders at
     layer 0 and at any, distinct places after the last, agreement with a linear model."""
 
     case: Case
@@ -99,44 +86,35 @@ class Outcome(NamedTuple):
     parameters: np.ndarray
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Train every variant with every seed."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if p.seeds < 2:
         raise ValueError(f"seeds: an interval needs at least 2, got {p.seeds}")
-    data = task(numbered(p.data, p.reviews, 0), tokens=p.tokens, most=p.words)
+    data = split(numbered(p.data, p.reviews, 0), tokens=p.tokens, most=p.words)
     linear = _bag_of_words(data)
-    cases = list(_cases(p))
-    outcomes = []
+    cases, outcomes = list(_cases(p)), []
     for i, case in enumerate(cases):
-        rows = []
+        fits = []
         for seed in range(p.seeds):
             say(0.95 * (i + seed / p.seeds) / len(cases), f"{case.name}, seed {seed}")
             with one_thread():
-                rows.append(_one(p, case, data, seed, linear))
-        columns = [np.array(column, float) for column in zip(*rows)]
-        outcomes.append(Outcome(case, *columns))
+                fits.append(_fit(p, case, data, seed, linear))
+        outcomes.append(Outcome(case, **{k: np.array([f[k] for f in fits]) for k in fits[0]}))
     say(0.95, "figures")
-    truth = data.test.y
-    bag = float((linear == truth).mean())
-    say(1.0, "done")
+    bag = float((linear == data.test.y).mean())
     by_name = {o.case.name: o for o in outcomes}
-    return Report(
-        TITLE,
+    return report_of(
+        __name__,
+        p,
         _summary(p, by_name, data, bag),
-        asdict(p),
-        (_table(outcomes, data, bag), _paired(p, outcomes, by_name)),
-        {"padding": (_padding_is_inert(p, data),)},
-        (
-            Picture("Accuracy of every variant", _DOTS, _dots(outcomes, bag)),
-            Picture("Depth", _DEPTH, _depth_figure(p, outcomes)),
-            Picture("What clustering buys", _BUYS, _trade(outcomes, data)),
+        tables=(_table(outcomes, data, bag), _paired(p, by_name)),
+        checks={"padding": [_padding_is_inert(p, data)]},
+        figures=(
+            cy.Picture("Accuracy of every variant", _DOTS, _dots(outcomes, bag)),
+            cy.Picture("Depth", _DEPTH, _depth_figure(outcomes)),
+            cy.Picture("What clustering buys", _BUYS, _trade(outcomes, data)),
         ),
-        command="cynosure run sentiment_ablation",
     )
 
 
@@ -157,79 +135,51 @@ _BUYS = (
 
 def _cases(p: Params) -> Iterator[Case]:
     deepest = 8 if 8 in p.depths else max(p.depths)
-    base = Variant("hardmax", layers=deepest)
+    base = Variant(layers=deepest)
     yield Case("attention", "hardmax", base)
     for tau in p.temperatures:
-        yield Case("attention", f"softmax, tau = {tau:g}", Variant("softmax", tau, deepest))
-    yield Case("attention", "uniform", Variant("uniform", layers=deepest))
-    yield Case("attention", "random, frozen", Variant("random", layers=deepest))
+        yield Case("attention", f"softmax, tau = {tau:g}", replace(base, temperature=tau))
+    yield Case("attention", "uniform", replace(base, attention="uniform"))
+    yield Case("attention", "random, untrained", replace(base, attention="random"))
     for k in p.depths:
         if k != deepest:
             name = "no attention (depth 0)" if k == 0 else f"depth {k}"
             yield Case("depth", name, replace(base, layers=k))
     yield Case("padding", "padding not masked", base, masked=False)
     yield Case("feed-forward", f"feed-forward, width {p.hidden}", replace(base, hidden=p.hidden))
-    none = replace(base, attention="uniform", layers=1)
-    yield Case("feed-forward", "uniform once, feed-forward", replace(none, hidden=p.hidden))
+    once = Variant("uniform", layers=1, hidden=p.hidden)
+    yield Case("feed-forward", "uniform once, feed-forward", once)
     yield Case("norm", "unit sphere", replace(base, norm="sphere"))
     yield Case("norm", "LayerNorm", replace(base, norm="layer"))
 
 
-def _one(p: Params, case: Case, data: Task, seed: int, linear: np.ndarray) -> tuple[float, ...]:
-    """Train one seed of one variant and measure it on the test part."""
-    words = len(data.words)
+def _fit(p: Params, case: Case, data: Split, seed: int, linear: np.ndarray) -> dict[str, float]:
+    """Train one seed of one variant; the fields of `Outcome`, on the test part."""
+    v, words = case.variant, len(data.words)
     if not case.masked:
-        padded = (with_padding(r, p.tokens, words) for r in (data.kept, data.held, data.test))
-        data, words = Task(data.words, *padded), words + 1
-    settings = Training(p.epochs, p.rate, p.batch, patience=p.patience, seed=seed)
-    *_, last = train(data, p.dim, case.variant, settings, {}, words)
-    w, v = last.best, case.variant
+        padded = (with_padding(r, p.tokens, words) for r in (data.train, data.held, data.test))
+        data, words = Split(data.words, *padded), words + 1
+    schedule = Schedule(p.epochs, p.rate, p.batch, patience=p.patience, seed=seed)
+    *_, last = train(data, p.dim, v, schedule, words=words)
+    w, truth = last.best, data.test.y
     decision = evaluate(w, data.test, v)
     hard = evaluate(w, data.test, v.hard) if v.hard != v else decision
-    truth = data.test.y
     some = data.test.take(evenly(len(data.test), p.counted))
-    alpha = float(np.logaddexp(0.0, float(w["step"])))
-    initial, leaders, share = _leaders(case, w, alpha, some)
-    size = sum(x.numel() for k, x in w.items() if k != "frozen")
-    return (
-        float(((decision > 0) == truth).mean()), float(((hard > 0) == truth).mean()), initial,
-        leaders, share, _places(w, some, v), float(((decision > 0) == linear).mean()),
-        alpha if v.layers else np.nan, float(size),
-    )  # fmt: skip
+    first, every, share = leaders(v, w, some)
+    return {
+        "accuracy": float(((decision > 0) == truth).mean()),
+        "hard": float(((hard > 0) == truth).mean()),
+        "initial": first,
+        "leaders": every,
+        "on_leaders": share,
+        "places": places(v, w, some),
+        "agreement": float(((decision > 0) == linear).mean()),
+        "alpha": alpha_of(w["step"]) if v.layers else np.nan,
+        "parameters": float(sum(x.numel() for k, x in w.items() if k != "constant")),
+    }
 
 
-def _leaders(
-    case: Case, w: dict[str, Any], alpha: float, some: Reviews
-) -> tuple[float, float, float]:
-    """Mean number of words that lead at layer 0, at any layer, and the weight on leaders.
-
-    The last two are for the pure layers only: after a feed-forward map or a norm a leader moves.
-    """
-    v = case.variant
-    if v.attention not in ("softmax", "hardmax") or v.layers == 0:
-        return np.nan, np.nan, np.nan
-    z, _ = final_tokens(w, some, replace(v, layers=0))
-    mask = some.count > 0
-    score = np.where(mask[:, None, :], z @ z.swapaxes(1, 2), -np.inf)
-    own = np.take_along_axis(score, np.arange(z.shape[1])[None, :, None], axis=2)[..., 0]
-    np.einsum("bii->bi", score)[...] = -np.inf
-    first = float(((own > score.max(axis=2)) & mask).sum(axis=1).mean())
-    if v.hidden or v.norm:
-        return first, np.nan, np.nan
-    v_, b = w["v"].double().numpy(), float(w["b"])
-    found = led(w["embedding"].numpy(), v_, b, alpha, some, v.layers)
-    return first, float(found.leaders.mean()), float(found.on_leaders.mean())
-
-
-def _places(w: dict[str, Any], some: Reviews, variant: Variant) -> float:
-    """Distinct places of a review's tokens at the end, on a grid of 5 % of their initial size."""
-    z, start = (final_tokens(w, some, x)[0] for x in (variant, replace(variant, layers=0)))
-    mask = some.count > 0
-    grid = 0.05 * float(np.sqrt((start[mask] ** 2).sum(axis=1).mean()))
-    return float(np.mean([len(np.unique(np.round(x[m] / grid), axis=0)) for x, m in zip(z, mask)]))
-
-
-def _bag_of_words(data: Task) -> np.ndarray:
+def _bag_of_words(data: Split) -> np.ndarray:
     """Test predictions of logistic regression on the share of each word."""
     from scipy.sparse import csr_array
     from sklearn.linear_model import LogisticRegression
@@ -241,22 +191,21 @@ def _bag_of_words(data: Task) -> np.ndarray:
         return csr_array((share, (row, r.terms[mask])), shape=(len(r), len(data.words)))
 
     fits = [LogisticRegression(C=C, max_iter=500) for C in (0.3, 1.0, 3.0, 10.0)]
-    x, held = shares(data.kept), shares(data.held)
-    best = max(fits, key=lambda fit: fit.fit(x, data.kept.y).score(held, data.held.y))
+    x, held = shares(data.train), shares(data.held)
+    best = max(fits, key=lambda fit: fit.fit(x, data.train.y).score(held, data.held.y))
     return best.predict(shares(data.test))
 
 
-def _padding_is_inert(p: Params, data: Task) -> Check:
+def _padding_is_inert(p: Params, data: Split) -> cy.Check:
     """A judge of the masks: the same reviews with wider padding get the same decisions."""
-    variant = Variant("hardmax", layers=2)
-    w = initial(len(data.words), p.dim, variant, 0, 1.0)
+    import torch
+
+    variant = Variant(layers=2)
+    w = initial(len(data.words), p.dim, variant, 0)
     some = data.test.take(np.arange(min(50, len(data.test))))
-    wide = replace(
-        some,
-        terms=np.pad(some.terms, ((0, 0), (0, 16))),
-        count=np.pad(some.count, ((0, 0), (0, 16))),
-    )
-    apart = float(np.abs(evaluate(w, some, variant) - evaluate(w, wide, variant)).max())
+    wide = (torch.as_tensor(np.pad(x, ((0, 0), (0, 16)))) for x in (some.terms, some.count))
+    padded = variant.decisions(w, *wide).double().numpy()
+    apart = float(np.abs(evaluate(w, some, variant) - padded).max())
     return at_most(
         "padding", "conventions", "padding changes no decision of the masked model", apart, 1e-5
     )
@@ -272,45 +221,50 @@ def _interval(x: np.ndarray) -> float:
     return float(t.ppf(0.975, len(x) - 1) * x.std(ddof=1) / np.sqrt(len(x)))
 
 
-def _mean(x: np.ndarray) -> float | None:
-    return None if np.isnan(x).any() else float(x.mean())
+def _mean(field: str) -> Any:
+    """A column of means over seeds, empty where some seed has no value."""
+    return lambda o: None if np.isnan(getattr(o, field)).any() else float(getattr(o, field).mean())
 
 
-def _table(outcomes: list[Outcome], data: Task, bag: float) -> Table:
-    rows = tuple(
-        (
-            o.case.group, o.case.name, float(o.accuracy.mean()), _interval(o.accuracy),
-            float(o.hard.mean()), _mean(o.initial), _mean(o.leaders), _mean(o.on_leaders),
-            float(o.places.mean()), float(o.agreement.mean()), _mean(o.alpha), int(o.parameters[0]),
-        )
-        for o in outcomes
-    )  # fmt: skip
-    columns = (
-        "group", "variant", "test accuracy", "± 95 %", "with hardmax at test",
-        "leaders at layer 0", "leaders", "weight on leaders", "places at the end",
-        "agrees with bag of words", "alpha", "parameters",
-    )  # fmt: skip
+def _table(outcomes: list[Outcome], data: Split, bag: float) -> cy.Table:
+    columns = {
+        "group": "case.group",
+        "variant": "case.name",
+        "test accuracy": _mean("accuracy"),
+        "± 95 %": lambda o: _interval(o.accuracy),
+        "with hardmax at test": _mean("hard"),
+        "leaders at layer 0": _mean("initial"),
+        "leaders": _mean("leaders"),
+        "weight on leaders": _mean("on_leaders"),
+        "places at the end": _mean("places"),
+        "agrees with bag of words": _mean("agreement"),
+        "alpha": _mean("alpha"),
+        "parameters": lambda o: int(o.parameters[0]),
+    }
     note = (
-        f"{len(data.kept)} reviews to train, {len(data.test)} to test, "
+        f"{len(data.train)} reviews to train, {len(data.test)} to test, "
         f"{data.test.sizes.mean():.1f} distinct words each; logistic regression on the same words "
         f"has {bag:.4f}. Places: distinct ends of a review's tokens."
     )
-    return Table("Variants", columns, rows, note)
+    return cy.Table.of("Variants", outcomes, columns, note)
 
 
-def _paired(p: Params, outcomes: list[Outcome], by_name: dict[str, Outcome]) -> Table:
+def _paired(p: Params, by_name: dict[str, Outcome]) -> cy.Table:
     """Differences to the pure hardmax model, seed by seed."""
     base = by_name["hardmax"].accuracy
-    rows = tuple(
-        (o.case.name, float((o.accuracy - base).mean()), _interval(o.accuracy - base))
-        for o in outcomes
-        if o.case.name != "hardmax"
+    return cy.Table.of(
+        "Accuracy minus that of hardmax",
+        [o for name, o in by_name.items() if name != "hardmax"],
+        {
+            "variant": "case.name",
+            "mean": lambda o: float((o.accuracy - base).mean()),
+            "± 95 %": lambda o: _interval(o.accuracy - base),
+        },
+        f"Same seed, same start and batches; {p.seeds} seeds.",
     )
-    note = f"Same seed, same start and batches; {p.seeds} seeds."
-    return Table("Accuracy minus that of hardmax", ("variant", "mean", "± 95 %"), rows, note)
 
 
-def _summary(p: Params, by_name: dict[str, Outcome], data: Task, bag: float) -> str:
+def _summary(p: Params, by_name: dict[str, Outcome], data: Split, bag: float) -> str:
     base = by_name["hardmax"]
     none = by_name.get("no attention (depth 0)")
     out = []
@@ -333,12 +287,12 @@ def _summary(p: Params, by_name: dict[str, Outcome], data: Task, bag: float) -> 
             f"({base.on_leaders.mean():.1%} of the mean token lies on leaders); without attention "
             f"there are {none.places.mean():.1f} places to look at."
         )
-    random = by_name["random, frozen"]
+    random = by_name["random, untrained"]
     out.append(
         "Uniform attention keeps the mean token, so it *is* depth 0 "
-        f"({by_name['uniform'].accuracy.mean():.4f}) whatever the depth. With frozen random scores "
-        f"training turns the attention off: alpha goes to {random.alpha.mean():.3f}, accuracy to "
-        f"{random.accuracy.mean():.4f}."
+        f"({by_name['uniform'].accuracy.mean():.4f}) whatever the depth. With random scores "
+        "that are not trained, training turns the attention off: alpha goes to "
+        f"{random.alpha.mean():.3f}, accuracy to {random.accuracy.mean():.4f}."
     )
     best = max(by_name.values(), key=lambda o: o.accuracy.mean())
     worst = min(by_name.values(), key=lambda o: o.accuracy.mean())
@@ -349,18 +303,20 @@ def _summary(p: Params, by_name: dict[str, Outcome], data: Task, bag: float) -> 
     return "\n\n".join(out)
 
 
-def _dots(outcomes: list[Outcome], bag: float) -> Any:
-    from ...drawing.plot import INK, PALETTE
-
-    figure, axes = sheet(1, 1, 7.2, 0.9 + 0.3 * len(outcomes))
-    ax = axes[0, 0]
+def _colours(outcomes: list[Outcome]) -> list[str]:
+    """One colour per group of variants."""
     groups = list(dict.fromkeys(o.case.group for o in outcomes))
-    for y, o in enumerate(reversed(outcomes)):
-        colour = PALETTE[groups.index(o.case.group)]
+    return [cy.plot.PALETTE[groups.index(o.case.group)] for o in outcomes]
+
+
+def _dots(outcomes: list[Outcome], bag: float) -> Any:
+    figure, axes = cy.plot.sheet(1, 1, 7.2, 0.9 + 0.3 * len(outcomes))
+    ax = axes[0, 0]
+    for y, o, colour in zip(range(len(outcomes))[::-1], outcomes, _colours(outcomes)):
         ax.plot(o.accuracy, np.full(len(o.accuracy), y), "o", color=colour, ms=4, alpha=0.45)
-        ax.errorbar(o.accuracy.mean(), y, xerr=_interval(o.accuracy), fmt="D", color=colour, ms=5,
-                    capsize=3)  # fmt: skip
-    ax.axvline(bag, color=INK, ls="--", lw=1)
+        half = _interval(o.accuracy)
+        ax.errorbar(o.accuracy.mean(), y, xerr=half, fmt="D", color=colour, ms=5, capsize=3)
+    ax.axvline(bag, color=cy.plot.INK, ls="--", lw=1)
     every = np.concatenate([o.accuracy for o in outcomes] + [np.array([bag])])
     ax.set_xlim(every.min() - 0.02, every.max() + 0.02)  # two seeds have very wide intervals
     ax.set_yticks(range(len(outcomes)), [o.case.name for o in reversed(outcomes)])
@@ -368,43 +324,39 @@ def _dots(outcomes: list[Outcome], bag: float) -> Any:
     return figure
 
 
-def _depth_figure(p: Params, outcomes: list[Outcome]) -> Any:
-    from ...drawing.plot import PALETTE
-
+def _depth_figure(outcomes: list[Outcome]) -> Any:
     plain = [
         o for o in outcomes
-        if o.case.variant.attention == "hardmax" and o.case.masked
-        and not o.case.variant.hidden and not o.case.variant.norm
+        if o.case.masked and o.case.variant == Variant(layers=o.case.variant.layers)
     ]  # fmt: skip
     plain.sort(key=lambda o: o.case.variant.layers)
     depth = [o.case.variant.layers for o in plain]
-    figure, axes = sheet(1, 2, 4.2, 3.0)
-    left, right = axes[0]
-    left.errorbar(depth, [o.accuracy.mean() for o in plain], [_interval(o.accuracy) for o in plain],
-                  fmt="o-", color=PALETTE[0], capsize=3)  # fmt: skip
+    figure, axes = cy.plot.sheet(1, 2, 4.2, 3.0)
+    (left, right), colours = axes[0], cy.plot.PALETTE
+    half = [_interval(o.accuracy) for o in plain]
+    accuracy = [o.accuracy.mean() for o in plain]
+    left.errorbar(depth, accuracy, half, fmt="o-", color=colours[0], capsize=3)
     left.set(xlabel="layers", ylabel="test accuracy")
-    right.plot(depth, [o.places.mean() for o in plain], "o-", color=PALETTE[1], label="places")
-    led_ = [(k, o.leaders.mean()) for k, o in zip(depth, plain) if k]
-    right.plot(*zip(*led_), "s--", color=PALETTE[2], label="leaders")
+    right.plot(depth, [o.places.mean() for o in plain], "o-", color=colours[1], label="places")
+    led = [(k, o.leaders.mean()) for k, o in zip(depth, plain) if k]
+    right.plot(*zip(*led), "s--", color=colours[2], label="leaders")
     right.set(xlabel="layers", ylabel="per review")
     right.set_ylim(bottom=0)
+    for ax in axes[0]:
+        ax.set_xticks(depth)
     right.legend(frameon=False, fontsize="small")
     return figure
 
 
-def _trade(outcomes: list[Outcome], data: Task) -> Any:
+def _trade(outcomes: list[Outcome], data: Split) -> Any:
     from matplotlib.lines import Line2D
 
-    from ...drawing.plot import GREY, PALETTE
-
-    figure, axes = sheet(1, 1, 8.4, 4.2)
+    figure, axes = cy.plot.sheet(1, 1, 8.4, 4.2)
     ax = axes[0, 0]
-    groups = list(dict.fromkeys(o.case.group for o in outcomes))
     together: dict[tuple[float, float], list[int]] = {}  # points too close for two numbers
     key = []
-    for number, o in enumerate(outcomes, 1):
+    for number, (o, colour) in enumerate(zip(outcomes, _colours(outcomes)), 1):
         x, y = float(o.places.mean()), float(o.accuracy.mean())
-        colour = PALETTE[groups.index(o.case.group)]
         ax.plot(x, y, "o", color=colour, ms=6)
         near = (k for k in together if abs(k[0] / x - 1) < 0.1 and abs(k[1] - y) < 0.006)
         together.setdefault(next(near, (x, y)), []).append(number)
@@ -412,11 +364,11 @@ def _trade(outcomes: list[Outcome], data: Task) -> Any:
         key.append(Line2D([], [], marker="o", ls="", color=colour, label=name))
     for place, numbers in together.items():
         text = ", ".join(map(str, numbers))
-        ax.annotate(text, place, xytext=(5, 4), textcoords="offset points", fontsize=8)
-    ax.axvline(data.test.sizes.mean(), color=GREY, lw=0.8, ls=":")
+        ax.annotate(text, place, xytext=(5, 4), textcoords="offset points", fontsize=cy.plot.TICK)
+    ax.axvline(data.test.sizes.mean(), color=cy.plot.GREY, lw=0.8, ls=":")
     ticks = [1, 2, 5, 10, 20, 50, 100]
-    ax.set(xscale="log", xlabel="distinct places of a review's tokens at the end",
-           ylabel="test accuracy")  # fmt: skip
+    ax.set(xscale="log", ylabel="test accuracy")
+    ax.set_xlabel("distinct places of a review's tokens at the end")
     ax.set_xticks(ticks, map(str, ticks))
     ax.set_xticks([], minor=True)
     fewest = min(float(o.places.mean()) for o in outcomes)

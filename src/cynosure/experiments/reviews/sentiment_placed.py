@@ -16,21 +16,18 @@ clusters *are* the decision.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from ...classifier.datasets import Dataset
-from ...classifier.estimator import HardmaxClassifier, Lexeme
-from ...classifier.evaluation import Evaluation, Rivals, evaluate
-from ...drawing.report import Picture, Report, Table
-from ...drawing.style import sheet
-from ...theorems import Check
-from .._frame import Progress, at_most
-from ._sentiment import evenly, labelled
+import cynosure as cy
+
+from ...classifier.estimator import Lexeme
+from ...classifier.evaluation import Evaluation, Rivals
+from .._frame import Progress, at_most, report_of, silent
+from ._reviews import evenly, labelled
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -57,14 +54,17 @@ class Params:
 QUICK = Params(reviews=240, ngrams=(1,), budgets=(3.0, 5.0, 8.0), words=(8.0, 0.0), explained=40)
 
 
+Ceilings: TypeAlias = dict[int, dict[str, float]]  # longest n-gram -> linear model -> accuracy
+
+
 class Placing(NamedTuple):
-    """One classifier of the grid and how it did."""
+    """One classifier of the grid and how it did on the test part."""
 
     order: int
     dim: int
     words: float
     budget: float
-    found: Evaluation
+    test: Evaluation
 
     @property
     def name(self) -> str:
@@ -75,50 +75,43 @@ class Placing(NamedTuple):
         return f"{self.words:g} telling words" if self.words else "any number of telling words"
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Fit the grid of budgets and the rivals, then compare."""
-
-    def say(share: float, what: str) -> None:
-        if progress is not None:
-            progress(share, what)
-
+    say = progress or silent
     if not p.ngrams or not p.dims or not p.budgets or not p.words:
         raise ValueError("sentiment_placed: ngrams, dims, budgets and words need a value each")
     train, test = labelled(p.data, p.reviews, p.seed)
-    total = len(p.ngrams) * (1 + len(p.dims) * len(p.budgets) * len(p.words))
-    done = 0
+    grid = list(product(p.ngrams, p.dims, p.words, p.budgets))
     placings: list[Placing] = []
-    rivals: dict[int, dict[str, float]] = {}
-    last: HardmaxClassifier | None = None
-    for order in p.ngrams:
-        say(0.9 * done / total, f"linear models, {_terms(order)}")
-        fitted = Rivals.fit(train.texts, train.labels, (1, order))
-        rivals[order] = {
-            name: float((labels == test.labels).mean())
-            for name, labels in fitted.predict(test.texts).items()
-        }
-        done += 1
-        for clf, placing in _grid(p, order, train, test):
-            done += 1
-            say(0.9 * done / total, f"{placing.name}, {placing.budget:g} leaders")
-            placings.append(placing)
-            if last is None or (abs(placing.budget - 10) < 3 and placing.words == p.words[0]):
-                last = clf
-    assert last is not None
+    rivals: Ceilings = {}
+    readable: cy.HardmaxClassifier | None = None  # about ten leaders, the fewest telling words
+    for done, (order, dim, words, budget) in enumerate(grid):
+        share = 0.9 * done / len(grid)
+        if order not in rivals:
+            say(share, f"linear models, {_terms(order)}")
+            said = Rivals.fit(train.texts, train.labels, (1, order)).predict(test.texts)
+            rivals[order] = {k: float((x == test.labels).mean()) for k, x in said.items()}
+        say(share, f"{_terms(order)}, d = {dim}, {words:g} words, {budget:g} leaders")
+        clf = cy.HardmaxClassifier(
+            dim, (1, order), budget, words=words or None, random_state=p.seed
+        ).fit(train.texts, train.labels)
+        how = cy.evaluate(clf, test.texts, test.labels, explained=0)
+        placings.append(Placing(order, dim, words, budget, how))
+        if readable is None or (abs(budget - 10) < 3 and words == p.words[0]):
+            readable = clf
+    assert readable is not None
     say(0.92, "lexicon")
-    lexicon = last.lexicon(test.take(evenly(len(test), p.explained)).texts, top=20)
-    say(1.0, "done")
-    return Report(
-        TITLE,
+    lexicon = readable.lexicon(test.take(evenly(len(test), p.explained)).texts, top=20)
+    return report_of(
+        __name__,
+        p,
         _summary(placings, rivals, len(test)),
-        asdict(p),
-        (_table(placings), _ceilings(rivals, len(test)), _lexicon_table(lexicon)),
-        {"all budgets": _checks(placings)},
-        (
-            Picture("Accuracy against leaders", _CURVE, _curve(placings, rivals)),
-            Picture("The words that lead", _LEXICON, _bars(lexicon)),
+        tables=(_table(placings), _ceilings(rivals, len(test)), _lexicon_table(lexicon)),
+        checks={"all budgets": _checks(placings)},
+        figures=(
+            cy.Picture("Accuracy against leaders", _CURVE, _curve(placings, rivals)),
+            cy.Picture("The words that lead", _LEXICON, _bars(lexicon)),
         ),
-        command="cynosure run sentiment_placed",
     )
 
 
@@ -136,59 +129,53 @@ def _terms(order: int) -> str:
     return {1: "words", 2: "words and pairs"}.get(order, f"n-grams to {order}")
 
 
-def _grid(
-    p: Params, order: int, train: Dataset, test: Dataset
-) -> Iterator[tuple[HardmaxClassifier, Placing]]:
-    for dim, words, budget in product(p.dims, p.words, p.budgets):
-        clf = HardmaxClassifier(dim, (1, order), budget, words=words or None, random_state=p.seed)
-        clf.fit(train.texts, train.labels)
-        found = evaluate(clf, test.texts, test.labels, explained=0)
-        yield clf, Placing(order, dim, words, budget, found)
+def _table(placings: list[Placing]) -> cy.Table:
+    note = "The budget holds on the training reviews; leaders per review are counted at test."
+    return cy.Table.of(
+        "Placed words",
+        placings,
+        {
+            "terms": lambda x: _terms(x.order),
+            "d": "dim",
+            "telling words": lambda x: x.words or "any",
+            "budget": "budget",
+            "leaders per review": "test.leaders",
+            "accuracy": "test.accuracy",
+            "standard error": "test.standard_error",
+            "weight on leaders": "test.on_leaders",
+            "alpha": "test.alpha",
+            "calibration error": "test.calibration",
+            "vocabulary": "test.terms",
+        },
+        note,
+    )
 
 
-def _table(placings: list[Placing]) -> Table:
-    rows = tuple(
-        (
-            _terms(x.order), x.dim, x.words or "any", x.budget, x.found.leaders, x.found.accuracy,
-            x.found.standard_error, x.found.on_leaders, x.found.alpha, x.found.calibration,
-            x.found.terms,
-        )
-        for x in placings
-    )  # fmt: skip
-    columns = (
-        "terms", "d", "telling words", "budget", "leaders per review", "accuracy", "standard error",
-        "weight on leaders", "alpha", "calibration error", "vocabulary",
-    )  # fmt: skip
-    note = "The budget is kept on the training reviews; leaders per review are counted at test."
-    return Table("Placed words", columns, rows, note)
-
-
-def _ceilings(rivals: dict[int, dict[str, float]], n: int) -> Table:
+def _ceilings(rivals: Ceilings, n: int) -> cy.Table:
     rows = tuple(
         (_terms(order), name, a, float(np.sqrt(a * (1 - a) / n)))
-        for order, found in rivals.items()
-        for name, a in found.items()
+        for order, ceiling in rivals.items()
+        for name, a in ceiling.items()
     )
     note = "Regularisation chosen on held-out blocks of the training part."
     columns = ("terms", "model", "accuracy", "standard error")
-    return Table("Linear models on the same terms", columns, rows, note)
+    return cy.Table("Linear models on the same terms", columns, rows, note)
 
 
-def _lexicon_table(lexicon: list[Lexeme]) -> Table:
-    rows = tuple((x.term, x.texts, x.score, x.share) for x in lexicon)
-    columns = ("word", "reviews it leads in", "score", "mean share of the review")
-    return Table("Lexicon", columns, rows)
+def _lexicon_table(lexicon: list[Lexeme]) -> cy.Table:
+    columns = {"word": "term", "reviews it leads in": "texts", "score": "score"}
+    return cy.Table.of("Lexicon", lexicon, {**columns, "mean share of the review": "share"})
 
 
-def _checks(placings: list[Placing]) -> tuple[Check, ...]:
-    elsewhere = max(placings, key=lambda x: 1 - x.found.on_leaders)
-    over = max(placings, key=lambda x: x.found.leaders / x.budget)
+def _checks(placings: list[Placing]) -> tuple[cy.Check, ...]:
+    elsewhere = max(placings, key=lambda x: 1 - x.test.on_leaders)
+    over = max(placings, key=lambda x: x.test.leaders / x.budget)
     return (
         at_most(
             "on leaders",
             "docs/mathematics.md C5",
             "at most 1 % of the mean token is not on leaders",
-            1 - elsewhere.found.on_leaders,
+            1 - elsewhere.test.on_leaders,
             0.01,
             model=elsewhere.name,
         ),
@@ -196,7 +183,7 @@ def _checks(placings: list[Placing]) -> tuple[Check, ...]:
             "budget",
             "the dial of Placed",
             "test reviews have at most 1.1 times the leaders of the budget",
-            over.found.leaders / over.budget,
+            over.test.leaders / over.budget,
             1.1,
             model=over.name,
             budget=over.budget,
@@ -204,51 +191,48 @@ def _checks(placings: list[Placing]) -> tuple[Check, ...]:
     )
 
 
-def _summary(placings: list[Placing], rivals: dict[int, dict[str, float]], n: int) -> str:
+def _summary(placings: list[Placing], rivals: Ceilings, n: int) -> str:
     out = []
     for order, ceiling in rivals.items():
         mine = [x for x in placings if x.order == order]
         few = min((x.words for x in mine if x.words), default=0.0)
-        sparse = max((x for x in mine if x.words == few), key=lambda x: x.found.accuracy)
+        sparse = max((x for x in mine if x.words == few), key=lambda x: x.test.accuracy)
         best = max(ceiling.values())
-        small = min(mine, key=lambda x: x.found.leaders)
-        top = max(mine, key=lambda x: x.found.accuracy)
-        near = [x for x in mine if best - x.found.accuracy <= 2 * x.found.standard_error]
-        enough = min(near, key=lambda x: x.found.leaders, default=None)
+        small = min(mine, key=lambda x: x.test.leaders)
+        top = max(mine, key=lambda x: x.test.accuracy)
+        near = [x for x in mine if best - x.test.accuracy <= 2 * x.test.standard_error]
+        enough = min(near, key=lambda x: x.test.leaders, default=None)
         reached = (
-            f"{enough.found.leaders:.1f} leaders per review are within two standard errors of it"
+            f"{enough.test.leaders:.1f} leaders per review are within two standard errors of it"
             if enough
             else "no budget comes within two standard errors of it"
         )
         out.append(
             f"{_terms(order).capitalize()}: the better linear model reaches {best:.4f}; {reached}; "
-            f"the best placing has {top.found.accuracy:.4f} at {top.found.leaders:.1f} leaders, "
-            f"{small.found.leaders:.1f} leaders give {small.found.accuracy:.4f}; with "
-            f"{sparse.told} it is {sparse.found.accuracy:.4f} at best."
+            f"the best placing has {top.test.accuracy:.4f} at {top.test.leaders:.1f} leaders, "
+            f"{small.test.leaders:.1f} leaders give {small.test.accuracy:.4f}; with "
+            f"{sparse.told} it is {sparse.test.accuracy:.4f} at best."
         )
-    error = max(x.found.standard_error for x in placings)
+    error = max(x.test.standard_error for x in placings)
     out.append(f"{n} test reviews: a standard error is {error:.4f}.")
     return "\n\n".join(out)
 
 
-def _curve(placings: list[Placing], rivals: dict[int, dict[str, float]]) -> Any:
-    from ...drawing.plot import GREY, INK, PALETTE
-
-    figure, axes = sheet(1, len(rivals), 5.0, 3.6)
+def _curve(placings: list[Placing], rivals: Ceilings) -> Any:
+    figure, axes = cy.plot.sheet(1, len(rivals), 5.0, 3.6)
+    lines = dict.fromkeys((x.dim, x.words) for x in placings)
     for ax, (order, ceiling) in zip(axes[0], rivals.items()):
-        right = max(x.found.leaders for x in placings if x.order == order)
-        for (name, a), style, colour in zip(ceiling.items(), ("--", ":"), (INK, GREY)):
+        right = max(x.test.leaders for x in placings if x.order == order)
+        looks = zip(("--", ":"), (cy.plot.INK, cy.plot.GREY))
+        for (name, a), (style, colour) in zip(ceiling.items(), looks):
             ax.axhline(a, color=colour, ls=style, lw=1.2, label=name)
-        lines = dict.fromkeys((x.dim, x.words) for x in placings)
-        for colour, (dim, words) in zip(PALETTE, lines):
-            line = sorted(
-                (x for x in placings if (x.order, x.dim, x.words) == (order, dim, words)),
-                key=lambda x: x.found.leaders,
-            )
+        for colour, (dim, words) in zip(cy.plot.PALETTE, lines):
+            line = [x for x in placings if (x.order, x.dim, x.words) == (order, dim, words)]
+            line.sort(key=lambda x: x.test.leaders)
+            leaders, accuracy = [x.test.leaders for x in line], [x.test.accuracy for x in line]
             ax.errorbar(
-                [x.found.leaders for x in line], [x.found.accuracy for x in line],
-                [x.found.standard_error for x in line], fmt="o-", color=colour, ms=4, lw=1.4,
-                capsize=2, label=f"d = {dim}, {line[0].told}",
+                leaders, accuracy, [x.test.standard_error for x in line], fmt="o-", color=colour,
+                ms=4, lw=1.4, capsize=2, label=f"d = {dim}, {line[0].told}",
             )  # fmt: skip
         ax.set(title=_terms(order), xlabel="leaders per review", xlim=(0, 1.05 * right))
     axes[0, 0].set_ylabel("test accuracy")
@@ -258,12 +242,13 @@ def _curve(placings: list[Placing], rivals: dict[int, dict[str, float]]) -> Any:
 
 
 def _bars(lexicon: list[Lexeme]) -> Any:
-    from ...drawing.plot import PALETTE
-
-    figure, axes = sheet(1, 1, 7.0, 3.2)
+    figure, axes = cy.plot.sheet(1, 1, 7.0, 3.2)
     ax = axes[0, 0]
-    colours = [PALETTE[0] if x.score > 0 else PALETTE[1] for x in lexicon]
-    ax.bar(range(len(lexicon)), [x.texts for x in lexicon], color=colours)
+    blue, orange, *_ = cy.plot.PALETTE
+    ax.bar(
+        range(len(lexicon)), [x.texts for x in lexicon],
+        color=[blue if x.score > 0 else orange for x in lexicon],
+    )  # fmt: skip
     ax.set_xticks(range(len(lexicon)), [x.term for x in lexicon], rotation=60, ha="right")
     ax.set_ylabel("reviews it leads in")
     return figure

@@ -4,7 +4,7 @@ x_i' = sum_j P_ij V x_j with the A and V of a trained head, biases left out, see
 y_i = exp(-l1 t) x_i. For a good triple the coordinates f1*(y_i) along the leading eigenvector end
 at most at three values, {a, 0, b}: see the lines meet. Other heads make no such promise; the table
 has them all. Beside each run: how long the attention of the start predicts it (master equation).
-Then all heads of a layer together, x_i' = sum_h V_h sum_j P^h_ij x_j, with tokens kept on the
+Then all heads of a layer together, x_i' = sum_h V_h sum_j P^h_ij x_j, with tokens held on the
 sphere as a norm would: there, see how soon all tokens are one.
 
 Trap: time is in units of 1/l1. Some heads do not remember their start: see the column "twin".
@@ -13,24 +13,18 @@ Trap: time is in units of 1/l1. Some heads do not remember their start: see the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, final
+from dataclasses import dataclass, replace
+from operator import itemgetter
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from ...analysis.clustering import clusters
-from ...analysis.spectra import propagate
-from ...attention import Heads, Softmax
-from ...drawing.report import Picture, Report, Table
-from ...dynamics import SphereFlow
-from ...pretrained import Trace, Transformer, cosines, settling
+import cynosure as cy
+
+from ...pretrained import cosines, settling
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
-from ...pretrained.heads import Head
-from ...simulation.loop import simulate
-from ...simulation.steppers import RK4
-from ...simulation.trajectory import Trajectory
-from ...theorems import Check, Hypothesis
-from .._frame import Progress, silent
+from ...theorems import Hypothesis
+from .._frame import Progress, report_of, silent
 from .._measurements import kept
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
@@ -67,9 +61,11 @@ class Params:
 QUICK = Params(time=10.0, dt=0.25, heads=2, drawn=1, tokens=10, together=5.0)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
-    """Every head alone from the text and from random tokens; the good triples drawn."""
+Row: TypeAlias = dict[str, Any]  # a head from a start, under the headers of the table
 
+
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
+    """Every head alone from the text and from random tokens; the good triples drawn."""
     say = progress or silent
     if min(p.time, p.dt) <= 0 or min(p.heads, p.together) < 0 or min(p.drawn, p.tokens) < 1:
         raise ValueError(
@@ -77,50 +73,49 @@ def run(p: Params, progress: Progress | None = None) -> Report:
             f"tokens from 1; got {p}"
         )
     say(0.0, "model")
-    return _measure(p, example_transformer(p.model, p.text, "albert"), say)
+    return _report(p, example_transformer(p.model, p.text, "albert"), say)
 
 
 @ONE_THREAD
-def _measure(p: Params, m: Transformer, say: Progress) -> Report:
+def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
     trace = m.trace(p.text)
-    found = [head for layer in m.distinct_layers for head in m.heads(layer)]
-    good = {head.name for head in found if _is_good(head)}
-    order = sorted(found, key=lambda head: head.name not in good)
-    chosen = order[: p.heads or len(order)]
-    rows, checks, pictures = [], {}, []
+    heads = [head for layer in m.distinct_layers for head in m.heads(layer)]
+    good = {head.name for head in heads if _is_good(head)}
+    chosen = sorted(heads, key=lambda head: head.name not in good)[: p.heads or len(heads)]
+    runs, checks, pictures = [], {}, []
     for done, head in enumerate(chosen):
         say(0.1 + 0.6 * done / len(chosen), head.name)
-        starts = {"text": _text_tokens(trace, head), "random": _random(p, head)}
-        for name, z0 in starts.items():
-            row, check, tr = kept(_one, head, name, z0, p.time, p.dt, done < p.drawn)
-            rows.append(row)
+        for start, z0 in _starts(p, trace, head).items():
+            row, check, tr = kept(_one, head, start, z0, p.time, p.dt, done < p.drawn)
+            runs.append(row)
             if check is not None:
-                checks[f"{head.name}, {name}"] = (check,)
+                checks[f"{head.name}, {start}"] = [check]
             if tr is not None:
-                tr = replace(tr, words=trace.words if name == "text" else None)
-                pictures.append(_picture(head, name, tr, head.name in good))
+                words = trace.words if start == "text" else None
+                pictures.append(_picture(head, row, replace(tr, words=words)))
     say(0.7, "master equation")
     frozen, table = _master(p, chosen[0], _text_tokens(trace, chosen[0]))
     say(0.75, "all heads together")
     whole = _all_together(p, m, trace, [head.layer for head in chosen])
-    say(1.0, "done")
-    return Report(
-        TITLE,
-        weights_note(m) + _summary(p, m.name, len(found), len(good), rows, checks, whole),
-        asdict(p),
-        (_table(rows), *((whole,) if whole.rows else ()), table),
-        checks,
-        (*pictures, frozen),
-        command="cynosure run albert_head_flow",
+    summary = f"{m.name}: {len(good)} of {len(heads)} heads are good triples. " + _summary(
+        p, runs, [check for group in checks.values() for check in group], whole
+    )
+    return report_of(
+        __name__,
+        p,
+        weights_note(m) + summary,
+        tables=[_table(runs), *([whole] if whole.rows else []), table],
+        checks=checks,
+        figures=[*pictures, frozen],
     )
 
 
-def _is_good(head: Head) -> bool:
+def _is_good(head: cy.Head) -> bool:
     return next(h.holds for h in head.hypotheses() if h.name == "good triple")
 
 
-def three_values(head: Head, tr: Trajectory) -> Check:
-    """B26 on a run with fixed steps: f1* stays in its range and ends at a, 0 or b.
+def three_values(head: cy.Head, tr: cy.Trajectory) -> cy.Check:
+    """The statement of B26 on a run with fixed steps: f1* stays in its range, ends at a, 0 or b.
 
     f_i' = l1 (sum_j P_ij f_j - f_i) for f = f1*, so once P stands still f arrives like e^{-l1 t},
     which tells from the last step how far it has still to go.
@@ -130,17 +125,17 @@ def three_values(head: Head, tr: Trajectory) -> Check:
     f = tr.values @ lead.dual
     size = float(np.abs(f[0]).max()) or 1.0
     span = lead.value * float(tr.t[-1] - tr.t[-2])
-    left = float(np.abs(f[-1] - f[-2]).max() / np.expm1(span)) / size
+    to_go = float(np.abs(f[-1] - f[-2]).max() / np.expm1(span)) / size
     end = f[-1]
     away = np.minimum(np.abs(end), np.minimum(end - end.min(), end.max() - end)).max() / size
     inward = np.minimum(f[:-1].max(1) - f[1:].max(1), f[1:].min(1) - f[:-1].min(1)).min() / size
-    tol = 10 * left + STEP_ERROR
+    tol = 10 * to_go + STEP_ERROR
     margin = min(tol - float(away), STEP_ERROR + float(inward))
-    still = Hypothesis("values of f1* stand still (estimated distance to go)", left <= NEAR, left)
+    still = Hypothesis("values of f1* stand still (estimated distance to go)", to_go <= NEAR, to_go)
     applies = still.holds and tr.status.code == "done"
-    return Check(
-        theorem="B26",
-        reference="arXiv 2305.05465, lemma on three hyperplanes",
+    return cy.Check(
+        theorem="three values",
+        reference="B26: arXiv 2305.05465, lemma on three hyperplanes",
         statement="good triple: f1*(y_i) stays in its range and tends to at most {a, 0, b}",
         applies=applies,
         holds=margin >= 0 if applies else None,
@@ -152,32 +147,33 @@ def three_values(head: Head, tr: Trajectory) -> Check:
     )
 
 
-def _text_tokens(trace: Trace, head: Head) -> np.ndarray:
+def _text_tokens(trace: cy.Trace, head: cy.Head) -> np.ndarray:
     """What the attention of the head's layer is given, in float64."""
     return trace.seen[head.layer].astype(np.float64)
 
 
-def _random(p: Params, head: Head) -> np.ndarray:
+def _starts(p: Params, trace: cy.Trace, head: cy.Head) -> dict[str, np.ndarray]:
     rng = np.random.default_rng([p.seed, head.layer, head.index])
-    return rng.standard_normal((p.tokens, head.Q.shape[1]))
+    random = rng.standard_normal((p.tokens, head.Q.shape[1]))
+    return {"text": _text_tokens(trace, head), "random": random}
 
 
-def _rate(head: Head) -> float:
+def _rate(head: cy.Head) -> float:
     """l1, the largest real part in the spectrum of V (0 outside the head's range)."""
     top = max(float(head.V_eigenvalues.real.max()), 0.0)
     return top or float(np.abs(head.V_eigenvalues).max()) or 1.0
 
 
 def _one(
-    head: Head, name: str, z0: np.ndarray, time: float, dt: float, drawn: bool
-) -> tuple[tuple, Check | None, Trajectory | None]:
+    head: cy.Head, start: str, z0: np.ndarray, time: float, dt: float, drawn: bool
+) -> tuple[Row, cy.Check | None, cy.Trajectory | None]:
     """Row and check of one run; the run itself, which is large, only where it will be drawn."""
-    (tr, twin), good = _flow(head, z0, time, dt), _is_good(head)
-    check = three_values(head, tr) if good else None
-    return (*_row(head, name, tr, good), twin), check, tr if drawn else None
+    tr, twin = _flow(head, z0, time, dt)
+    row = _row(head, start, tr, twin)
+    return row, three_values(head, tr) if row["good triple"] else None, tr if drawn else None
 
 
-def _flow(head: Head, z0: np.ndarray, time: float, dt: float) -> tuple[Trajectory, float]:
+def _flow(head: cy.Head, z0: np.ndarray, time: float, dt: float) -> tuple[cy.Trajectory, float]:
     """The run, in steps of dt/l1, shorter where the rest of the spectrum is larger than l1; and
     how far from it, relatively, a twin ends that starts 1e-10 away.
 
@@ -189,10 +185,10 @@ def _flow(head: Head, z0: np.ndarray, time: float, dt: float) -> tuple[Trajector
     B, small = head.basis, replace(head, causal=False).inside()
     steps = int(np.ceil(time / (dt / stiff)))
     every = max(1, steps // 120)
-    stepper = RK4(time / scale / steps)
+    stepper = cy.RK4(time / scale / steps)
     noise = np.random.default_rng(0).standard_normal(z0.shape)
     u = np.stack([z0, z0 * (1 + TWIN * noise)]) @ B
-    tr = simulate(
+    tr = cy.simulate(
         small.leading_flow(), u, time=time / scale, stepper=stepper, save_every=every, throw=False
     )
     run, twin = tr.values[:, 0], tr.values[:, 1]
@@ -202,7 +198,7 @@ def _flow(head: Head, z0: np.ndarray, time: float, dt: float) -> tuple[Trajector
     return replace(tr, z=y, dynamics=None), apart
 
 
-def _decay(head: Head, tr: Trajectory) -> float | None:
+def _decay(head: cy.Head, tr: cy.Trajectory) -> float | None:
     """c where steps shrink like e^{-c l1 t}, over the second half and above rounding."""
     y = tr.values
     step = np.linalg.norm(np.diff(y, axis=0), axis=-1).max(axis=-1) / np.diff(tr.t)
@@ -213,30 +209,37 @@ def _decay(head: Head, tr: Trajectory) -> float | None:
     return -float(np.polyfit(_rate(head) * tr.t[1:][use], np.log(step[use]), 1)[0])
 
 
-def _values(head: Head, tr: Trajectory) -> np.ndarray | None:
+def _values(head: cy.Head, tr: cy.Trajectory) -> np.ndarray | None:
     """f1* of the tokens by time, or None when V has no real positive leading eigenvalue."""
     return None if head.leading is None else tr.values @ head.leading.dual
 
 
-def _row(head: Head, name: str, tr: Trajectory, good: bool) -> tuple:
+def _row(head: cy.Head, start: str, tr: cy.Trajectory, twin: float) -> Row:
     f, y = _values(head, tr), tr.values[-1]
-    scale, start = (float(np.sqrt((x**2).sum(axis=1).mean())) or 1.0 for x in (y, tr.values[0]))
-    ends: Any = (None, None, None)
-    if f is not None and scale < GROWN * start:
-        groups = clusters(f[-1][:, None], NEAR * max(float(np.abs(f[0]).max()), 1e-300))
-        ends = (groups.count, float(f[-1].min()), float(f[-1].max()))
-    moved = float(np.abs(y - tr.values[-2]).max()) / scale
-    return (
-        head.name, name, good, _rate(head), tr.status.code, *ends,
-        clusters(y / scale, 0.01).count, len(y), _decay(head, tr), scale / start, moved,
-    )  # fmt: skip
+    scale, before = (float(np.sqrt((x**2).sum(axis=1).mean())) or 1.0 for x in (y, tr.values[0]))
+    count = least = largest = None
+    if f is not None and scale < GROWN * before:
+        count = cy.clusters(f[-1][:, None], NEAR * max(float(np.abs(f[0]).max()), 1e-300)).count
+        least, largest = float(f[-1].min()), float(f[-1].max())
+    return {
+        "head": head.name,
+        "start": start,
+        "good triple": _is_good(head),
+        "l1": _rate(head),
+        "status": tr.status.code,
+        "values of f1*": count,
+        "least": least,
+        "largest": largest,
+        "clusters of y": cy.clusters(y / scale, 0.01).count,
+        "tokens": len(y),
+        "rate": _decay(head, tr),
+        "growth": scale / before,
+        "last step": float(np.abs(y - tr.values[-2]).max()) / scale,
+        "twin": twin,
+    }
 
 
-def _table(rows: list[tuple]) -> Table:
-    columns = (
-        "head", "start", "good triple", "l1", "status", "values of f1*", "least", "largest",
-        "clusters of y", "tokens", "rate", "growth", "last step", "twin",
-    )  # fmt: skip
+def _table(runs: list[Row]) -> cy.Table:
     note = (
         f"Values of f1* are counted at {NEAR:g} of the largest at the start, clusters of y at 1 % "
         "of the token length; – where V has no real positive eigenvalue. Rate c: steps of y shrink "
@@ -247,32 +250,21 @@ def _table(rows: list[tuple]) -> Table:
         f"above {FORGETS:g} the end is one of many that rounding chooses among. Biases and "
         "norms are left out: this is the flow of the theory, not of the model."
     )
-    return Table("Every head alone", columns, tuple(rows), note)
+    columns = {name: itemgetter(name) for name in runs[0]}
+    return cy.Table.of("Every head alone", runs, columns, note)
 
 
-def _summary(
-    p: Params,
-    name: str,
-    heads: int,
-    good: int,
-    rows: list[tuple],
-    checks: dict[str, tuple],
-    whole: Table,
-) -> str:
-    mine = [row for row in rows if row[2]]
-    most = max((row[5] for row in mine), default=None)
-    judged = [c for group in checks.values() for c in group if c.applies]
-    text = (
-        f"{name}: {good} of {heads} heads are good triples. {len(rows)} runs to time {p.time:g}/l1."
-    )
+def _summary(p: Params, runs: list[Row], checks: Sequence[cy.Check], whole: cy.Table) -> str:
+    text = f"{len(runs)} runs to time {p.time:g}/l1."
+    mine = [r["values of f1*"] for r in runs if r["good triple"]]
+    judged = [c for c in checks if c.applies]
     if mine:
         text += (
-            f" The {len(mine)} runs of good triples end with at most {most} distinct values of "
-            f"f1*. The theorem allows three in the limit; in {len(judged)} runs f1* stands still, "
-            "and "
-            f"there it holds {sum(bool(c.holds) for c in judged)} times."
+            f" The {len(mine)} runs of good triples end with at most {max(x or 0 for x in mine)} "
+            f"distinct values of f1*. The theorem allows three in the limit; in {len(judged)} runs "
+            f"f1* stands still, and there it holds {sum(bool(c.holds) for c in judged)} times."
         )
-    lost = list(dict.fromkeys(row[0] for row in rows if row[-1] > FORGETS))
+    lost = list(dict.fromkeys(r["head"] for r in runs if r["twin"] > FORGETS))
     if lost:
         text += (
             f"\n\n{len(lost)} heads do not remember their start, a twin {TWIN:g} away ends more "
@@ -287,13 +279,12 @@ def _summary(
     return text
 
 
-def _all_together(p: Params, m: Transformer, trace: Trace, layers: Sequence[int]) -> Table:
+def _all_together(p: Params, m: cy.Transformer, trace: cy.Trace, layers: Sequence[int]) -> cy.Table:
     """The sum of all heads on the sphere, from the text and from random tokens."""
     rows = []
     for layer in sorted(set(layers)) if p.together else ():
         heads = m.heads(layer)
-        starts = {"text": _text_tokens(trace, heads[0]), "random": _random(p, heads[0])}
-        for name, z0 in starts.items():
+        for name, z0 in _starts(p, trace, heads[0]).items():
             end, when = kept(_on_the_sphere, heads, z0, p.together)
             keys = ("clusters", "mean_cosine", "step")
             rows.append((layer, name, *(end[key] for key in keys), when, len(z0)))
@@ -306,28 +297,28 @@ def _all_together(p: Params, m: Transformer, trace: Trace, layers: Sequence[int]
         "model's length; clusters at 1 % of it. Time in units of one over the largest |eigenvalue| "
         "of sum_h V_h; a last step that is not small is a cluster that moves as one."
     )
-    return Table("All heads of a layer together", columns, tuple(rows), note)
+    return cy.Table("All heads of a layer together", columns, tuple(rows), note)
 
 
-def _pace(heads: Sequence[Head]) -> float:
+def _pace(heads: Sequence[cy.Head]) -> float:
     return float(np.abs(np.linalg.eigvals(sum(head.V for head in heads))).max()) or 1.0
 
 
 def _on_the_sphere(
-    heads: Sequence[Head], z0: np.ndarray, time: float
+    heads: Sequence[cy.Head], z0: np.ndarray, time: float
 ) -> tuple[dict[str, Any], float | None]:
-    """Directions of the tokens under all heads; scores as if they kept their mean length.
+    """Directions of the tokens under all heads; scores as if all had their mean length.
 
     `settling` of the run, and when the tokens have become one crowd.
     """
     length = np.linalg.norm(z0, axis=1, keepdims=True)
     beta = float((length**2).mean())
-    rules = [Softmax(beta, head.A) for head in heads]
-    flow = SphereFlow(Heads(rules, [head.V for head in heads], average=False))
+    rules = [cy.Softmax(beta, head.A) for head in heads]
+    flow = cy.SphereFlow(cy.Heads(rules, [head.V for head in heads], average=False))
     scale = _pace(heads)
     steps = int(np.ceil(time / PACE))
-    stepper, every = RK4(time / scale / steps), max(1, steps // 60)
-    tr = simulate(
+    stepper, every = cy.RK4(time / scale / steps), max(1, steps // 60)
+    tr = cy.simulate(
         flow, z0 / length, time=time / scale, stepper=stepper, save_every=every, throw=False
     )
     mean = np.array([cosines(x).mean() if len(x) > 1 else 1.0 for x in tr.values])
@@ -335,59 +326,55 @@ def _on_the_sphere(
     return settling(tr), float(tr.t[joined[0]]) * scale if len(joined) else None
 
 
-def _picture(head: Head, name: str, tr: Trajectory, good: bool) -> Picture:
-    from ...pretrained.pictures import grid, word_paths
+def _picture(head: cy.Head, row: Row, tr: cy.Trajectory) -> cy.Picture:
+    from ...pretrained.pictures import word_paths
 
-    axes = grid(1, 2, (12.5, 5.4))[0]
+    figure, axes = cy.plot.sheet(1, 2, 6.25, 5.4)
+    left, right = axes[0]
     f = _values(head, tr)
-    t = tr.t * _rate(head)
+    left.plot(tr.t * row["l1"], np.linalg.norm(tr.values, axis=-1) if f is None else f, lw=1.1)
+    left.set(xlabel="time, in 1/l1", ylabel="|y_i|" if f is None else "f1*(y_i)")
     if f is not None:
-        axes[0].plot(t, f, lw=1.1)
-        axes[0].axhline(0, color="#8C8C8C", lw=0.8, ls=":")
-        axes[0].set_ylabel("f1*(y_i)", fontsize=9)
-    else:
-        axes[0].plot(t, np.linalg.norm(tr.values, axis=-1), lw=1.1)
-        axes[0].set_ylabel("|y_i|", fontsize=9)
-    axes[0].set_xlabel("time, in 1/l1", fontsize=9)
-    _, left = word_paths(tr, axes[1])
-    kind = "good triple" if good else "no good triple"
-    start = "the tokens of the text" if name == "text" else "random tokens"
-    lost = f" {left} words found no place." if left else ""
+        left.axhline(0, color=cy.plot.GREY, lw=0.8, ls=":")
+    _, unplaced = word_paths(tr, right)
+    kind = "good triple" if row["good triple"] else "no good triple"
+    start = "the tokens of the text" if row["start"] == "text" else "random tokens"
+    lost = f" {unplaced} words found no place." if unplaced else ""
     caption = (
         f"From {start}. Left: the coordinate along the leading eigenvector of V. Right: y on two "
         f"principal directions, circles at the start, dots at the end.{lost}"
     )
-    return Picture(f"{head.name} from {name} ({kind})", caption, axes[0].figure)
+    return cy.Picture(f"{head.name} from {row['start']} ({kind})", caption, figure)
 
 
-def _master(p: Params, head: Head, z0: np.ndarray) -> tuple[Picture, Table]:
+def _master(p: Params, head: cy.Head, z0: np.ndarray) -> tuple[cy.Picture, cy.Table]:
     """The same flow in x, against X' = P X Vᵀ with P frozen at the start and half-way."""
-    from ...pretrained.pictures import curves, grid
+    from ...pretrained.pictures import curves
 
     scale = _rate(head)
     horizon = min(p.time, 4.0)  # x grows like e^{l1 t}
     head = replace(head, causal=False)
     times = np.linspace(0, horizon / scale, 11)
-    tr = simulate(head.flow(), z0, times=times, stepper=RK4(0.05 / scale), throw=False)
+    tr = cy.simulate(head.flow(), z0, times=times, stepper=cy.RK4(0.05 / scale), throw=False)
     rows, lines = [], {}
     for at in (0, 5):
-        x = tr.values[at:]
+        x, t = tr.values[at:], times[at:] * scale
         P = head.attention().weights(x[0])
-        said = propagate(P, head.V, x[0], times[at:] - times[at])
+        said = cy.spectra.propagate(P, head.V, x[0], times[at:] - times[at])
         error = np.linalg.norm(x - said, axis=(1, 2)) / np.linalg.norm(x, axis=(1, 2))
-        t = times[at:] * scale
         lines[f"P frozen at {t[0]:.2g}/l1"] = (t, error)
-        rows += [(float(t[0]), *pair) for pair in zip(t.tolist(), error.tolist(), strict=True)]
-    ax = grid(1, 1, (6.4, 3.6))[0, 0]
-    curves(ax, lines, "relative error of the prediction")
-    ax.set_xlabel("time, in 1/l1", fontsize=9)
-    ax.legend(frameon=False, fontsize=8)
+        rows += [(float(t[0]), *pair) for pair in zip(t.tolist(), error.tolist())]
+    figure, axes = cy.plot.sheet(1, 1, 6.4, 3.6)
+    curves(axes[0, 0], lines, "relative error of the prediction")
+    axes[0, 0].set_xlabel("time, in 1/l1")
+    axes[0, 0].legend(frameon=False, fontsize=cy.plot.TICK)
     caption = (
-        f"{head.name} from the text: X' = P X Vᵀ with P frozen, against the run. Small as long as "
-        "the attention of the start keeps its word."
+        f"{head.name} from the text: X' = P X Vᵀ with P frozen, against the run. The error stays "
+        "small as long as the attention is still nearly the one that was frozen."
     )
     columns = ("frozen at", "time", "relative error")
+    title = f"Frozen attention, {head.name}"
     return (
-        Picture("Frozen attention", caption, ax.figure),
-        Table(f"Frozen attention, {head.name}", columns, tuple(rows), "Times in units of 1/l1."),
+        cy.Picture("Frozen attention", caption, figure),
+        cy.Table(title, columns, tuple(rows), "Times in units of 1/l1."),
     )

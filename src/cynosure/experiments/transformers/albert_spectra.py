@@ -9,18 +9,17 @@ cannot: a head of rank d_k < d/2 has as many negative as positive directions.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import final
 
 import numpy as np
 
-from ...drawing.report import Picture, Report, Table
-from ...pretrained import Transformer
+import cynosure as cy
+
 from ...pretrained.chapters import heads_chapter
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
-from ...pretrained.heads import Head
-from ...theorems import Check, Hypothesis
-from .._frame import Progress, silent
+from ...theorems import Hypothesis
+from .._frame import Progress, report_of, silent
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -40,57 +39,47 @@ class Params:
 QUICK = Params(panels=6)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Facts and spectra of all heads, the planes of the first of them."""
     say = progress or silent
     if p.panels < 1:
         raise ValueError(f"panels: expected at least 1 head to draw, got {p.panels}")
     say(0.0, "model")
-    return _measure(p, example_transformer(p.model, family="albert"), say)
+    return _report(p, example_transformer(p.model, family="albert"), say)
 
 
 @ONE_THREAD
-def _measure(p: Params, m: Transformer, say: Progress) -> Report:
+def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
     say(0.2, "heads")
     chapter = heads_chapter(m)
     heads = [head for layer in m.distinct_layers for head in m.heads(layer)]
     distance = [_distance(head) for head in heads]
-    order = [heads[i] for i in np.argsort(distance, kind="stable")]
+    nearest = [heads[i] for i in np.argsort(distance, kind="stable")[: p.panels]]
+    good = [head for head, x in zip(heads, distance) if x == 0]
     say(0.6, "planes")
-    good = [head for head, x in zip(heads, distance, strict=True) if x == 0]
-    figures = (
-        *chapter.figures,
-        *(_planes(order[: p.panels], name) for name in ("V", "A")),
-        _cloud(heads),
-    )
-    check = _inertia(heads)
-    say(1.0, "done")
     names = ", ".join(head.name for head in good)
     forms = "; ".join(f"{h.name} {h.leading.form:.3g}" for h in good if h.leading is not None)
     summary = (
         f"{weights_note(m)}{m.name}: {len(good)} of {len(heads)} heads are good triples"
         f"{f' ({names})' if good else ''}.\n\n{chapter.summary}"
-    )
-    if forms:
-        summary += f"\n\n<Qf, Kf> of the good triples: {forms}."
-    return Report(
-        TITLE,
+    ) + (f"\n\n<Qf, Kf> of the good triples: {forms}." if forms else "")
+    return report_of(
+        __name__,
+        p,
         summary,
-        asdict(p),
-        (*chapter.tables, _eigenvalues(heads)),
-        {m.name: (check,)},
-        figures,
-        command="cynosure run albert_spectra",
+        tables=(*chapter.tables, _eigenvalues(heads)),
+        checks={m.name: [_inertia(heads)]},
+        figures=(*chapter.figures, _planes(nearest, "V"), _planes(nearest, "A"), _cloud(heads)),
     )
 
 
-def _distance(head: Head) -> float:
-    """0 for a good triple; else its distance, kept above 0 where only strictness is missing."""
-    found = {h.name: h for h in head.hypotheses()}["good triple"]
-    return 0.0 if found.holds else max(found.value, 1e-12)
+def _distance(head: cy.Head) -> float:
+    """0 for a good triple; else its distance, above 0 also where only strictness is missing."""
+    triple = {h.name: h for h in head.hypotheses()}["good triple"]
+    return 0.0 if triple.holds else max(triple.value, 1e-12)
 
 
-def _inertia(heads: list[Head]) -> Check:
+def _inertia(heads: list[cy.Head]) -> cy.Check:
     """d_k positive and d_k negative eigenvalues of A + Aᵀ where the rows of K and Q are free."""
     k, d = heads[0].Q.shape
     worst = 0
@@ -100,7 +89,7 @@ def _inertia(heads: list[Head]) -> Check:
         worst = max(worst, abs(int((lam > zero).sum()) - k), abs(int((lam < -zero).sum()) - k))
     free = min(int(np.linalg.matrix_rank(np.vstack([h.K, h.Q]))) for h in heads)
     applies = free == 2 * k
-    return Check(
+    return cy.Check(
         theorem="inertia",
         reference="the difference of two squares, |(K + Q)x|²/4 - |(K - Q)x|²/4",
         statement="A + Aᵀ of a head has d_k positive and d_k negative eigenvalues",
@@ -114,17 +103,16 @@ def _inertia(heads: list[Head]) -> Check:
     )
 
 
-def _planes(heads: list[Head], matrix: str) -> Picture:
-    from ...pretrained.pictures import grid, plane
+def _planes(heads: list[cy.Head], matrix: str) -> cy.Picture:
+    from ...pretrained.pictures import plane
 
     columns = min(6, len(heads))
-    rows = -(-len(heads) // columns)
-    axes = grid(rows, columns, (2.4 * columns, 2.5 * rows))
-    for ax, head in zip(axes.flat, heads, strict=False):
-        lead = head.leading
+    figure, axes = cy.plot.sheet(-(-len(heads) // columns), columns, 2.4, 2.5)
+    for ax, head in zip(axes.flat, heads):
         if matrix == "A":
             plane(ax, head.A_eigenvalues, head.name)
         else:
+            lead = head.leading
             plane(ax, head.V_eigenvalues, head.name, None if lead is None else lead.value)
     for ax in axes.flat[len(heads) :]:
         ax.remove()
@@ -133,25 +121,22 @@ def _planes(heads: list[Head], matrix: str) -> Picture:
         f"Complex plane of {matrix}, {len(heads)} heads, the nearest to a good triple first; blue "
         f"is real, orange complex, structural zeros are left out.{star}"
     )
-    return Picture(f"Eigenvalues of {matrix}", caption, axes[0, 0].figure)
+    return cy.Picture(f"Eigenvalues of {matrix}", caption, figure)
 
 
-def _cloud(heads: list[Head]) -> Picture:
-    from ...pretrained.pictures import grid, plane
+def _cloud(heads: list[cy.Head]) -> cy.Picture:
+    from ...pretrained.pictures import plane
 
-    axes = grid(1, 2, (9.0, 4.4))[0]
-    for ax, name in zip(axes, ("A", "V"), strict=True):
+    figure, axes = cy.plot.sheet(1, 2, 4.5, 4.4)
+    for ax, name in zip(axes[0], ("A", "V")):
         values = [getattr(h, f"{name}_eigenvalues") for h in heads]
         plane(ax, np.concatenate([v / np.abs(v[0]) for v in values]), name)
-        ax.set_xlabel("real part / spectral radius", fontsize=9)
-    return Picture(
-        "All heads together",
-        "Every eigenvalue of every head, divided by the spectral radius of its matrix.",
-        axes[0].figure,
-    )
+        ax.set_xlabel("real part / spectral radius", fontsize=cy.plot.LABEL)
+    caption = "Every eigenvalue of every head, divided by the spectral radius of its matrix."
+    return cy.Picture("All heads together", caption, figure)
 
 
-def _eigenvalues(heads: list[Head]) -> Table:
+def _eigenvalues(heads: list[cy.Head]) -> cy.Table:
     rows = tuple(
         (head.name, matrix, i, float(value.real), float(value.imag))
         for head in heads
@@ -159,4 +144,4 @@ def _eigenvalues(heads: list[Head]) -> Table:
         for i, value in enumerate(getattr(head, f"{matrix}_eigenvalues")[:8])
     )
     columns = ("head", "matrix", "number", "real part", "imaginary part")
-    return Table("Eight largest eigenvalues", columns, rows)
+    return cy.Table("Eight largest eigenvalues", columns, rows)

@@ -10,27 +10,24 @@ exactly, from the layer on at which the sets C_i stop changing: see the check.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import final
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from ...analysis.clustering import clusters
-from ...analysis.leaders import roles
-from ...drawing.report import Picture, Report, Table
-from ...dynamics import PureAttention
-from ...pretrained import Transformer, cosines
+import cynosure as cy
+
+from ...pretrained import cosines
+from ...pretrained.chapters import table_of
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
 from ...pretrained.jacobians import block_jacobians, coupling
-from ...simulation import configurations
-from ...simulation.loop import simulate
-from ...theorems import Check
-from .._frame import Progress, silent
+from .._frame import Progress, report_of, silent
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Coupling of consecutive layers, and clusters"
 NEAR = 0.05  # clusters are counted at this share of the root-mean-square token length
+HARDMAX_LAYERS = 30
 
 
 @final
@@ -54,7 +51,10 @@ class Params:
 QUICK = Params(tokens=1, times=12, states=3, hardmax=15)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+Row: TypeAlias = dict[str, Any]  # of one of the three tables
+
+
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The layers of the model in turn, one layer repeated, and hardmax attention."""
     say = progress or silent
     if min(p.tokens, p.K, p.hardmax, p.states) < 1 or p.times < 2 or p.layer < 0:
@@ -62,45 +62,54 @@ def run(p: Params, progress: Progress | None = None) -> Report:
             f"tokens, K, hardmax, states from 1 on, times from 2, layer from 0; got {p}"
         )
     say(0.0, "model")
-    return _measure(p, example_transformer(p.model, p.text), say)
+    return _report(p, example_transformer(p.model, p.text), say)
 
 
 @ONE_THREAD
-def _measure(p: Params, m: Transformer, say: Progress) -> Report:
+def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
     say(0.1, "layers in turn")
     depth = _in_turn(m, p)
     say(0.5, "one layer repeated")
     repeated = _repeated(m, p)
     say(0.8, "hardmax")
-    exact, check = _hardmax(p)
+    exact = _hardmax(p)
+    check = _coupled(exact)
     say(0.9, "figures")
-    mean, bare = np.mean([row[3:5] for row in depth.rows] or [(np.nan, np.nan)], axis=0)
-    first, last = repeated.rows[0], repeated.rows[-1]
-    summary = (
-        f"{weights_note(m)}{m.name}: m_{p.K} of consecutive layers is {mean:.2f} on average "
-        f"(0: same singular vectors, about 1: none in common), and {bare:.2f} once the multiple of "
-        f"the identity in each Jacobian is taken away. Layer {p.layer} repeated: from "
-        f"{first[2]:.2f} with {first[4]} clusters to {last[2]:.2g} with {last[4]} after {last[0]} "
-        "times. Hardmax: "
-    ) + (
-        f"0 from layer {check.witness['frozen from layer']} on, where the sets C_i stay the same."
+    caption = (
+        "Left: consecutive layers of the model, one dot per token chosen. Middle: one layer on "
+        "its own output. Right: hardmax attention, where coupling is perfect once the sets C_i are "
+        "constant."
+    )
+    drawing = _draw(p, depth, repeated, exact)
+    return report_of(
+        __name__,
+        p,
+        weights_note(m) + _summary(m.name, p, depth, repeated, check),
+        tables=_tables(p, depth, repeated, exact),
+        checks={"hardmax": [check]},
+        figures=[cy.Picture("Coupling and clusters", caption, drawing)],
+    )
+
+
+def _summary(name: str, p: Params, depth: list[Row], repeated: list[Row], check: cy.Check) -> str:
+    pairs = [(x["m"], x["traceless"]) for x in depth] or [(np.nan, np.nan)]
+    mean, bare = np.mean(pairs, axis=0)
+    first, last = repeated[0], repeated[-1]
+    constant = (
+        f"0 from layer {check.witness['constant from layer']} on, where the sets C_i stay the same."
         if check.applies
         else "the sets C_i still change at the last layer."
     )
-    report = Report(
-        TITLE,
-        summary,
-        asdict(p),
-        (depth, repeated, exact),
-        {"hardmax": (check,)},
-        _figures(depth, repeated, exact),
-        command="cynosure run block_coupling",
+    return (
+        f"{name}: m_{p.K} of consecutive layers is {mean:.2f} on average "
+        f"(0: same singular vectors, about 1: none in common), and {bare:.2f} once the multiple of "
+        f"the identity in each Jacobian is taken away. Layer {p.layer} repeated: from "
+        f"{first['m']:.2f} with {first['clusters']} clusters to {last['m']:.2g} with "
+        f"{last['clusters']} after {last['state']} times. Hardmax: {constant}"
     )
-    say(1.0, "done")
-    return report
 
 
-def _followed(words: Sequence[str] | None, n: int, most: int) -> list[int]:
+def _spread(words: Sequence[str] | None, n: int, most: int) -> list[int]:
     """Tokens spread over the text, special ones at its ends avoided where there are others."""
     inner = list(range(1, n - 1)) if words is not None and n > 2 else list(range(n))
     picks = np.linspace(0, len(inner) - 1, min(most, len(inner))).round().astype(int)
@@ -109,140 +118,139 @@ def _followed(words: Sequence[str] | None, n: int, most: int) -> list[int]:
 
 def _count(z: np.ndarray) -> int:
     scale = float(np.sqrt((z.astype(np.float64) ** 2).sum(axis=1).mean())) or 1.0
-    return clusters(z / scale, NEAR).count
-
-
-def _in_turn(m: Transformer, p: Params) -> Table:
-    trace = m.trace(p.text)
-    words = trace.words or tuple(map(str, range(trace.z.shape[1])))
-    tokens = _followed(trace.words, trace.z.shape[1], p.tokens)
-    J = [block_jacobians(m, trace.z[k], k, tokens) for k in range(m.depth)]
-    shuffled = np.random.default_rng(p.seed)
-    rows = []
-    for k in range(m.depth - 1):
-        state = trace.z[k + 1]
-        for i, t in enumerate(tokens):
-            turned = np.linalg.qr(shuffled.standard_normal(J[k][i].shape))[0]
-            rows.append(
-                (
-                    f"{k}, {k + 1}",
-                    t,
-                    words[t],
-                    coupling(J[k][i], J[k + 1][i], p.K),
-                    coupling(_traceless(J[k][i]), _traceless(J[k + 1][i]), p.K),
-                    coupling(J[k][i], turned @ J[k + 1][i], p.K),
-                    _count(state),
-                    float(cosines(state).mean()),
-                )
-            )
-    columns = (
-        "layers", "token", "word", f"m_{p.K}", "without trace", "of a turned copy",
-        "clusters between", "mean cosine between",
-    )  # fmt: skip
-    note = (
-        "Without trace: both Jacobians less their multiple of I, which couples by itself (a norm "
-        "that comes last, as in BERT, gives one). Turned copy: the second Jacobian times a random "
-        "rotation; a value as large means no coupling."
-    )
-    return Table("Layers in turn", columns, tuple(rows), note)
+    return cy.clusters(z / scale, NEAR).count
 
 
 def _traceless(J: np.ndarray) -> np.ndarray:
     return J - np.trace(J) / len(J) * np.eye(len(J))
 
 
-def _repeated(m: Transformer, p: Params) -> Table:
+def _in_turn(m: cy.Transformer, p: Params) -> list[Row]:
+    trace = m.trace(p.text)
+    words = trace.words or tuple(map(str, range(trace.z.shape[1])))
+    tokens = _spread(trace.words, trace.z.shape[1], p.tokens)
+    J = [block_jacobians(m, trace.z[k], k, tokens) for k in range(m.depth)]
+    draw = np.random.default_rng(p.seed)
+    out = []
+    for k in range(m.depth - 1):
+        state = trace.z[k + 1]
+        for token, one, two in zip(tokens, J[k], J[k + 1]):
+            turned = np.linalg.qr(draw.standard_normal(one.shape))[0]
+            row = {"layers": f"{k}, {k + 1}", "token": token, "word": words[token]}
+            row["m"] = coupling(one, two, p.K)
+            row["traceless"] = coupling(_traceless(one), _traceless(two), p.K)
+            row["turned"] = coupling(one, turned @ two, p.K)
+            out.append({**row, "clusters": _count(state), "cosine": float(cosines(state).mean())})
+    return out
+
+
+def _repeated(m: cy.Transformer, p: Params) -> list[Row]:
     """m_K of the same layer at consecutive states, at some times on a logarithmic scale."""
     tr = m.iterate(p.text, p.layer, p.times)
-    tokens = _followed(tr.words, tr.z.shape[1], p.tokens)
+    tokens = _spread(tr.words, tr.z.shape[1], p.tokens)
     z, last = tr.values, len(tr) - 2
     times = np.unique(np.geomspace(1, last + 1, p.states).round().astype(int) - 1)
-    rows = []
+    out = []
     for k in times.tolist():
-        first = block_jacobians(m, z[k], p.layer, tokens)
-        then = block_jacobians(m, z[k + 1], p.layer, tokens)
-        values = [coupling(a, b, p.K) for a, b in zip(first, then, strict=True)]
-        length = np.linalg.norm(z[k])
-        moved = float(np.linalg.norm(z[k + 1] - z[k]) / length)
-        rows.append((k, k + 1, float(np.mean(values)), float(np.max(values)), _count(z[k]), moved))
-    columns = ("state", "next", f"m_{p.K}", "largest", "clusters", "relative step")
-    title = f"Layer {p.layer} repeated"
-    return Table(title, columns, tuple(rows), "Mean and largest over the tokens followed.")
+        one, two = (block_jacobians(m, z[j], p.layer, tokens) for j in (k, k + 1))
+        values = [coupling(a, b, p.K) for a, b in zip(one, two)]
+        moved = float(np.linalg.norm(z[k + 1] - z[k]) / np.linalg.norm(z[k]))
+        row = {"state": k, "next": k + 1, "m": float(np.mean(values))}
+        out.append(
+            {**row, "largest": float(np.max(values)), "clusters": _count(z[k]), "step": moved}
+        )
+    return out
 
 
-def _hardmax(p: Params) -> tuple[Table, Check]:
+def _hardmax(p: Params) -> list[Row]:
     """z^{k+1} = M_k z^k with M_k = (I + alpha P_k)/(1 + alpha): its Jacobian is M_k ⊗ I."""
-    z0 = configurations.gaussian(p.hardmax, 2, p.seed)
-    tr = simulate(PureAttention(alpha=1.0), z0, layers=30)
-    sets = roles(tr)
-    M = [(np.eye(p.hardmax) + sets.followed(k).weights()) / 2 for k in range(31)]
-    K = min(p.K, p.hardmax)
-    frozen = max((k + 1 for k in range(30) if (M[k] != M[k + 1]).any()), default=0)
-    rows = []
-    for k in range(30):
-        groups = clusters(tr.values[k], NEAR * float(np.linalg.norm(z0, axis=1).mean())).count
-        rows.append((k, coupling(M[k], M[k + 1], K), groups, k >= frozen))
-    tol = 1e-12
-    later = max((row[1] for row in rows if row[3]), default=0.0)
-    check = Check(
+    z0 = cy.configurations.gaussian(p.hardmax, 2, p.seed)
+    tr = cy.simulate(cy.PureAttention(alpha=1.0), z0, layers=HARDMAX_LAYERS)
+    roles, layers = cy.roles(tr), range(HARDMAX_LAYERS)
+    M = [(np.eye(p.hardmax) + roles.followed(k).weights()) / 2 for k in (*layers, HARDMAX_LAYERS)]
+    constant = max((k + 1 for k in layers if (M[k] != M[k + 1]).any()), default=0)
+    near, K = NEAR * float(np.linalg.norm(z0, axis=1).mean()), min(p.K, p.hardmax)
+    return [
+        {
+            "layer": k,
+            "m": coupling(M[k], M[k + 1], K),
+            "clusters": cy.clusters(tr.values[k], near).count,
+            "constant": k >= constant,
+        }
+        for k in layers
+    ]
+
+
+def _coupled(exact: list[Row]) -> cy.Check:
+    constant = [x for x in exact if x["constant"]]
+    later, tol = max((x["m"] for x in constant), default=0.0), 1e-12
+    first = constant[0]["layer"] if constant else len(exact)
+    return cy.Check(
         theorem="coupling",
         reference="arXiv 2407.07810 for hardmax attention, arXiv 2407.01602",
         statement="layers are perfectly coupled, m_K = 0, once the sets C_i no longer change",
-        applies=frozen < 30,
-        holds=later <= tol if frozen < 30 else None,
+        applies=bool(constant),
+        holds=later <= tol if constant else None,
         margin=tol - later,
         tol=tol,
-        witness={"frozen from layer": frozen, "m_K at layer 0": rows[0][1]},
+        witness={"constant from layer": first, "m_K at layer 0": exact[0]["m"]},
         hypotheses=(),
         arithmetic="float64",
     )
-    columns = ("layer", f"m_{K} with the next", "clusters", "sets no longer change")
-    return Table("Hardmax attention, alpha = 1", columns, tuple(rows)), check
 
 
-def _figures(depth: Table, repeated: Table, exact: Table) -> tuple[Picture, ...]:
-    from ...drawing.plot import PALETTE
-    from ...pretrained.pictures import grid
-
-    axes = grid(1, 3, (13.0, 3.8))[0]
-    pairs = list(dict.fromkeys(row[0] for row in depth.rows))
-    place = [pairs.index(row[0]) for row in depth.rows]
-    axes[0].plot(place, [r[3] for r in depth.rows], "o", color=PALETTE[0], label="m_K")
-    others = (
-        (4, "s", PALETTE[2], "without trace"),
-        (5, "x", "#8C8C8C", "turned copy: no coupling"),
+def _tables(p: Params, depth: list[Row], repeated: list[Row], exact: list[Row]) -> list[cy.Table]:
+    m, clusters = {"m": f"m_{p.K}"}, {"clusters": "clusters"}
+    in_turn = {
+        "layers": "layers", "token": "token", "word": "word", **m, "traceless": "without trace",
+        "turned": "of a turned copy", "clusters": "clusters between",
+        "cosine": "mean cosine between",
+    }  # fmt: skip
+    note = (
+        "Without trace: both Jacobians less their multiple of I, which couples by itself (a norm "
+        "that comes last, as in BERT, gives one). Turned copy: the second Jacobian times a random "
+        "rotation; a value as large means no coupling."
     )
-    for column, marker, colour, label in others:
-        axes[0].plot(place, [r[column] for r in depth.rows], marker, color=colour, label=label)
-    axes[0].set_xticks(range(len(pairs)), pairs)
-    axes[0].set(xlabel="layers", ylabel="m_K", title="layers in turn")
-    axes[0].set_ylim(bottom=0)
-    axes[0].legend(frameon=False, fontsize=8)
-    state = [row[1] for row in repeated.rows]
-    sides = (
-        (axes[1], state, [r[2] for r in repeated.rows], [r[4] for r in repeated.rows]),
-        (
-            axes[2],
-            [r[0] for r in exact.rows],
-            [r[1] for r in exact.rows],
-            [r[2] for r in exact.rows],
+    again = {"state": "state", "next": "next", **m, "largest": "largest", **clusters}
+    next_one = f"m_{min(p.K, p.hardmax)} with the next"
+    hard = {"layer": "layer", "m": next_one, **clusters, "constant": "sets no longer change"}
+    return [
+        table_of("Layers in turn", depth, in_turn, note),
+        table_of(
+            f"Layer {p.layer} repeated", repeated, again | {"step": "relative step"},
+            "Mean and largest over the tokens chosen.",
         ),
-    )
-    for ax, x, values, groups in sides:
-        ax.plot(x, values, "o-", color=PALETTE[0], ms=4)
-        ax.set_ylabel("m_K", color=PALETTE[0])
+        table_of("Hardmax attention, alpha = 1", exact, hard),
+    ]  # fmt: skip
+
+
+def _draw(p: Params, depth: list[Row], repeated: list[Row], exact: list[Row]) -> Any:
+    figure, axes = cy.plot.sheet(1, 3, 4.3, 3.8)
+    left, middle, right = axes[0]
+    blue, orange, green, *_ = cy.plot.PALETTE
+    pairs = list(dict.fromkeys(x["layers"] for x in depth))
+    place = [pairs.index(x["layers"]) for x in depth]
+    for key, marker, colour, label in (
+        ("m", "o", blue, "m_K"),
+        ("traceless", "s", green, "without trace"),
+        ("turned", "x", cy.plot.GREY, "turned copy: no coupling"),
+    ):
+        left.plot(place, [x[key] for x in depth], marker, color=colour, label=label)
+    left.set_xticks(range(len(pairs)), pairs)
+    left.set(xlabel="layers", ylabel="m_K", title="layers in turn")
+    left.set_ylim(bottom=0)
+    left.legend(frameon=False, fontsize=cy.plot.TICK)
+    for ax, at, rows in ((middle, "next", repeated), (right, "layer", exact)):
+        x = [r[at] for r in rows]
+        ax.plot(x, [r["m"] for r in rows], "o-", color=blue, ms=4)
+        ax.set_ylabel("m_K", color=blue)
         other = ax.twinx()
-        other.plot(x, groups, "s--", color=PALETTE[1], ms=3)
-        other.set_ylabel("clusters", color=PALETTE[1])
+        other.plot(x, [r["clusters"] for r in rows], "s--", color=orange, ms=3)
+        other.set_ylabel("clusters", color=orange, fontsize=cy.plot.LABEL)
         other.spines[:].set_visible(False)
-        other.tick_params(labelsize=7.5, length=0)
+        other.tick_params(labelsize=cy.plot.TICK, length=0)
         ax.set_ylim(bottom=0)
         other.set_ylim(bottom=0)
-    axes[1].set(xlabel="times run", title=repeated.title, xscale="log")
-    axes[2].set(xlabel="layer", title="hardmax attention")
-    caption = (
-        "Left: consecutive layers of the model, one dot per token followed. Middle: one layer on "
-        "its own output. Right: hardmax attention, where coupling is perfect once the pattern is "
-        "frozen."
-    )
-    return (Picture("Coupling and clusters", caption, axes[0].figure),)
+    middle.set(xlabel="times run", title=f"Layer {p.layer} repeated", xscale="log")
+    right.set(xlabel="layer", title="hardmax attention")
+    return figure

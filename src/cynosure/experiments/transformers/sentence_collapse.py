@@ -11,23 +11,22 @@ MiniLM this is the rule from layer 1 on.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, final
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from ...drawing.report import Picture, Report, Table
-from ...pretrained import Transformer
-from ...pretrained.chapters import visible
+import cynosure as cy
+
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
-from ...pretrained.inspection import settling_curves
+from ...pretrained.inspection import beside, settling_curves
 from ...pretrained.iterations import COLUMNS, CONTROL, Iterated, iterated_cases, other_starts
-from .._frame import Progress, silent
+from .._frame import Progress, report_of, silent
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "A layer of a real transformer, run many times over"
-Row = dict[str, Any]  # of `Iterated.row`
+Row: TypeAlias = dict[str, Any]  # of `Iterated.row`
 FAR = 0.95  # a head ends elsewhere than its control below this cosine
 
 
@@ -46,39 +45,35 @@ class Params:
 QUICK = Params(layer=4, times=25)
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """A chapter per layer, and all heads against their controls."""
     say = progress or silent
     if p.times < 2 or p.layer < -1:
         raise ValueError(f"times from 2 on, layer from 0 on or -1 for all; got {p}")
     say(0.0, "model")
-    return _measure(p, example_transformer(p.model, p.text), say)
+    return _report(p, example_transformer(p.model, p.text), say)
 
 
 @ONE_THREAD
-def _measure(p: Params, m: Transformer, say: Progress) -> Report:
+def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
     layers = m.distinct_layers if p.layer < 0 else (p.layer,)
     rows: dict[int, list[Row]] = {}
     drawn: list[Iterated] = []  # of the first layer only: the runs are large
     for done, layer in enumerate(layers):
         say(0.1 + 0.6 * done / len(layers), f"layer {layer}")
-        found = iterated_cases(m, p.text, layer, None, p.times, norms=(True,))
-        rows[layer] = [case.row for case in found]
-        drawn = drawn or found
+        cases = iterated_cases(m, p.text, layer, None, p.times, norms=(True,))
+        rows[layer] = [case.row for case in cases]
+        drawn = drawn or cases
     say(0.7, "starts")
     starts = other_starts(m, p.text, layers, None, p.times)
     say(0.9, "figures")
-    report = Report(
-        TITLE,
+    return report_of(
+        __name__,
+        p,
         weights_note(m) + _summary(m.name, p, rows),
-        asdict(p),
-        (_heads_table(rows), starts),
-        {},
-        _figures(rows, drawn),
-        command="cynosure run sentence_collapse",
+        tables=(_heads_table(rows), starts),
+        figures=_figures(rows, drawn),
     )
-    say(1.0, "done")
-    return report
 
 
 def _alone(rows: Sequence[Row]) -> list[Row]:
@@ -89,10 +84,10 @@ def _control(rows: Sequence[Row]) -> Row:
     return next(row for row in rows if row["run"] == "no head")
 
 
-def _summary(name: str, p: Params, found: dict[int, list[Row]]) -> str:
+def _summary(name: str, p: Params, layers: dict[int, list[Row]]) -> str:
     rows = [
         {**row, "own": _control(group)["clusters"], "at": f"L{k}H{row['run'][5:]}"}
-        for k, group in found.items()
+        for k, group in layers.items()
         for row in _alone(group)
     ]
     alike = sum(row["clusters"] == row["own"] for row in rows)
@@ -100,7 +95,7 @@ def _summary(name: str, p: Params, found: dict[int, list[Row]]) -> str:
     away = [row["at"] for row in rows if (row["places"] or 0) < FAR]
     shown = ", ".join(away[:16]) + (", …" if len(away) > 16 else "")
     return (
-        f"{name}: each head of layer {', '.join(map(str, found))} run {p.times} times alone, with "
+        f"{name}: each head of layer {', '.join(map(str, layers))} run {p.times} times alone, with "
         f"its norm. {CONTROL}\n\n"
         f"Of {len(rows)} heads, {alike} end with as many clusters as their layer without any head; "
         f"in {len(rows) - len(away)} every cluster is at a place where the control has one (cosine "
@@ -109,10 +104,10 @@ def _summary(name: str, p: Params, found: dict[int, list[Row]]) -> str:
     )
 
 
-def _heads_table(found: dict[int, list[Row]]) -> Table:
+def _heads_table(layers: dict[int, list[Row]]) -> cy.Table:
     names = {key: name for key, name in COLUMNS.items() if key not in ("norm", "growth")}
     rows = tuple(
-        (layer, *(row[key] for key in names)) for layer, group in found.items() for row in group
+        (layer, *(row[key] for key in names)) for layer, group in layers.items() for row in group
     )
     note = (
         "Clusters at 1 % of the token length. Rate: factor by which steps shrink per run of the "
@@ -121,17 +116,17 @@ def _heads_table(found: dict[int, list[Row]]) -> Table:
         "Foretold: times run for which the attention of the start, frozen, predicts all tokens to "
         "10 %; frozen error: its relative error at the end."
     )
-    return Table("Heads run alone, beside the control", ("layer", *names.values()), rows, note)
+    return cy.Table("Heads run alone, beside the control", ("layer", *names.values()), rows, note)
 
 
-def _figures(found: dict[int, list[Row]], drawn: Sequence[Iterated]) -> tuple[Picture, ...]:
-    from ...pretrained.pictures import grid, head_maps, word_paths
+def _figures(layers: dict[int, list[Row]], drawn: Sequence[Iterated]) -> list[cy.Picture]:
+    from ...pretrained.pictures import head_maps
 
     def of(key: str) -> np.ndarray:
-        rows = [[row[key] for row in _alone(group)] for group in found.values()]
+        rows = [[row[key] for row in _alone(group)] for group in layers.values()]
         return np.array([[np.nan if x is None else x for x in row] for row in rows], dtype=float)
 
-    own = np.array([[_control(group)["clusters"]] for group in found.values()])
+    own = np.array([[_control(group)["clusters"]] for group in layers.values()])
     maps = {
         "tokens: cosine with the control, at the end": of("control"),
         "clusters minus those of the control": (of("clusters") - own).astype(int),
@@ -139,32 +134,24 @@ def _figures(found: dict[int, list[Row]], drawn: Sequence[Iterated]) -> tuple[Pi
         "rate": of("rate"),
     }
     names = list(maps)
-    pictures = [
-        Picture(
+    layer = next(iter(layers))
+    worst = min((c for c in drawn if c.parts == "head"), key=lambda c: c.row["control"] or 0.0)
+    control = next(case for case in drawn if case.name == "no head")
+    return [
+        cy.Picture(
             "Each head against the control",
             "Cosine 1 and difference 0: the head ends where norm and bias end without it. Clusters "
             "at 1 but tokens below: the same places, taken by other tokens.",
-            head_maps(maps, list(found), dict.fromkeys((names[0], names[2]), (-1, 1))),
-        )
-    ]
-    layer = next(iter(found))
-    one = [case for case in drawn if case.parts == "head"]
-    worst = min(one, key=lambda case: case.row["control"] or 0.0)
-    control = next(case for case in drawn if case.name == "no head")
-    panels = grid(1, 2, (13.0, 6.2))[0]
-    for ax, case in zip(panels, (worst, control), strict=True):
-        word_paths(visible(case.run)[0], ax)
-        ax.set_title(f"layer {layer}, {case.name}", fontsize=10, loc="left")
-    pictures += [
-        Picture(
+            head_maps(maps, list(layers), dict.fromkeys((names[0], names[2]), (-1, 1))),
+        ),
+        cy.Picture(
             f"Layer {layer}: settling",
             "Dashed and dotted: all heads silent, the controls.",
             settling_curves(drawn),
         ),
-        Picture(
+        cy.Picture(
             f"Layer {layer}: paths",
             f"Left: {worst.name}, which ends farthest from the control. Right: the control.",
-            panels[0].figure,
+            beside(worst, control, f"layer {layer}, "),
         ),
     ]
-    return tuple(pictures)

@@ -8,16 +8,17 @@ Only what the sentence does and the random tokens do not is about the sentence.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import final
+from dataclasses import dataclass
+from typing import Any, TypeAlias, final
 
 import numpy as np
 
-from ...drawing.report import Picture, Report, Table
-from ...pretrained import Trace, Transformer, attention_table, sentence_table
-from ...pretrained.chapters import attention_chapter, tokens_chapter
+import cynosure as cy
+
+from ...pretrained import attention_table, sentence_table
+from ...pretrained.chapters import attention_chapter, table_of, tokens_chapter
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
-from .._frame import Progress, silent
+from .._frame import Progress, report_of, silent
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
 
@@ -39,47 +40,54 @@ class Params:
 QUICK = Params(text="The film was slow but the ending is wonderful.")
 
 
-def run(p: Params, progress: Progress | None = None) -> Report:
+Row: TypeAlias = dict[str, Any]  # of `sentence_table`, with means over the heads of the layer
+
+
+def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The chapters on tokens and attention, and the comparison with two controls."""
     say = progress or silent
     if p.layers < 0:
         raise ValueError(f"layers: expected 0 (the model's own) or more, got {p.layers}")
     say(0.0, "model")
-    return _measure(p, example_transformer(p.model, p.text), say)
+    return _report(p, example_transformer(p.model, p.text), say)
 
 
 @ONE_THREAD
-def _measure(p: Params, m: Transformer, say: Progress) -> Report:
-    layers = p.layers or m.depth
+def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
+    count = p.layers or m.depth
     say(0.2, "traces")
-    traces = _starts(m, p, layers)
-    found = {name: (sentence_table(tr), attention_table(tr)) for name, tr in traces.items()}
+    traces = _starts(m, p, count)
+    layers = {name: _layers(name, trace) for name, trace in traces.items()}
     say(0.4, "figures")
     chapters = (tokens_chapter(traces["sentence"]), attention_chapter(traces["sentence"]))
-    say(0.8, "controls")
-    table, figure = _comparison(found)
-    ends = {name: rows[-1]["mean_cosine"] for name, (rows, _) in found.items()}
-    said = ", ".join(f"{name} {end:.2f}" for name, end in ends.items())
+    ends = ", ".join(f"{name} {rows[-1]['mean_cosine']:.2f}" for name, rows in layers.items())
     summary = (
-        f"{weights_note(m)}{m.name}, {layers} layers, {traces['sentence'].z.shape[1]} tokens. Mean "
-        f"cosine of two tokens after the last layer: {said}.\n\n"
+        f"{weights_note(m)}{m.name}, {count} layers, {traces['sentence'].z.shape[1]} tokens. Mean "
+        f"cosine of two tokens after the last layer: {ends}.\n\n"
         + "\n\n".join(chapter.summary for chapter in chapters)
     )
-    say(1.0, "done")
-    return Report(
-        TITLE,
+    names = {
+        "start": "start", "layer": "layer", "length": "root-mean-square length",
+        "mean_cosine": "mean cosine", "clusters": "clusters at 0.5",
+        "argmax_mass": "hardmax-likeness", "sink_mass": "mass on the sink",
+    }  # fmt: skip
+    title = "The sentence and its controls"
+    caption = (
+        "The sentence beside its controls. What random tokens do too is the model's own, not the "
+        "sentence's."
+    )
+    every = [row for rows in layers.values() for row in rows]
+    return report_of(
+        __name__,
+        p,
         summary,
-        asdict(p),
-        (table,),
-        {},
-        (figure,),
-        (),
-        chapters,
-        "cynosure run sentence_flow",
+        tables=[table_of(title, every, names)],
+        figures=[cy.Picture(title, caption, _comparison(layers))],
+        chapters=chapters,
     )
 
 
-def _starts(m: Transformer, p: Params, layers: int) -> dict[str, Trace]:
+def _starts(m: cy.Transformer, p: Params, layers: int) -> dict[str, cy.Trace]:
     """Traces of the sentence, of its tokens in another order, of random tokens as long as they."""
     rng = np.random.default_rng(p.seed)
     trace = m.trace(p.text, layers)
@@ -89,9 +97,8 @@ def _starts(m: Transformer, p: Params, layers: int) -> dict[str, Trace]:
     ids[~special] = rng.permutation(ids[~special])
     z = trace.z[0].astype(np.float64)
     random = rng.standard_normal(z.shape)
-    random *= np.linalg.norm(z, axis=1, keepdims=True) / np.linalg.norm(
-        random, axis=1, keepdims=True
-    )
+    length, drawn = (np.linalg.norm(x, axis=1, keepdims=True) for x in (z, random))
+    random *= length / drawn
     return {
         "sentence": trace,
         "words in another order": m.trace(ids.tolist(), layers),
@@ -99,46 +106,38 @@ def _starts(m: Transformer, p: Params, layers: int) -> dict[str, Trace]:
     }
 
 
-def _comparison(found: dict[str, tuple[list, list]]) -> tuple[Table, Picture]:
-    from ...pretrained.pictures import curves, grid
+def _layers(name: str, trace: cy.Trace) -> list[Row]:
+    """One row per layer; after the last one there is no attention to average."""
+    heads = attention_table(trace)
 
-    axes = grid(1, 3, (13.0, 3.6))[0]
-    cosine, count, sharp = {}, {}, {}
-    rows = []
-    for name, (by_layer, by_head) in found.items():
-        k = np.array([row["layer"] for row in by_layer])
-        means = [np.nan if r["mean_cosine"] is None else r["mean_cosine"] for r in by_layer]
-        mass = [
-            float(np.mean([r["argmax_mass"] for r in by_head if r["layer"] == i])) for i in k[:-1]
-        ]
-        sink = [
-            float(np.mean([r["sink_mass"] for r in by_head if r["layer"] == i])) for i in k[:-1]
-        ]
-        cosine[name] = (k, np.array(means))
-        count[name] = (k, np.array([row["clusters"] for row in by_layer], dtype=float))
-        sharp[name] = (k[:-1], np.array(mass))
-        rows += [
-            (name, i, r["length"], r["mean_cosine"], r["clusters"], *ends)
-            for i, r, ends in zip(
-                k.tolist(), by_layer, [*zip(mass, sink), (None, None)], strict=True
-            )
-        ]
-    curves(axes[0], cosine, "mean cosine of pairs")
-    curves(axes[1], count, "clusters at tolerance 0.5")
-    curves(axes[2], sharp, "hardmax-likeness, mean of all heads")
-    for ax in axes:
-        ax.set_xlabel("layer $k$", fontsize=9)
-    axes[1].yaxis.get_major_locator().set_params(integer=True)
-    axes[0].legend(frameon=False, fontsize=8)
-    columns = (
-        "start", "layer", "root-mean-square length", "mean cosine", "clusters at 0.5",
-        "hardmax-likeness", "mass on the sink",
-    )  # fmt: skip
-    caption = (
-        "The sentence beside its controls. What random tokens do too is the model's own, not the "
-        "sentence's."
-    )
-    return (
-        Table("The sentence and its controls", columns, tuple(rows)),
-        Picture("The sentence and its controls", caption, axes[0].figure),
-    )
+    def mean(key: str, layer: int) -> float | None:
+        values = [head[key] for head in heads if head["layer"] == layer]
+        return float(np.mean(values)) if values else None
+
+    means = ("argmax_mass", "sink_mass")
+    return [
+        {"start": name, **row, **{key: mean(key, row["layer"]) for key in means}}
+        for row in sentence_table(trace)
+    ]
+
+
+def _comparison(layers: dict[str, list[Row]]) -> Any:
+    from ...pretrained.pictures import curves
+
+    figure, axes = cy.plot.sheet(1, 3, 4.3, 3.6)
+    panels = {
+        "mean_cosine": "mean cosine of pairs",
+        "clusters": "clusters at tolerance 0.5",
+        "argmax_mass": "hardmax-likeness, mean of all heads",
+    }
+    for ax, (key, label) in zip(axes[0], panels.items()):
+        lines = {}
+        for name, rows in layers.items():
+            known = [(r["layer"], r[key]) for r in rows if r[key] is not None]
+            at, values = np.array(known, dtype=float).T
+            lines[name] = (at, values)
+        curves(ax, lines, label)
+        ax.set_xlabel("layer $k$", fontsize=cy.plot.LABEL)
+    axes[0, 1].yaxis.get_major_locator().set_params(integer=True)
+    axes[0, 0].legend(frameon=False, fontsize=cy.plot.TICK)
+    return figure

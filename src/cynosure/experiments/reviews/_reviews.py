@@ -1,0 +1,270 @@
+"""Reviews as numbered words, and as distinct words with multiplicities to train and test on.
+
+Trap: this module runs where only NumPy and torch are installed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, final
+
+import numpy as np
+
+from ..._files import write_atomically
+from ...classifier.soft_model import Texts
+
+if TYPE_CHECKING:
+    from ...classifier.datasets import Dataset
+
+__all__ = [
+    "Ids", "Reviews", "Split", "evenly", "labelled", "numbered", "split", "with_padding",
+]  # fmt: skip
+
+Part: TypeAlias = tuple[np.ndarray, np.ndarray]  # words of review i: ids[indptr[i]:indptr[i + 1]]
+
+# The English stop words of the Snowball project, as removed by the paper (through NLTK).
+STOP_WORDS = frozenset(
+    "i me my myself we our ours ourselves you your yours yourself yourselves he him his himself "
+    "she her hers herself it its itself they them their theirs themselves what which who whom "
+    "this that these those am is are was were be been being have has had having do does did doing "
+    "a an the and but if or because as until while of at by for with about against between into "
+    "through during before after above below to from up down in out on off over under again "
+    "further then once here there when where why how all any both each few more most other some "
+    "such no nor not only own same so than too very s t can will just don should now d ll m o re "
+    "ve y ain aren couldn didn doesn hadn hasn haven isn ma mightn mustn needn shan shouldn wasn "
+    "weren won wouldn don't should've aren't couldn't didn't doesn't hadn't hasn't haven't isn't "
+    "mightn't mustn't needn't shan't shouldn't wasn't weren't won't wouldn't you're you've you'll "
+    "you'd she's it's that'll i'm i've i'll i'd he's we're they're".split()
+)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Ids:
+    """Reviews as sequences of word numbers, both parts, the first `longest` known words of each.
+
+    The vocabulary is that of the training part. `held` marks the training reviews to hold out:
+    blocks of consecutive ones, since neighbours are often about the same film.
+    """
+
+    words: tuple[str, ...]
+    train: Part
+    test: Part
+    y_train: np.ndarray
+    y_test: np.ndarray
+    held: np.ndarray
+
+    @classmethod
+    def of(cls, train: Dataset, test: Dataset, *, longest: int = 512, min_df: int = 2) -> Ids:
+        """Number the words of both parts; the second label in alphabetical order is y = True."""
+        from ...classifier.datasets import blocks
+        from ...classifier.text import Tokenizer, Vocabulary
+
+        tokenizer = Tokenizer((1, 1))
+        vocabulary, _ = Vocabulary.build(train.texts, tokenizer, min_df=min_df)
+        hashes = tokenizer.scan(vocabulary.terms).hash
+        order = np.argsort(hashes)
+
+        def numbered(part: Dataset) -> Part:
+            scan = tokenizer.scan(part.texts)
+            at = order[np.searchsorted(hashes[order], scan.hash).clip(max=len(order) - 1)]
+            row = np.repeat(np.arange(len(part)), np.diff(scan.indptr))
+            return _first(row, at, hashes[at] == scan.hash, len(part), longest)
+
+        classes = np.unique(train.labels)
+        if len(classes) != 2:
+            raise ValueError(f"data: expected two labels, got {classes.tolist()}")
+        return cls(
+            vocabulary.terms, numbered(train), numbered(test), train.labels == classes[1],
+            test.labels == classes[1], blocks(train.labels, 0.1),
+        )  # fmt: skip
+
+    def thin(self, reviews: int) -> Ids:
+        """`reviews` of each part, evenly spaced: as many of each label as before."""
+
+        def some(part: Part) -> tuple[np.ndarray, Part]:
+            rows = evenly(len(part[0]) - 1, reviews)
+            sizes = np.diff(part[0])[rows]
+            indptr = np.concatenate(([0], np.cumsum(sizes)))
+            at = np.repeat(part[0][rows] - indptr[:-1], sizes) + np.arange(indptr[-1])
+            return rows, (indptr, part[1][at])
+
+        (a, train), (b, test) = some(self.train), some(self.test)
+        return Ids(self.words, train, test, self.y_train[a], self.y_test[b], self.held[a])
+
+    def save(self, path: str | Path) -> Path:
+        small = np.uint16 if len(self.words) <= 1 << 16 else np.uint32
+        arrays: dict[str, Any] = {
+            "words": np.frombuffer("\n".join(self.words).encode(), np.uint8),
+            "train_indptr": self.train[0].astype(np.uint32),
+            "train_ids": self.train[1].astype(small),
+            "test_indptr": self.test[0].astype(np.uint32),
+            "test_ids": self.test[1].astype(small),
+            "y_train": self.y_train,
+            "y_test": self.y_test,
+            "held": self.held,
+        }
+        return write_atomically(path, lambda stream: np.savez_compressed(stream, **arrays))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Ids:
+        with np.load(path, allow_pickle=False) as file:
+            return cls(
+                tuple(file["words"].tobytes().decode().split("\n")),
+                (file["train_indptr"].astype(np.int64), file["train_ids"].astype(np.int64)),
+                (file["test_indptr"].astype(np.int64), file["test_ids"].astype(np.int64)),
+                file["y_train"], file["y_test"], file["held"],
+            )  # fmt: skip
+
+
+def evenly(n: int, some: int) -> np.ndarray:
+    """`some` of n positions, evenly spaced; all of them for some = 0."""
+    return np.unique(np.linspace(0, n - 1, min(some or n, n)).astype(np.intp))
+
+
+def labelled(data: str, reviews: int, seed: int) -> tuple[Dataset, Dataset]:
+    """(train, test): aclImdb's own parts, or blocks of a table, or made-up reviews for ""; thinned
+    to `reviews` of each part (0: all)."""
+    from ...classifier.datasets import imdb, read, synthetic
+
+    if not data:
+        return synthetic(reviews or 400, seed=seed), synthetic(reviews or 400, seed=seed + 1)
+    name = Path(data).name.lower().removesuffix(".gz")
+    if Path(data).is_dir() or name.endswith((".tar", ".tgz")):
+        train, test = imdb(data, "train"), imdb(data, "test")
+    else:
+        train, test = read(data).split(0.3)
+    return train.take(evenly(len(train), reviews)), test.take(evenly(len(test), reviews))
+
+
+def numbered(data: str, reviews: int, seed: int) -> Ids:
+    """The same as word numbers; `data` may also be the .npz that `Ids.save` writes."""
+    if data.endswith(".npz"):
+        ids = Ids.load(data)
+        return ids.thin(reviews) if reviews else ids
+    return Ids.of(*labelled(data, reviews, seed))
+
+
+def _first(row: np.ndarray, ids: np.ndarray, counts: np.ndarray, n: int, most: int) -> Part:
+    """The first `most` words of each row among those where `counts` is True."""
+    row, ids = row[counts], ids[counts]
+    sizes = np.bincount(row, minlength=n)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return np.concatenate(([0], np.cumsum(np.minimum(sizes, most)))), ids[place < most]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Reviews:
+    """Distinct words `terms` (reviews, n) with multiplicities `count`, 0 for padding; labels `y`.
+
+    `row` says which review of its part each one is: those without a known word are left out.
+    """
+
+    terms: np.ndarray
+    count: np.ndarray
+    y: np.ndarray
+    row: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of distinct words of each review."""
+        return (self.count > 0).sum(axis=1)
+
+    @classmethod
+    def of(cls, row: np.ndarray, ids: np.ndarray, y: np.ndarray, vocabulary: int) -> Reviews:
+        """From one entry per word of a review."""
+        key, times = np.unique(row * vocabulary + ids, return_counts=True)
+        row, ids = key // vocabulary, key % vocabulary
+        sizes = np.bincount(row, minlength=len(y))
+        mask = np.arange(max(int(sizes.max(initial=1)), 1)) < sizes[:, None]
+        terms = np.zeros(mask.shape, np.int32)
+        count = np.zeros(mask.shape, np.float32)
+        terms[mask], count[mask] = ids, times
+        full = np.flatnonzero(sizes)
+        return cls(terms[full], count[full], np.asarray(y)[full], full)
+
+    def on(self, device: Any) -> Texts:
+        """The same where they can be trained on."""
+        mask = self.count > 0
+        once = np.ones(len(self))
+        return Texts.of(self.sizes, self.terms[mask], self.count[mask], self.y, once, device)
+
+    def take(self, rows: np.ndarray) -> Reviews:
+        width = int(self.sizes[rows].max(initial=1))
+        return Reviews(
+            self.terms[rows, :width], self.count[rows, :width], self.y[rows], self.row[rows]
+        )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Reviews to train on, to stop on and to test on, over the words of the first alone."""
+
+    words: tuple[str, ...]
+    train: Reviews
+    held: Reviews
+    test: Reviews
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the vocabulary: weights belong to no other."""
+        return hashlib.sha256("\n".join(self.words).encode()).hexdigest()[:16]
+
+
+def split(
+    ids: Ids, *, tokens: int = 128, stop_words: bool = False, min_df: int = 2, most: int = 0
+) -> Split:
+    """The first `tokens` words of each review, with or without stop words.
+
+    Only words of at least `min_df` of the reviews trained on are known, the `most` commonest if
+    not 0: any other stays at its random place, may be long, and would then lead (a flaw of the
+    published run).
+    """
+    stop = np.array([w in STOP_WORDS for w in ids.words])
+
+    def cut(part: Part) -> tuple[np.ndarray, np.ndarray]:
+        """Review and word number of each word that stays."""
+        n = len(part[0]) - 1
+        row = np.repeat(np.arange(n), np.diff(part[0]))
+        indptr, word = _first(row, part[1], stop_words | ~stop[part[1]], n, tokens)
+        return np.repeat(np.arange(n), np.diff(indptr)), word
+
+    row, word = cut(ids.train)
+    mine = ~ids.held[row]
+    df = np.bincount(np.unique(row[mine] * len(ids.words) + word[mine]) % len(ids.words))
+    known = np.flatnonzero(df >= min_df)
+    known = np.sort(known[np.argsort(-df[known], kind="stable")][: most or None])
+    if not len(known):
+        raise ValueError(f"data: no word occurs in {min_df} reviews; give more reviews")
+    number = np.full(len(ids.words), -1)
+    number[known] = np.arange(len(known))
+
+    def packed(row: np.ndarray, word: np.ndarray, y: np.ndarray) -> Reviews:
+        inside = number[word] >= 0
+        return Reviews.of(row[inside], number[word[inside]], y, len(known))
+
+    train = packed(row, word, ids.y_train)
+    held = ids.held[train.row]
+    return Split(
+        tuple(ids.words[j] for j in known),
+        train.take(np.flatnonzero(~held)),
+        train.take(np.flatnonzero(held)),
+        packed(*cut(ids.test), ids.y_test),
+    )
+
+
+def with_padding(reviews: Reviews, tokens: int, pad: int) -> Reviews:
+    """The published flaw: `tokens` places per review, the empty ones filled by the word `pad`."""
+    empty = np.maximum(tokens - reviews.count.sum(axis=1), 0.0).astype(np.float32)
+    terms = np.concatenate((np.full((len(reviews), 1), pad, np.int32), reviews.terms), axis=1)
+    count = np.concatenate((empty[:, None], reviews.count), axis=1)
+    at = np.argsort(count == 0, axis=1, kind="stable")  # a full review has no padding word: last
+    terms, count = (np.take_along_axis(x, at, axis=1) for x in (terms, count))
+    return replace(reviews, terms=terms, count=count)
