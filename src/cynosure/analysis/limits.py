@@ -16,12 +16,10 @@ from typing import Any, final
 
 import numpy as np
 
-from .._types import Array, Rational, as_mask, as_rationals, as_tokens
-from ..attention import Hardmax
-from ..dynamics import Dynamics, PureAttention
+from .._types import Array, Rational, as_mask, as_rationals, as_tokens, definite
+from ..dynamics import Dynamics
 from ..engine.certificates import FIXED, LEADER, RULES, Frozen, H, T
 from ..engine.walk import AllKeys, Walk
-from ..simulation.loop import definite
 from .polytope import Polytope, hull
 
 __all__ = ["Limit", "limit"]
@@ -109,8 +107,8 @@ def limit(
     >>> li.points[4].tolist(), str(li.rule[4]), li.leaders.tolist()
     ([1.0, 0.0], 'G', [0, 1, 2, 3])
     """
-    attention = getattr(dynamics, "attention", None)
-    if not isinstance(dynamics, PureAttention) or not isinstance(attention, Hardmax):
+    layers = dynamics.hardmax_layers if isinstance(dynamics, Dynamics) else None
+    if layers is None or not layers.normalised:
         raise TypeError(
             "limit: expected PureAttention(Hardmax(...)), the model whose limit can be proved; "
             f"got {type(dynamics).__name__}. Unnormalised layers grow for ever; use PureAttention"
@@ -123,13 +121,13 @@ def limit(
     )
     real = as_mask(mask, tokens.shape[:-1])
     keep = np.arange(len(tokens)) if real is None else np.flatnonzero(real)
-    A = attention.matrix(tokens.shape[1])
+    A = layers.attention.matrix(tokens.shape[1])
     z = tokens[keep].astype(np.float64, copy=False)
     if rationals is not None:
         rows = [rationals[i] for i in keep]
-        walk = Walk(z, A, dynamics.exact_alpha, search=AllKeys(), rationals=rows)
+        walk = Walk(z, A, layers.alpha, search=AllKeys(), rationals=rows)
     else:
-        walk = Walk(z, A, dynamics.exact_alpha, gaps=True)
+        walk = Walk(z, A, layers.alpha, gaps=True)
     _settle(walk, max_layers, progress)
     return _result(walk, tokens, keep, exact)
 

@@ -25,7 +25,6 @@ from matplotlib.figure import Figure
 
 from .._files import write_atomically
 from ..analysis.polytope import hull
-from ..dynamics import Flow
 from ..simulation.trajectory import Trajectory
 from .plot import (
     INK,
@@ -132,8 +131,7 @@ class _Stage:
 
     def _enter(self, row: int, k: int | float) -> Look:
         """The scenery of a layer: its number and, when it has changed, the hull of the leaders."""
-        flow = isinstance(self.trajectory.dynamics, Flow)
-        self.title.set_text(f"$t = {k:.2f}$" if flow else f"$k = {int(k)}$")
+        self.title.set_text(f"$t = {k:.2f}$" if self.trajectory.in_time else f"$k = {int(k)}$")
         corners = self.view.x[row, self.appearance.leaders(k)]
         if self.background is None or not np.array_equal(corners, self.corners):
             self.corners = corners

@@ -6,17 +6,35 @@ the conformance tests, the command line and the documentation iterate over that 
 
 from __future__ import annotations
 
-from .abstract import ClosedForm, Dynamics, Flow, LayerMap, Relaxation
+from .abstract import (
+    ClosedForm,
+    Dynamics,
+    Flow,
+    FrozenEquation,
+    HardmaxLayers,
+    LayerMap,
+    Relaxation,
+    Tendency,
+    Unknown,
+)
 from .flows import (
     AttentionFlow,
     EuclideanFlow,
+    HeadsFlow,
     LeadingFlow,
     RescaledFlow,
     ScheduledFlow,
     SelfAttention,
     UnnormalizedFlow,
 )
-from .layers import JumpChain, PureAttention, Scheduled, UnnormalizedAttention, ValueAttention
+from .layers import (
+    FeedForward,
+    JumpChain,
+    PureAttention,
+    Scheduled,
+    UnnormalizedAttention,
+    ValueAttention,
+)
 from .sphere import NoisySphere, PreNormFlow, SphereFlow, UnnormalizedSphereFlow
 
 __all__ = [
@@ -25,7 +43,11 @@ __all__ = [
     "ClosedForm",
     "Dynamics",
     "EuclideanFlow",
+    "FeedForward",
     "Flow",
+    "FrozenEquation",
+    "HardmaxLayers",
+    "HeadsFlow",
     "JumpChain",
     "LayerMap",
     "LeadingFlow",
@@ -38,6 +60,8 @@ __all__ = [
     "ScheduledFlow",
     "SelfAttention",
     "SphereFlow",
+    "Tendency",
+    "Unknown",
     "UnnormalizedAttention",
     "UnnormalizedFlow",
     "UnnormalizedSphereFlow",
@@ -49,6 +73,7 @@ DYNAMICS: dict[str, type[Dynamics]] = {
     "unnormalized_attention": UnnormalizedAttention,
     "value_attention": ValueAttention,
     "scheduled": Scheduled,
+    "feed_forward": FeedForward,
     "jump_chain": JumpChain,
     "noisy_sphere": NoisySphere,
     "attention_flow": AttentionFlow,
@@ -56,6 +81,7 @@ DYNAMICS: dict[str, type[Dynamics]] = {
     "euclidean_flow": EuclideanFlow,
     "rescaled_flow": RescaledFlow,
     "leading_flow": LeadingFlow,
+    "heads_flow": HeadsFlow,
     "sphere_flow": SphereFlow,
     "pre_norm_flow": PreNormFlow,
     "unnormalized_sphere_flow": UnnormalizedSphereFlow,

@@ -1,23 +1,24 @@
-"""Flows in R^d: attention without weights of its own, and self-attention in three variables."""
+"""Flows in R^d: attention without weights of its own, self-attention in three variables, heads."""
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, exp
-from typing import final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
-from .._types import Array, as_matrix, is_torch
-from ..attention import Attention, Hardmax, Softmax, act, softmax_pull, softmax_weights
-from .abstract import ClosedForm, Flow, Relaxation
+from .._types import Array, as_map, as_matrix
+from ..attention import Attention, Hardmax, Heads, Softmax, act, softmax_pull, softmax_weights
+from .abstract import ClosedForm, Flow, FrozenEquation, Relaxation, Tendency
 
 __all__ = [
     "AttentionFlow",
     "EuclideanFlow",
+    "HeadsFlow",
     "LeadingFlow",
     "RescaledFlow",
     "ScheduledFlow",
@@ -56,6 +57,12 @@ class AttentionFlow(Relaxation):
         leader = followed.target
         return _approach(z, leader, 1.0, t) if (alone & followed.leads[leader]).all() else None
 
+    def tends_to(self, d: int) -> Tendency:
+        return "polytope" if self.attention.hard else "one point"
+
+    def frozen(self, P: np.ndarray) -> FrozenEquation:
+        return FrozenEquation(P - np.eye(len(P)))
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -65,10 +72,17 @@ class UnnormalizedFlow(Flow):
     The limit of `UnnormalizedAttention` for alpha -> 0, k alpha = t. Tokens grow like e^t.
     """
 
+    grows: ClassVar[bool] = True
     attention: Attention = field(default_factory=Softmax)
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         return self.attention.pull(z, mask=mask)
+
+    def growth(self, t: np.ndarray) -> np.ndarray:
+        return np.exp(t) if self.attention.values is None else super().growth(t)
+
+    def frozen(self, P: np.ndarray) -> FrozenEquation:
+        return FrozenEquation(P)
 
     @property
     def advice(self) -> str:
@@ -89,14 +103,7 @@ class SelfAttention(Flow, abc.ABC):
 
     def __post_init__(self) -> None:
         for name in ("Q", "K"):
-            M = getattr(self, name)
-            if M is not None:
-                M = np.asarray(M.detach().cpu() if is_torch(M) else M, dtype=np.float64)
-                if M.ndim != 2 or not np.isfinite(M).all():
-                    raise ValueError(
-                        f"{name}: expected a finite matrix (m, d), got shape {M.shape}"
-                    )
-            object.__setattr__(self, name, M)
+            object.__setattr__(self, name, as_map(getattr(self, name), name))
         object.__setattr__(self, "V", as_matrix(self.V, "V"))
         A = self.A
         if A is not None and self.V is not None and A.shape != self.V.shape:
@@ -118,9 +125,28 @@ class SelfAttention(Flow, abc.ABC):
             return A
         return K.T @ Q
 
+    @property
+    def form(self) -> np.ndarray | None:
+        return self.A
+
     @cached_property
     def leading(self) -> float:
-        return 1.0 if self.V is None else float(np.linalg.eigvals(self.V).real.max())
+        return _leading(self.V)
+
+    @cached_property
+    def multiple(self) -> float | None:
+        """l where V = l I, None for any other V."""
+        if self.V is None:
+            return 1.0
+        first = float(self.V[0, 0])
+        return first if np.array_equal(self.V, first * np.eye(len(self.V))) else None
+
+    def tends_to(self, d: int) -> Tendency:
+        if self.leading <= 0:
+            return "unknown"
+        if self.multiple is None:
+            return "hyperplanes"
+        return "boolean" if d == 1 else "polytope"
 
 
 @final
@@ -134,12 +160,22 @@ class EuclideanFlow(SelfAttention):
     eigenvalue of V: `RescaledFlow` and `LeadingFlow` follow the same tokens without overflow.
     """
 
-    @cached_property
-    def attention(self) -> Softmax:
-        return Softmax(1.0, self.A)
+    grows: ClassVar[bool] = True
+    attention: Softmax = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "attention", Softmax(1.0, self.A))
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         return act(self.V, self.attention.pull(z, mask=mask), "V")
+
+    def growth(self, t: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):  # V with negative eigenvalues, backwards in time
+            return np.exp(self.leading * np.asarray(t))
+
+    def frozen(self, P: np.ndarray) -> FrozenEquation:
+        return FrozenEquation(P, self.V)
 
     @property
     def advice(self) -> str:
@@ -171,10 +207,12 @@ class RescaledFlow(SelfAttention, Relaxation):
         seen, growth = self._seen(z, t)
         return softmax_pull(act(self.A, seen), seen, z, growth, mask=mask)
 
-    def weights(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        """P at time t, shape (*b, n, n)."""
+    def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
         seen, growth = self._seen(z, t)
         return softmax_weights(act(self.A, seen), seen, growth, mask=mask)
+
+    def frozen(self, P: np.ndarray) -> FrozenEquation:
+        return FrozenEquation(P - np.eye(len(P)), self.V)
 
     def _seen(self, z: Array, t: float) -> tuple[Array, float]:
         """e^{tV} z up to a factor, and the square of that factor, cut at the largest float."""
@@ -191,8 +229,8 @@ class RescaledFlow(SelfAttention, Relaxation):
         and their gaps <A z_i, z_lead - z_j> are at least (1 - c)^2 times those at t (all gaps being
         >= 0), while the inverse temperature grows by e^{2 l s} = (1 - c)^{-2}.
         """
-        pace = 1.0 if self.V is None else float(self.V[0, 0])
-        if pace <= 0 or not (self.V is None or np.array_equal(self.V, pace * np.eye(len(z[0])))):
+        pace = self.multiple
+        if pace is None or pace <= 0:
             return None
         seen, growth = self._seen(z, t)
         scores = act(self.A, seen) @ seen.T
@@ -245,15 +283,89 @@ class LeadingFlow(SelfAttention):
     """
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        pulled = softmax_pull(act(self.A, z), z, z, self._growth(t), mask=mask)
+        pulled = softmax_pull(act(self.A, z), z, z, _sharpness(self.leading, t), mask=mask)
         return act(self.V, pulled, "V") - self.leading * z
 
-    def weights(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        """P at time t, shape (*b, n, n)."""
-        return softmax_weights(act(self.A, z), z, self._growth(t), mask=mask)
+    def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
+        return softmax_weights(act(self.A, z), z, _sharpness(self.leading, t), mask=mask)
 
-    def _growth(self, t: float) -> float:
-        return exp(min(2 * self.leading * t, _LOG_MAX))
+    def frozen(self, P: np.ndarray) -> FrozenEquation:
+        return FrozenEquation(P, self.V, self.leading)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class HeadsFlow(Flow):
+    """Several softmax heads at their own growth: `LeadingFlow` with more than one head.
+
+        y_i' = (1/H) sum_h V_h (P_h y)_i - l y_i,   P_h = softmax of b_h e^{2lt} <A_h y_i, y_j>
+
+    with `attention` = Heads([Softmax(b_h, A_h), ...], [V_h, ...]), or one Softmax. The tokens of
+    `UnnormalizedFlow(attention)` are x = e^{lt} y. l = `leading` is the largest real part of an
+    eigenvalue of the mean of the V_h: once all heads agree, x' = (mean of the V_h) x. This is the
+    multi-head question of Sugolov and Aubry about the flow of arXiv 2305.05465.
+
+    Trap: with V_h = I tokens stay in their hull; with other V_h they need not even stay bounded.
+    """
+
+    attention: Attention = field(default_factory=Softmax)
+
+    def __post_init__(self) -> None:
+        if not all(isinstance(head, Softmax) for head in self._together.heads):
+            raise TypeError(
+                "attention: HeadsFlow takes a Softmax or Heads of Softmax, whose inverse "
+                f"temperature grows in time; got {self.attention!r}"
+            )
+
+    @cached_property
+    def _together(self) -> Heads:
+        return self.attention if isinstance(self.attention, Heads) else Heads([self.attention])
+
+    @cached_property
+    def mean_value(self) -> np.ndarray | None:
+        """(1/H) sum_h V_h, None for the identity."""
+        values = self._together.values or ()
+        given = [V for V in values if V is not None]
+        if not given:
+            return None
+        return np.mean([np.eye(len(given[0])) if V is None else V for V in values], axis=0)
+
+    @property
+    def _gain(self) -> int:
+        """By how much summed heads pull more than averaged ones."""
+        return 1 if self._together.average else len(self._together.heads)
+
+    @cached_property
+    def leading(self) -> float:
+        return self._gain * _leading(self.mean_value)
+
+    def _at(self, t: float) -> Heads:
+        """The heads at time t, in the variables y."""
+        sharper, most = _sharpness(self.leading, t), np.finfo(float).max
+        rules: Any = self._together.heads
+        heads = [Softmax(np.clip(sharper * rule.beta, -most, most), rule.A) for rule in rules]
+        return replace(self._together, heads=heads)
+
+    def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
+        return self._at(t).pull(z, mask=mask) - self.leading * z
+
+    def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
+        """(1/H) sum_h P_h, whatever the V_h."""
+        return Heads(self._at(t).heads).weights(z, mask=mask)
+
+    def frozen(self, P: np.ndarray) -> FrozenEquation | None:
+        alike = self.mean_value is None
+        return FrozenEquation(self._gain * P, None, self.leading) if alike else None
+
+
+def _leading(V: np.ndarray | None) -> float:
+    """The largest real part of an eigenvalue of V."""
+    return 1.0 if V is None else float(np.linalg.eigvals(V).real.max())
+
+
+def _sharpness(leading: float, t: float) -> float:
+    """e^{2 l t}, cut at the largest float: the inverse temperature where e^{lt} is divided out."""
+    return exp(min(2 * leading * t, _LOG_MAX))
 
 
 def _approach(z: np.ndarray, leader: np.ndarray, pace: float, t: float) -> ClosedForm:
@@ -273,7 +385,7 @@ class ScheduledFlow(Flow):
 
     A list as long as the run gives a network whose blocks of depth `span` have weights of their
     own; the flows are of one kind. Trap: a step across a change has order 1 whatever the stepper,
-    so `simulate` ends a step there; a stepper of your own must do likewise (`turns`).
+    so `simulate` ends a step there, between `pieces`.
     """
 
     flows: Sequence[Flow] = field(
@@ -290,17 +402,19 @@ class ScheduledFlow(Flow):
             raise ValueError(f"span: expected a positive time, got {self.span!r}")
         object.__setattr__(self, "flows", flows)
 
-    def at(self, t: float) -> Flow:
+    def at(self, t: float | int) -> Flow:
         """The flow that is followed from t on."""
         return self.flows[int(t / self.span + 1e-9) % len(self.flows)]
 
-    def turns(self, time: float) -> Iterator[tuple[Flow, float, float]]:
-        """(flow, begin, end) in order of time, until `time`."""
+    def pieces(self, time: float) -> Iterator[tuple[Flow, float, float]]:
         for k in range(max(1, ceil(time / self.span - 1e-9))):
             yield self.flows[k % len(self.flows)], k * self.span, min((k + 1) * self.span, time)
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         return self.at(t).velocity(z, t, mask=mask)
+
+    def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
+        return self.at(t).weights(z, t, mask=mask)
 
     def retract(self, z: Array) -> Array:
         return self.flows[0].retract(z)

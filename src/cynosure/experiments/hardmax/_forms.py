@@ -7,10 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..._types import definite
 from ...analysis.clustering import clusters
 from ...attention import Hardmax
 from ...dynamics import PureAttention
-from ...simulation.loop import definite, simulate
+from ...simulation.loop import simulate
 
 __all__ = ["Fate", "circle", "families_of", "fate", "turn"]
 
