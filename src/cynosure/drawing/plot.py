@@ -388,7 +388,7 @@ def norms(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
 def hull_area(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
     """Area of the hull of the tokens by layer (width for d = 1, volume from d = 3 on).
 
-    Hulls are nested, so it never grows; the dashed line is the hull of the leaders found so far,
+    Hulls are nested, so it never grows; the dashed line is the hull of the leaders so far,
     at infinite depth the limiting polytope K. Where the facets are too many to list (about d > 8)
     the hull says so.
     """

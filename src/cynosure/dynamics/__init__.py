@@ -1,7 +1,8 @@
 """Dynamics: how tokens move from one layer (or time) to the next.
 
-To add one: a final frozen dataclass in `layers`, `flows` or `sphere` and its line in `DYNAMICS`;
-the conformance tests, the command line and the documentation iterate over that dict.
+To add one: a final frozen dataclass in `layers`, `flows`, `self_attention` or `sphere` and its line
+in `DYNAMICS`; the conformance tests, the command line and the documentation iterate over that dict.
+What else it can say about itself, beyond how tokens move, are the questions of `abstract.Dynamics`.
 """
 
 from __future__ import annotations
@@ -17,16 +18,7 @@ from .abstract import (
     Tendency,
     Unknown,
 )
-from .flows import (
-    AttentionFlow,
-    EuclideanFlow,
-    HeadsFlow,
-    LeadingFlow,
-    RescaledFlow,
-    ScheduledFlow,
-    SelfAttention,
-    UnnormalizedFlow,
-)
+from .flows import AttentionFlow, ScheduledFlow, UnnormalizedFlow
 from .layers import (
     FeedForward,
     JumpChain,
@@ -35,6 +27,7 @@ from .layers import (
     UnnormalizedAttention,
     ValueAttention,
 )
+from .self_attention import EuclideanFlow, HeadsFlow, LeadingFlow, RescaledFlow, SelfAttention
 from .sphere import NoisySphere, PreNormFlow, SphereFlow, UnnormalizedSphereFlow
 
 __all__ = [

@@ -86,8 +86,8 @@ class UnnormalizedAttention(AlphaLayer):
     """The layer without normalisation, z_i <- z_i + alpha (P z)_i: tokens grow without bound.
 
     For hardmax the sets C_i do not see a common factor, so its tokens are exactly (1+alpha)^k
-    times those of `PureAttention` (docs/mathematics.md A1): `simulate` walks the bounded ones and
-    rescales, and stops with the status "overflow" where the largest coordinate leaves the floats.
+    times those of `PureAttention` (docs/mathematics.md A1): `simulate` rescales the bounded ones,
+    and stops with the status "overflow" where the largest coordinate leaves the floats.
     """
 
     grows: ClassVar[bool] = True

@@ -39,7 +39,7 @@ def simulate(
     Flow up to `time` or at the given `times`.
 
     NumPy arrays and torch tensors; float64 by default, float32 stays float32 (the walk itself is
-    in float64). Layer 0 is the input; every `save_every`-th layer (or time) and the last are kept.
+    in float64). Layer 0 is the input; every `save_every`-th layer (or time) and the last are saved.
     `mask` (*b, n) marks real tokens: padding never moves, never attends, is never attended to.
     A failed run raises with advice, or is returned with its status when throw=False.
     `progress(k)` is called after each layer, with the time reached for a flow.
