@@ -9,8 +9,8 @@ import pytest
 
 from cynosure import configurations
 from cynosure.analysis.limits import limit
-from cynosure.attention import Hardmax, Heads, Softmax
-from cynosure.dynamics import PureAttention, RescaledFlow, UnnormalizedFlow
+from cynosure.attention import Hardmax, Softmax
+from cynosure.dynamics import PureAttention
 from cynosure.experiments._frame import at_most
 from cynosure.experiments.hardmax import neural_collapse
 from cynosure.experiments.heads import head_count
@@ -25,33 +25,12 @@ from cynosure.experiments.softmax._polytope_runs import count_limits, to_rest
 from cynosure.simulation.loop import simulate
 
 
-def test_growing_heads_are_the_heads_in_other_variables() -> None:
-    p = head_count.QUICK
-    flow = head_count._flow(p, "own A and V", 3)
-    heads = Heads([Softmax(1.0, A) for A in flow.forms], flow.values)
-    z0 = configurations.gaussian(7, 2, 0)
-    y = simulate(flow, z0, times=[0.0, 0.8]).values[-1]
-    x = simulate(UnnormalizedFlow(heads), z0, times=[0.0, 0.8]).values[-1]
-    np.testing.assert_allclose(y, np.exp(-0.8 * flow.growth) * x, rtol=1e-7)
-    P = np.mean([Softmax(1.0, A).weights(z0) for A in flow.forms], axis=0)
-    np.testing.assert_allclose(flow.weights(z0, 0.0), P, atol=1e-14)
-
-
-def test_equal_heads_are_one_head() -> None:
-    z0 = configurations.gaussian(9, 2, 1)
-    one = head_count.GrowingHeads([np.eye(2)] * 5, [np.eye(2)] * 5)
-    y = simulate(one, z0, times=[0.0, 3.0]).values[-1]
-    np.testing.assert_allclose(
-        y, simulate(RescaledFlow(), z0, times=[0.0, 3.0]).values[-1], atol=1e-7
-    )
-
-
 def test_the_rate_of_heads_is_predicted() -> None:
     p = dataclasses.replace(head_count.QUICK, time=24.0)
     tr = head_count._simulated(p, "own A and V", 1)
     for s in range(p.starts):
-        fate = head_count._fate(tr.select(s))
-        assert fate.exponent == pytest.approx(fate.predicted, rel=0.05)
+        end = head_count._limits(tr.select(s))
+        assert end.exponent == pytest.approx(end.predicted, rel=0.05)
 
 
 def test_the_lattice_circle_is_a_circle() -> None:

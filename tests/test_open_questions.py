@@ -230,10 +230,9 @@ def test_the_sublayer_is_homogeneous_and_alike_for_all_tokens() -> None:
 
 
 def test_lost_leaders_without_a_sublayer_fail_the_check() -> None:
-    p = replace(feed_forward.QUICK, d=(2,))
-    good, bad = feed_forward.Fate(1.0, 3, 3, 0.0, 1.0), feed_forward.Fate(0.5, 3, 3, 0.0, 1.0)
-    assert feed_forward._check(p, {(2, 0.0): [good]}).holds is True
-    assert feed_forward._check(p, {(2, 0.0): [good, bad]}).holds is False
+    good, bad = (feed_forward.LeadersLeft(share, 3, 3, 0.0, 1.0) for share in (1.0, 0.5))
+    assert feed_forward._check([feed_forward.Weight(2, 0.0, [good])]).holds is True
+    assert feed_forward._check([feed_forward.Weight(2, 0.0, [good, bad])]).holds is False
 
 
 # --- basins --------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ import pytest
 from scipy.optimize import linprog, minimize
 
 from cynosure import configurations
+from cynosure._types import definite
 from cynosure.analysis.limits import limit
 from cynosure.analysis.polytope import hull
 from cynosure.analysis.steering import _condition, _shortest, _turning, control, remove_leader
 from cynosure.attention import Hardmax
 from cynosure.dynamics import PureAttention
-from cynosure.simulation.loop import definite
 
 INF = float("inf")
 

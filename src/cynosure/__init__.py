@@ -14,9 +14,10 @@ _PUBLIC = {  # module -> the names it gives to the package
     "engine.followed": "Followed",
     "attention": "Attention Hardmax Softmax Localmax Sinkhorn Causal Heads ATTENTIONS",
     "dynamics": (
-        "Dynamics LayerMap PureAttention UnnormalizedAttention ValueAttention Scheduled "
-        "ScheduledFlow JumpChain NoisySphere Flow AttentionFlow UnnormalizedFlow EuclideanFlow "
-        "RescaledFlow LeadingFlow SphereFlow PreNormFlow UnnormalizedSphereFlow DYNAMICS"
+        "Dynamics LayerMap PureAttention UnnormalizedAttention ValueAttention FeedForward "
+        "Scheduled ScheduledFlow JumpChain NoisySphere Flow AttentionFlow UnnormalizedFlow "
+        "EuclideanFlow RescaledFlow LeadingFlow HeadsFlow SphereFlow PreNormFlow "
+        "UnnormalizedSphereFlow DYNAMICS"
     ),
     "simulation.status": "Status",
     "simulation.trajectory": "Trajectory load",
@@ -91,7 +92,9 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .dynamics import AttentionFlow as AttentionFlow
     from .dynamics import Dynamics as Dynamics
     from .dynamics import EuclideanFlow as EuclideanFlow
+    from .dynamics import FeedForward as FeedForward
     from .dynamics import Flow as Flow
+    from .dynamics import HeadsFlow as HeadsFlow
     from .dynamics import JumpChain as JumpChain
     from .dynamics import LayerMap as LayerMap
     from .dynamics import LeadingFlow as LeadingFlow

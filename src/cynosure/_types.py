@@ -1,4 +1,4 @@
-"""Array aliases, and the validation of what users pass in with its messages."""
+"""Array aliases, the validation of what users pass in with its messages, definite matrices."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ __all__ = [
     "Points",
     "Rational",
     "as_alpha",
+    "as_map",
     "as_mask",
     "as_matrix",
     "as_rationals",
     "as_tokens",
+    "definite",
     "is_torch",
     "like",
 ]
@@ -112,14 +114,28 @@ def as_mask(mask: Array | None, shape: tuple[int, ...]) -> np.ndarray | None:
 
 def as_matrix(A: Array | None, name: str = "A") -> np.ndarray | None:
     """A finite square float64 matrix, or None for the identity."""
-    if A is None:
+    if A is not None and (len(np.shape(A)) != 2 or np.shape(A)[0] != np.shape(A)[1]):
+        raise ValueError(f"{name}: expected a square matrix (d, d), got shape {np.shape(A)}")
+    return as_map(A, name)
+
+
+def as_map(M: Array | None, name: str) -> np.ndarray | None:
+    """A finite float64 matrix (m, d), a linear map from R^d, or None for the identity."""
+    if M is None:
         return None
-    a = np.asarray(A.detach().cpu() if is_torch(A) else A, dtype=np.float64)
-    if a.ndim != 2 or a.shape[0] != a.shape[1] or a.shape[0] == 0:
-        raise ValueError(f"{name}: expected a square matrix (d, d), got shape {a.shape}")
-    if not np.isfinite(a).all():
+    m = np.asarray(M.detach().cpu() if is_torch(M) else M, dtype=np.float64)
+    if m.ndim != 2 or m.size == 0:
+        raise ValueError(f"{name}: expected a finite matrix (m, d), got shape {m.shape}")
+    if not np.isfinite(m).all():
         raise ValueError(f"{name}: contains NaN or infinity; every entry must be finite")
-    return np.ascontiguousarray(a)
+    return np.ascontiguousarray(m)
+
+
+def definite(A: np.ndarray | None) -> bool:
+    """True when A is symmetric positive definite (or the identity, None)."""
+    if A is None:
+        return True
+    return bool((A == A.T).all()) and bool(np.linalg.eigvalsh(A)[0] > 0)
 
 
 def as_alpha(alpha: Any) -> Fraction:

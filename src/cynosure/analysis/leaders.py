@@ -8,8 +8,6 @@ from typing import SupportsIndex, final
 
 import numpy as np
 
-from ..attention import Hardmax
-from ..dynamics import PureAttention, UnnormalizedAttention
 from ..engine.followed import Followed, History
 from ..simulation.trajectory import Trajectory
 
@@ -64,10 +62,7 @@ class Roles:
 
 def can_lead(trajectory: Trajectory) -> bool:
     """True for runs from layer 0 of hardmax layers with one alpha, where leaders are defined."""
-    dynamics = trajectory.dynamics
-    if not isinstance(dynamics, PureAttention | UnnormalizedAttention) or trajectory.t[0] != 0:
-        return False
-    return isinstance(dynamics.attention, Hardmax)
+    return trajectory.made_by.hardmax_layers is not None and bool(trajectory.t[0] == 0)
 
 
 def roles(trajectory: Trajectory) -> Roles:
@@ -88,8 +83,8 @@ def roles(trajectory: Trajectory) -> Roles:
 
 def _walk_again(trajectory: Trajectory) -> History:
     """The history of a run that did not keep one, from its first layer."""
-    dynamics = trajectory.dynamics
-    if dynamics is None or not can_lead(trajectory):
+    dynamics = trajectory.made_by
+    if not can_lead(trajectory):
         raise ValueError(
             "roles: leaders are defined for hardmax runs from layer 0; this trajectory is of "
             f"{type(dynamics).__name__}"

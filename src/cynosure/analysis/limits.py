@@ -16,13 +16,11 @@ from typing import Any, SupportsIndex, final
 
 import numpy as np
 
-from .._types import Array, Rational, as_mask, as_rationals, as_tokens
-from ..attention import Hardmax
-from ..dynamics import Dynamics, PureAttention
+from .._types import Array, Rational, as_mask, as_rationals, as_tokens, definite
+from ..dynamics import Dynamics
 from ..engine.certificates import RULE_WORDS, RULES
 from ..engine.proofs import prove
 from ..engine.walk import Walk
-from ..simulation.loop import definite
 from .polytope import Polytope, hull
 
 __all__ = ["Limit", "limit"]
@@ -125,8 +123,8 @@ def limit(
     >>> li.points[4].tolist(), str(li.rule[4]), li.leaders.tolist()
     ([1.0, 0.0], 'G', [0, 1, 2, 3])
     """
-    attention = getattr(dynamics, "attention", None)
-    if not isinstance(dynamics, PureAttention) or not isinstance(attention, Hardmax):
+    layers = dynamics.hardmax_layers if isinstance(dynamics, Dynamics) else None
+    if layers is None or not layers.normalised:
         raise TypeError(
             "limit: expected PureAttention(Hardmax(...)), the model whose limit can be proved; "
             f"got {type(dynamics).__name__}. Unnormalised layers grow for ever; use PureAttention"
@@ -139,11 +137,11 @@ def limit(
     )
     real = as_mask(mask, tokens.shape[:-1])
     rows = np.arange(len(tokens)) if real is None else np.flatnonzero(real)
-    A = attention.matrix(tokens.shape[1])
+    A = layers.attention.matrix(tokens.shape[1])
     walk = Walk(
         tokens[rows].astype(np.float64, copy=False),
         A,
-        dynamics.exact_alpha,
+        layers.alpha,
         rationals=None if rationals is None else [rationals[i] for i in rows],
         gaps=not exact,
     )

@@ -17,9 +17,8 @@ import numpy as np
 import scipy  # loads its submodules on first use only
 from jaxtyping import Float, Int
 
-from .._types import Array, as_matrix, as_tokens
+from .._types import Array, as_matrix, as_tokens, definite
 from ..attention import Hardmax
-from ..simulation.loop import definite
 
 __all__ = ["Control", "Removal", "Witness", "control", "remove_leader"]
 

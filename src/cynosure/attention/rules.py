@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 
@@ -43,6 +44,10 @@ __all__ = [
 class Attention(abc.ABC):
     """Row-stochastic weights P(z), and the tokens P(z) z they pull towards."""
 
+    hard: ClassVar[bool] = False  # sets of tokens as in exact arithmetic, which rounding can change
+    A: Array | None = None  # of the scores <A z_i, z_j>, None for the identity
+    values: Sequence[Array | None] | None = None  # a value matrix per head, None for identities
+
     @abc.abstractmethod
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
         """P, shape (*b, n, n); rows sum to 1, rows and columns of padding are 0."""
@@ -66,6 +71,7 @@ class Hardmax(Attention):
     arithmetic on the floats given (`followed`); a zero token has every score 0, so it follows all.
     """
 
+    hard: ClassVar[bool] = True
     A: Array | None = None
 
     def __post_init__(self) -> None:
@@ -110,8 +116,6 @@ def _followed(z: np.ndarray, A: np.ndarray | None, mask: np.ndarray | None) -> F
 
 class RowAttention(Attention):
     """Attention whose row i is a function of the scores <A z_i, z_j> of the tokens i looks at."""
-
-    A: Array | None
 
     @abc.abstractmethod
     def share(self, scores: Array, allowed: Array | None) -> Array:

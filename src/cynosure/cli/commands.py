@@ -157,11 +157,11 @@ def simulate(
         list[str] | None,
         typer.Option(
             metavar="NAME[:KEY=VALUE,...]",
-            help="In layers: pure_attention, unnormalized_attention, value_attention, jump_chain, "
-            "noisy_sphere; given twice, they take turns. In time: attention_flow, "
-            "unnormalized_flow, euclidean_flow, rescaled_flow, leading_flow, sphere_flow, "
-            "pre_norm_flow, unnormalized_sphere_flow; given twice, see --span. The beginning of "
-            "a name will do. "
+            help="In layers: pure_attention, unnormalized_attention, value_attention, "
+            "feed_forward, jump_chain, noisy_sphere; given twice, they take turns. In time: "
+            "attention_flow, unnormalized_flow, euclidean_flow, rescaled_flow, leading_flow, "
+            "heads_flow, sphere_flow, pre_norm_flow, unnormalized_sphere_flow; given twice, see "
+            "--span. The beginning of a name will do. "
             "[pure_attention]",
         ),
     ] = None,

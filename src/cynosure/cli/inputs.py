@@ -49,7 +49,7 @@ class Given:
         """What the theorems exclude and these inputs contain."""
         import numpy as np
 
-        from ..simulation.loop import definite
+        from .._types import definite
 
         zero = int((self.z == 0).all(axis=1).sum())
         copies = len(self.z) - len(np.unique(self.z, axis=0))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Model", "read_stepper"]
 
-_MATRICES = ("A", "Q", "K", "V")
+_MATRICES = ("A", "Q", "K", "V", "W1", "W2")
 
 
 @final
@@ -71,7 +71,8 @@ class Model:
         if "attention" in names:
             values["attention"] = self._attention(kind, rest)
         elif self.attention or self.causal:
-            raise ValueError(f"--attention, --causal: {name} has its own softmax of <Qx, Ky>")
+            why = "takes none, or has its own softmax of <Qx, Ky>"
+            raise ValueError(f"--attention, --causal: {name} {why}")
         if rest:
             raise ValueError(f"--{next(iter(rest))}: {name} has none (it has {listed(names)})")
         if "alpha" in names:

@@ -25,7 +25,6 @@ from matplotlib.ticker import MaxNLocator
 from ..analysis.clustering import clusters
 from ..analysis.leaders import Roles, can_lead, roles
 from ..analysis.polytope import Polytope
-from ..dynamics import EuclideanFlow, UnnormalizedAttention, UnnormalizedFlow
 from ..engine.followed import Followed
 from ..simulation.trajectory import Trajectory
 from .style import GREY, LABEL, PALE, PALETTE, SHADE, TICK
@@ -110,10 +109,10 @@ def _end_colours(trajectory: Trajectory, real: np.ndarray) -> np.ndarray:
     if z.ndim != 3 or not len(real):
         return to_rgba_array([PALETTE[0]]).repeat(len(real), axis=0)
     end, width = z[-1], float(np.ptp(z[0], axis=0).max())
-    if isinstance(trajectory.dynamics, UnnormalizedAttention | UnnormalizedFlow | EuclideanFlow):
-        width = float(np.ptp(end, axis=0).max())  # tokens grow
-    found = clusters(end.astype(np.float64), 0.02 * width)
-    label = found.labels if found.count <= len(PALETTE) else np.zeros(len(real), dtype=np.intp)
+    if trajectory.made_by.grows:
+        width = float(np.ptp(end, axis=0).max())
+    groups = clusters(end.astype(np.float64), 0.02 * width)
+    label = groups.labels if groups.count <= len(PALETTE) else np.zeros(len(real), dtype=np.intp)
     return to_rgba_array(PALETTE)[label]
 
 
@@ -300,13 +299,13 @@ def legend(fig: Any, kinds: set[str], shaded: bool = True) -> None:
         "end": "colour: the cluster it ends in; lines: the way it came",
         "hull": "hull of the leaders",
     }
-    kept = [k for k in names if k in kinds or (k == "hull" and shaded)]
+    shown = [k for k in names if k in kinds or (k == "hull" and shaded)]
     wide = fig.bbox.width / fig.dpi > 9
     fig.legend(
-        [entries[k] for k in kept],
-        [names[k] for k in kept],
+        [entries[k] for k in shown],
+        [names[k] for k in shown],
         loc="outside lower center",
-        ncols=len(kept) if wide else 2,
+        ncols=len(shown) if wide else 2,
         frameon=False,
         fontsize=LABEL,
         handletextpad=0.5,

@@ -25,7 +25,6 @@ from matplotlib.figure import Figure
 
 from .._files import write_atomically
 from ..analysis.polytope import hull
-from ..dynamics import Flow
 from ..simulation.trajectory import Trajectory
 from .plot import (
     INK,
@@ -132,8 +131,7 @@ class _Stage:
 
     def _enter(self, row: int, k: int | float) -> Look:
         """The scenery of a layer: its number and, when it has changed, the hull of the leaders."""
-        flow = isinstance(self.trajectory.dynamics, Flow)
-        self.title.set_text(f"$t = {k:.2f}$" if flow else f"$k = {int(k)}$")
+        self.title.set_text(f"$t = {k:.2f}$" if self.trajectory.in_time else f"$k = {int(k)}$")
         corners = self.view.x[row, self.appearance.leaders(k)]
         if self.background is None or not np.array_equal(corners, self.corners):
             self.corners = corners
@@ -218,9 +216,9 @@ def _colour_table(picture: np.ndarray) -> np.ndarray:
     from PIL import Image
 
     own = np.rint(255 * to_rgba_array([*PALETTE, INK])[:, :3]).astype(np.uint8)
-    found, times = np.unique(picture.reshape(-1, 3), axis=0, return_counts=True)
-    found = found[np.argsort(-times, kind="stable")]
-    common, rare = found[:128], found[128:]
+    colours, times = np.unique(picture.reshape(-1, 3), axis=0, return_counts=True)
+    colours = colours[np.argsort(-times, kind="stable")]
+    common, rare = colours[:128], colours[128:]
     if len(rare):
         cut = Image.fromarray(rare[None]).quantize(128 - len(own)).getpalette()
         rare = np.array(cut, dtype=np.uint8).reshape(-1, 3)
@@ -233,28 +231,9 @@ def _mp4(stream: IO[bytes], pictures: Iterator[np.ndarray], program: str, fps: f
     height, width = first.shape[:2]
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
         result = Path(folder) / "movie.mp4"
-        command = [
-            program,
-            "-loglevel",
-            "error",
-            "-y",
-            "-f",
-            "rawvideo",
-            "-pix_fmt",
-            "rgb24",
-            "-s",
-            f"{width}x{height}",
-            "-r",
-            str(fps),
-            "-i",
-            "-",
-            "-an",
-            "-pix_fmt",
-            "yuv420p",
-            "-movflags",
-            "+faststart",
-            str(result),
-        ]
+        raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps)]
+        made = ["-an", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(result)]
+        command = [program, "-loglevel", "error", "-y", *raw, "-i", "-", *made]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors)
         assert process.stdin is not None
         try:
@@ -285,9 +264,9 @@ def _mp4(stream: IO[bytes], pictures: Iterator[np.ndarray], program: str, fps: f
 
 def _ffmpeg(target: Path) -> str:
     """Path of the ffmpeg program, the system's before the one imageio-ffmpeg carries."""
-    found = shutil.which("ffmpeg")
-    if found is not None:
-        return found
+    program = shutil.which("ffmpeg")
+    if program is not None:
+        return program
     try:
         import imageio_ffmpeg
 

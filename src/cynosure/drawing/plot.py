@@ -21,13 +21,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import FancyArrowPatch, Patch, Polygon
 from matplotlib.ticker import MaxNLocator
 
-from .._types import Array, as_tokens
+from .._types import Array, as_tokens, definite
 from ..analysis.limits import Limit
 from ..analysis.polytope import Polytope, hull
 from ..attention import Hardmax
-from ..dynamics import EuclideanFlow, Flow, UnnormalizedAttention, UnnormalizedFlow
 from ..engine.followed import Followed
-from ..simulation.loop import definite
 from ..simulation.trajectory import Trajectory
 from .markers import (
     Appearance,
@@ -93,7 +91,6 @@ __all__ = [
 ]
 
 FIGURE2_SHOW = (0, 1, 2, 5, 30)
-_GROWING = (UnnormalizedAttention, UnnormalizedFlow, EuclideanFlow)
 FIGURE2_ROWS = (
     "triangular polytope",
     "emerging leader",
@@ -170,8 +167,7 @@ def _panels(
             )
             kinds |= _panel(ax, trajectory, view, appearance, k, k == chosen[row][-1])
             if row == 0 or len(set(map(tuple, chosen))) > 1:
-                flow = isinstance(trajectory.dynamics, Flow)
-                name = f"$t = {k:.3g}$" if flow else f"$k = {k}$"
+                name = f"$t = {k:.3g}$" if trajectory.in_time else f"$k = {k}$"
                 ax.set_title(name, fontsize=TITLE, loc="left" if stacked else "center")
             end = column == columns - 1 if stacked else row == len(views) - 1
             view.name(ax, label if column == 0 else "", left=column == 0, bottom=end)
@@ -186,10 +182,10 @@ def _panel(
     at = _saved(trajectory, k)
     x = view.x[at]
     # Without normalisation tokens grow like (1 + alpha)^k: shared axes would show a dot.
-    grow = isinstance(trajectory.dynamics, _GROWING)
-    view.frame(ax, x if grow else view.x)
+    grows = trajectory.made_by.grows
+    view.frame(ax, x if grows else view.x)
     look = appearance.at(k)
-    if appearance.roles is None and not grow and not view.line:
+    if appearance.roles is None and not grows and not view.line:
         for way, colour in zip(np.swapaxes(view.x[: at + 1], 0, 1), appearance.colour):
             ax.plot(*way.T, color=colour, lw=0.6, alpha=0.5, zorder=1)
     draw_tokens(ax, x, look, marker_size(len(x)))
@@ -201,7 +197,7 @@ def _panel(
 
 def _shown(trajectory: Trajectory, show: Sequence[int | float] | None) -> Sequence[int | float]:
     """The layers (or times) to draw, each saved."""
-    if isinstance(trajectory.dynamics, Flow):
+    if trajectory.in_time:
         t = trajectory.t
         some = t[np.unique(np.linspace(0, len(t) - 1, 5).round().astype(int))]
         return [float(k) for k in (some if show is None else show) if trajectory.at(k) is not None]
@@ -392,7 +388,7 @@ def norms(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
     Where A is not symmetric positive definite there is no A-norm, and |z_i| is drawn.
     """
     values = real_tokens(trajectory).astype(np.float64)
-    A = getattr(getattr(trajectory.dynamics, "attention", None), "A", None)
+    A = trajectory.made_by.form
     if A is not None and not definite(A):
         A = None
     root = np.eye(values.shape[-1]) if A is None else np.linalg.cholesky(A)
@@ -408,7 +404,7 @@ def norms(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
 def hull_area(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
     """Area of the hull of the tokens by layer (width for d = 1, volume from d = 3 on).
 
-    Hulls are nested, so it never grows; the dashed line is the hull of the leaders found so far,
+    Hulls are nested, so it never grows; the dashed line is the hull of the leaders so far,
     at infinite depth the limiting polytope K. Where the facets are too many to list (about d > 8)
     the hull says so.
     """
@@ -486,10 +482,10 @@ def growth(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
 
 def _rate(trajectory: Trajectory) -> float:
     """1 + alpha."""
-    alpha = getattr(trajectory.dynamics, "exact_alpha", None)
+    alpha = trajectory.made_by.exact_alpha
     if alpha is None:
         raise ValueError(
-            f"a rate needs layers with a step alpha; {type(trajectory.dynamics).__name__} has none"
+            f"a rate needs layers with a step alpha; {type(trajectory.made_by).__name__} has none"
         )
     return float(1 + alpha)
 

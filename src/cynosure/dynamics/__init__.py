@@ -1,22 +1,33 @@
 """Dynamics: how tokens move from one layer (or time) to the next.
 
-To add one: a final frozen dataclass in `layers`, `flows` or `sphere` and its line in `DYNAMICS`;
-the conformance tests, the command line and the documentation iterate over that dict.
+To add one: a final frozen dataclass in `layers`, `flows`, `self_attention` or `sphere` and its line
+in `DYNAMICS`; the conformance tests, the command line and the documentation iterate over that dict.
+What else it can say about itself, beyond how tokens move, are the questions of `abstract.Dynamics`.
 """
 
 from __future__ import annotations
 
-from .abstract import ClosedForm, Dynamics, Flow, LayerMap, Relaxation
-from .flows import (
-    AttentionFlow,
-    EuclideanFlow,
-    LeadingFlow,
-    RescaledFlow,
-    ScheduledFlow,
-    SelfAttention,
-    UnnormalizedFlow,
+from .abstract import (
+    ClosedForm,
+    Dynamics,
+    Flow,
+    FrozenEquation,
+    HardmaxLayers,
+    LayerMap,
+    Relaxation,
+    Tendency,
+    Unknown,
 )
-from .layers import JumpChain, PureAttention, Scheduled, UnnormalizedAttention, ValueAttention
+from .flows import AttentionFlow, ScheduledFlow, UnnormalizedFlow
+from .layers import (
+    FeedForward,
+    JumpChain,
+    PureAttention,
+    Scheduled,
+    UnnormalizedAttention,
+    ValueAttention,
+)
+from .self_attention import EuclideanFlow, HeadsFlow, LeadingFlow, RescaledFlow, SelfAttention
 from .sphere import NoisySphere, PreNormFlow, SphereFlow, UnnormalizedSphereFlow
 
 __all__ = [
@@ -25,7 +36,11 @@ __all__ = [
     "ClosedForm",
     "Dynamics",
     "EuclideanFlow",
+    "FeedForward",
     "Flow",
+    "FrozenEquation",
+    "HardmaxLayers",
+    "HeadsFlow",
     "JumpChain",
     "LayerMap",
     "LeadingFlow",
@@ -38,6 +53,8 @@ __all__ = [
     "ScheduledFlow",
     "SelfAttention",
     "SphereFlow",
+    "Tendency",
+    "Unknown",
     "UnnormalizedAttention",
     "UnnormalizedFlow",
     "UnnormalizedSphereFlow",
@@ -49,6 +66,7 @@ DYNAMICS: dict[str, type[Dynamics]] = {
     "unnormalized_attention": UnnormalizedAttention,
     "value_attention": ValueAttention,
     "scheduled": Scheduled,
+    "feed_forward": FeedForward,
     "jump_chain": JumpChain,
     "noisy_sphere": NoisySphere,
     "attention_flow": AttentionFlow,
@@ -56,6 +74,7 @@ DYNAMICS: dict[str, type[Dynamics]] = {
     "euclidean_flow": EuclideanFlow,
     "rescaled_flow": RescaledFlow,
     "leading_flow": LeadingFlow,
+    "heads_flow": HeadsFlow,
     "sphere_flow": SphereFlow,
     "pre_norm_flow": PreNormFlow,
     "unnormalized_sphere_flow": UnnormalizedSphereFlow,

@@ -1,26 +1,130 @@
-"""The two kinds of dynamics: layers (`LayerMap`) and flows in time (`Flow`, `Relaxation`)."""
+"""What a dynamics is: layers (`LayerMap`) or a flow in time (`Flow`), and what readers ask it."""
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import ClassVar, Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
 
 from .._types import Array
-from ..attention import act
+from ..attention import Attention, Hardmax, act
 
-__all__ = ["ClosedForm", "Dynamics", "Flow", "LayerMap", "Relaxation"]
+__all__ = [
+    "ClosedForm",
+    "Dynamics",
+    "Flow",
+    "FrozenEquation",
+    "HardmaxLayers",
+    "LayerMap",
+    "Relaxation",
+    "Tendency",
+    "Unknown",
+]
 
 ClosedForm = Callable[[np.ndarray], np.ndarray]  # times (m,) to tokens (m, n, d)
+Tendency: TypeAlias = Literal["unknown", "one point", "polytope", "hyperplanes", "boolean"]
 
 
-class Dynamics(abc.ABC):  # noqa: B024 - what the two kinds share is only their role
-    """Anything that makes a trajectory of tokens: a LayerMap (discrete) or a Flow (continuous)."""
+class HardmaxLayers(NamedTuple):
+    """Layers that the certified walk can follow (docs/mathematics.md A1):
+
+        z_i <- z_i + alpha / (1 + alpha) (mean of the z_j, j in C_i, - z_i)
+
+    The tokens of the dynamics at layer k are factor^k times these: 1 + alpha for a layer without
+    normalisation, whose sets C_i are the same because hardmax does not see a common factor.
+    """
+
+    attention: Hardmax
+    alpha: Fraction
+    factor: Fraction = Fraction(1)
+
+    @property
+    def normalised(self) -> bool:
+        return self.factor == 1
+
+
+class FrozenEquation(NamedTuple):
+    """What a dynamics becomes once its attention matrix P is held fixed: a linear equation.
+
+        in time: X' = M X V^T - decay X          in layers: X^{k+1} = M X^k
+
+    X has the tokens as rows; V is None for the identity (docs/mathematics.md E9).
+    """
+
+    M: np.ndarray
+    V: np.ndarray | None = None
+    decay: float = 0.0
+
+
+class Dynamics(abc.ABC):
+    """Anything that makes a trajectory of tokens: a LayerMap (discrete) or a Flow (continuous).
+
+    Only the motion must be written (`step` or `velocity`). Everything else here is a question that
+    the readers of a run ask, with an answer that is right when nothing more is known: a dynamics
+    overrides what it can say more about.
+    """
+
+    in_time: ClassVar[bool]  # does it run in continuous time, or in layers?
+    grows: ClassVar[bool] = False  # do tokens change their size beyond bounds, unnormalised?
+    attention: Attention | None = None  # who looks at whom, where one attention says so
+    V: Array = None  # the value matrix, None for the identity
+
+    def at(self, t: float | int) -> Dynamics:
+        """The dynamics at layer or time t: itself, or one of several that take turns."""
+        return self
+
+    @property
+    def form(self) -> np.ndarray | None:
+        """A of the scores <A z_i, z_j>; None for the identity."""
+        return None if self.attention is None else self.attention.A
+
+    @property
+    def exact_alpha(self) -> Fraction | None:
+        """The step alpha of layers that have one."""
+        return None
+
+    @property
+    def hardmax_layers(self) -> HardmaxLayers | None:
+        """The certified layers that these are: only they have leaders and proved limits."""
+        return None
+
+    def tends_to(self, d: int) -> Tendency:
+        """What theory says about the end of a run in R^d.
+
+        "one point": clusters merge in the end (docs/mathematics.md B30, B33). "polytope": they do
+        not, and stay at points of a polytope (B3, B24). "boolean": the same on a line, where
+        P tends to a matrix of zeros and ones (B22). "hyperplanes": only the components along the
+        leading eigenspace of V converge (B26, B27).
+        """
+        return "unknown"
+
+    def growth(self, t: np.ndarray) -> np.ndarray:
+        """The factor by which tokens grow until t, where it is known; growth(-t) divides it out."""
+        return np.ones(np.shape(t))
+
+    def converging(self, z: np.ndarray) -> np.ndarray:
+        """The part of the tokens z that can converge: z itself, or directions if lengths grow."""
+        return z
+
+    def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
+        """The attention matrix P at the tokens z and the layer or time t, shape (*b, n, n)."""
+        if self.attention is None:
+            raise ValueError(f"dynamics: {type(self).__name__} has no attention matrix")
+        return self.attention.weights(z, mask=mask)
+
+    def frozen(self, P: np.ndarray) -> FrozenEquation | None:
+        """The linear equation with P held fixed; None where that is not linear, or not known."""
+        return None
 
 
 class LayerMap(Dynamics):
     """Discrete layers: z^{k+1} = step(z^k, k)."""
+
+    in_time: ClassVar[Literal[False]] = False
 
     @abc.abstractmethod
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
@@ -30,9 +134,15 @@ class LayerMap(Dynamics):
 class Flow(Dynamics):
     """Continuous time: dz/dt = velocity(z, t), on R^d or on the manifold that `retract` maps to."""
 
+    in_time: ClassVar[Literal[True]] = True
+
     @abc.abstractmethod
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         """dz/dt, shape (*b, n, d). What it says about padding is ignored by `simulate`."""
+
+    def pieces(self, time: float) -> Iterator[tuple[Flow, float, float]]:
+        """(flow, begin, end) in order until `time`; several where the velocity jumps in time."""
+        yield self, 0.0, time
 
     def retract(self, z: Array) -> Array:
         """The tokens put back on the manifold; the identity on R^d."""
@@ -54,7 +164,7 @@ class Flow(Dynamics):
 class Relaxation(Flow):
     """Flows z' = V (m(z, t) - z) towards a target m in the hull of the tokens, `rate` being V.
 
-    With m frozen over a step they are solved exactly, z + (I - e^{-dt V})(m - z): the
+    With m held fixed over a step they are solved exactly, z + (I - e^{-dt V})(m - z): the
     `ExponentialEuler` stepper, which never leaves the hull when V is a positive multiple of I.
     """
 
@@ -69,3 +179,12 @@ class Relaxation(Flow):
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         return act(self.rate, self.target(z, t, mask=mask) - z, "V")
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Unknown(LayerMap):
+    """The layers of a run that does not say what made it, those of a trained model for example."""
+
+    def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
+        raise ValueError("this run does not say what made it, so no further layer can be computed")

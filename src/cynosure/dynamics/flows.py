@@ -1,32 +1,19 @@
-"""Flows in R^d: attention without weights of its own, and self-attention in three variables."""
+"""Flows in R^d of attention alone, without matrices of their own, and flows that take turns."""
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from math import ceil, exp
-from typing import final
+from math import ceil
+from typing import ClassVar, final
 
 import numpy as np
 
-from .._types import Array, as_matrix, is_torch
-from ..attention import Attention, Hardmax, Softmax, act, softmax_pull, softmax_weights
-from .abstract import ClosedForm, Flow, Relaxation
+from .._types import Array
+from ..attention import Attention, Hardmax, Softmax
+from .abstract import ClosedForm, Flow, FrozenEquation, Relaxation, Tendency
 
-__all__ = [
-    "AttentionFlow",
-    "EuclideanFlow",
-    "LeadingFlow",
-    "RescaledFlow",
-    "ScheduledFlow",
-    "SelfAttention",
-    "UnnormalizedFlow",
-]
-
-_LOG_MAX = 709.0  # exp of more leaves the floats
-_LOG_ZERO = 745.0  # exp of minus this is 0
+__all__ = ["AttentionFlow", "ScheduledFlow", "UnnormalizedFlow", "approach"]
 
 
 @final
@@ -54,7 +41,13 @@ class AttentionFlow(Relaxation):
         followed = self.attention.followed(z)
         alone = (np.diff(followed.indptr) == 1)[followed.label]
         leader = followed.target
-        return _approach(z, leader, 1.0, t) if (alone & followed.leads[leader]).all() else None
+        return approach(z, leader, 1.0, t) if (alone & followed.leads[leader]).all() else None
+
+    def tends_to(self, d: int) -> Tendency:
+        return "polytope" if self.attention.hard else "one point"
+
+    def frozen(self, P: np.ndarray) -> FrozenEquation:
+        return FrozenEquation(P - np.eye(len(P)))
 
 
 @final
@@ -65,205 +58,21 @@ class UnnormalizedFlow(Flow):
     The limit of `UnnormalizedAttention` for alpha -> 0, k alpha = t. Tokens grow like e^t.
     """
 
+    grows: ClassVar[bool] = True
     attention: Attention = field(default_factory=Softmax)
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         return self.attention.pull(z, mask=mask)
 
-    @property
-    def advice(self) -> str:
-        return "Use AttentionFlow (same attention, tokens kept in their hull) or a shorter time."
+    def growth(self, t: np.ndarray) -> np.ndarray:
+        return np.exp(t) if self.attention.values is None else super().growth(t)
 
-
-@dataclass(frozen=True, eq=False)
-class SelfAttention(Flow, abc.ABC):
-    """The weights of arXiv 2305.05465: Q, K are (m, d), V is (d, d), None for identities.
-
-    `A` = K^T Q, so that <Q x, K y> = <A x, y>; `leading` is the largest real part of an eigenvalue
-    of V, the rate at which the fastest tokens grow.
-    """
-
-    Q: Array | None = None
-    K: Array | None = None
-    V: Array | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("Q", "K"):
-            M = getattr(self, name)
-            if M is not None:
-                M = np.asarray(M.detach().cpu() if is_torch(M) else M, dtype=np.float64)
-                if M.ndim != 2 or not np.isfinite(M).all():
-                    raise ValueError(
-                        f"{name}: expected a finite matrix (m, d), got shape {M.shape}"
-                    )
-            object.__setattr__(self, name, M)
-        object.__setattr__(self, "V", as_matrix(self.V, "V"))
-        A = self.A
-        if A is not None and self.V is not None and A.shape != self.V.shape:
-            raise ValueError(
-                f"Q, K, V must act on the same R^d: K^T Q is {A.shape}, V {self.V.shape}"
-            )
-
-    @cached_property
-    def A(self) -> np.ndarray | None:
-        Q, K = self.Q, self.K
-        if Q is not None and K is not None and Q.shape != K.shape:
-            raise ValueError(
-                f"Q and K must have the same shape (m, d), got {Q.shape} and {K.shape}"
-            )
-        if Q is None or K is None:
-            A = Q if K is None else K.T
-            if A is not None and A.shape[0] != A.shape[1]:
-                raise ValueError(f"Q, K: a single one must be square, got {A.shape}; give both")
-            return A
-        return K.T @ Q
-
-    @cached_property
-    def leading(self) -> float:
-        return 1.0 if self.V is None else float(np.linalg.eigvals(self.V).real.max())
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class EuclideanFlow(SelfAttention):
-    """Self-attention in R^d, arXiv 2305.05465 (docs/mathematics.md A3).
-
-        x_i' = sum_j P_ij V x_j,   P = softmax of <Q x_i, K x_j>
-
-    An inverse temperature goes into Q. Tokens grow like e^{t l1}, l1 the largest real part of an
-    eigenvalue of V: `RescaledFlow` and `LeadingFlow` follow the same tokens without overflow.
-    """
-
-    @cached_property
-    def attention(self) -> Softmax:
-        return Softmax(1.0, self.A)
-
-    def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        return act(self.V, self.attention.pull(z, mask=mask), "V")
+    def frozen(self, P: np.ndarray) -> FrozenEquation:
+        return FrozenEquation(P)
 
     @property
     def advice(self) -> str:
-        return "Use RescaledFlow or LeadingFlow: the same tokens in variables that do not grow."
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class RescaledFlow(SelfAttention, Relaxation):
-    """The tokens of `EuclideanFlow` seen as z_i = e^{-tV} x_i (arXiv 2305.05465,
-    docs/mathematics.md A3).
-
-        z_i' = sum_j P_ij V (z_j - z_i),   P = softmax of <Q e^{tV} z_i, K e^{tV} z_j>
-
-    Neither e^{tV} nor the scores are ever formed. With l1 the largest real part of an eigenvalue
-    of V and E = e^{t (V - l1)}, which does not grow exponentially, the scores are
-    e^{2 l1 t} <Q E z_i, K E z_j>; the factor multiplies gaps to the row maximum, so that late
-    times are the hardmax of the rest, ties included. Any t is safe.
-
-    Trap: where V has eigenvalues of negative real part these z grow (their x converge), and in the
-    end drown the others in rounding; `LeadingFlow` does not have that.
-    """
-
-    @property
-    def rate(self) -> np.ndarray | None:
-        return self.V
-
-    def target(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        seen, growth = self._seen(z, t)
-        return softmax_pull(act(self.A, seen), seen, z, growth, mask=mask)
-
-    def weights(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        """P at time t, shape (*b, n, n)."""
-        seen, growth = self._seen(z, t)
-        return softmax_weights(act(self.A, seen), seen, growth, mask=mask)
-
-    def _seen(self, z: Array, t: float) -> tuple[Array, float]:
-        """e^{tV} z up to a factor, and the square of that factor, cut at the largest float."""
-        E, log = self._propagator(t), self.leading * t
-        if E is not None:  # a Jordan block makes E grow like a power of t: an exact power of 2 out
-            power = int(np.frexp(np.abs(E).max())[1])
-            E, log = np.ldexp(E, -power), log + power * np.log(2)
-        return act(E, z, "V"), exp(min(2 * log, _LOG_MAX))
-
-    def closed_form(self, z: np.ndarray, t: float) -> ClosedForm | None:
-        """For V = l I, l > 0: each token follows one leader, with weight 1 in double precision.
-
-        Then that is so for ever. With c = 1 - e^{-l s}, tokens at t + s are z_i + c (z_lead - z_i),
-        and their gaps <A z_i, z_lead - z_j> are at least (1 - c)^2 times those at t (all gaps being
-        >= 0), while the inverse temperature grows by e^{2 l s} = (1 - c)^{-2}.
-        """
-        pace = 1.0 if self.V is None else float(self.V[0, 0])
-        if pace <= 0 or not (self.V is None or np.array_equal(self.V, pace * np.eye(len(z[0])))):
-            return None
-        seen, growth = self._seen(z, t)
-        scores = act(self.A, seen) @ seen.T
-        with np.errstate(over="ignore"):
-            hot = (scores.max(axis=1, keepdims=True) - scores) * growth <= _LOG_ZERO
-        first = hot.argmax(axis=1)
-        if (hot.sum(axis=1) > 1).any():  # several only if they are copies of one token
-            label = np.unique(z, axis=0, return_inverse=True)[1].ravel()
-            if (hot & (label != label[first][:, None])).any():
-                return None
-        return _approach(z, first, pace, t) if (z[first[first]] == z[first]).all() else None
-
-    @cached_property
-    def _modes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Eigenvalues less l1, eigenvectors and their inverse; None near a Jordan block."""
-        assert self.V is not None
-        values, vectors = np.linalg.eig(self.V)
-        if np.linalg.cond(vectors) > 1e6:
-            return None
-        return values - self.leading, vectors, np.linalg.inv(vectors)
-
-    def _propagator(self, t: float) -> np.ndarray | None:
-        """e^{t (V - l1)}, None where it is the identity."""
-        if self.V is None:
-            return None
-        if self._modes is None:
-            from scipy.linalg import expm
-
-            return expm(t * (self.V - self.leading * np.eye(len(self.V))))
-        values, vectors, inverse = self._modes
-        return ((vectors * np.exp(t * values)) @ inverse).real
-
-    @property
-    def advice(self) -> str:
-        return "V has eigenvalues of negative real part, along which z grows: use LeadingFlow."
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class LeadingFlow(SelfAttention):
-    """The tokens of `EuclideanFlow` at their own growth: y_i = e^{-l1 t} x_i, l1 leading in V.
-
-        y_i' = sum_j P_ij V y_j - l1 y_i,   P = softmax of e^{2 l1 t} <Q y_i, K y_j>
-
-    The dual leading eigenvector takes the same value on y and on z = e^{-tV} x, so hyperplane
-    limits (B26) are read here as well. For V = I it is `RescaledFlow`.
-
-    Trap: y need not stay bounded. Tokens that look at each other in pairs give P the eigenvalue -1,
-    and an eigenvalue of V beyond -l1 then grows faster than l1; heads of real models have both.
-    """
-
-    def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        pulled = softmax_pull(act(self.A, z), z, z, self._growth(t), mask=mask)
-        return act(self.V, pulled, "V") - self.leading * z
-
-    def weights(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        """P at time t, shape (*b, n, n)."""
-        return softmax_weights(act(self.A, z), z, self._growth(t), mask=mask)
-
-    def _growth(self, t: float) -> float:
-        return exp(min(2 * self.leading * t, _LOG_MAX))
-
-
-def _approach(z: np.ndarray, leader: np.ndarray, pace: float, t: float) -> ClosedForm:
-    """Every token on its way to its leader: z_l + e^{-pace (s - t)} (z_i - z_l) at times s."""
-
-    def at(times: np.ndarray) -> np.ndarray:
-        left = np.exp(-pace * (np.asarray(times) - t))[:, None, None]
-        return z[leader] + left * (z - z[leader])
-
-    return at
+        return "Use AttentionFlow (same attention, tokens stay in their hull) or a shorter time."
 
 
 @final
@@ -273,7 +82,7 @@ class ScheduledFlow(Flow):
 
     A list as long as the run gives a network whose blocks of depth `span` have weights of their
     own; the flows are of one kind. Trap: a step across a change has order 1 whatever the stepper,
-    so `simulate` ends a step there; a stepper of your own must do likewise (`turns`).
+    so `simulate` ends a step there, between `pieces`.
     """
 
     flows: Sequence[Flow] = field(
@@ -290,17 +99,19 @@ class ScheduledFlow(Flow):
             raise ValueError(f"span: expected a positive time, got {self.span!r}")
         object.__setattr__(self, "flows", flows)
 
-    def at(self, t: float) -> Flow:
+    def at(self, t: float | int) -> Flow:
         """The flow that is followed from t on."""
         return self.flows[int(t / self.span + 1e-9) % len(self.flows)]
 
-    def turns(self, time: float) -> Iterator[tuple[Flow, float, float]]:
-        """(flow, begin, end) in order of time, until `time`."""
+    def pieces(self, time: float) -> Iterator[tuple[Flow, float, float]]:
         for k in range(max(1, ceil(time / self.span - 1e-9))):
             yield self.flows[k % len(self.flows)], k * self.span, min((k + 1) * self.span, time)
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         return self.at(t).velocity(z, t, mask=mask)
+
+    def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
+        return self.at(t).weights(z, t, mask=mask)
 
     def retract(self, z: Array) -> Array:
         return self.flows[0].retract(z)
@@ -308,3 +119,13 @@ class ScheduledFlow(Flow):
     @property
     def advice(self) -> str:
         return self.flows[0].advice
+
+
+def approach(z: np.ndarray, leader: np.ndarray, pace: float, t: float) -> ClosedForm:
+    """Every token on its way to its leader: z_l + e^{-pace (s - t)} (z_i - z_l) at times s."""
+
+    def at(times: np.ndarray) -> np.ndarray:
+        left = np.exp(-pace * (np.asarray(times) - t))[:, None, None]
+        return z[leader] + left * (z - z[leader])
+
+    return at

@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, final
+from math import isfinite
+from typing import Any, ClassVar, final
 
 import numpy as np
 
-from .._types import Array, as_alpha, as_matrix, as_tokens, is_torch
+from .._types import Array, as_alpha, as_map, as_matrix, as_tokens, is_torch
 from ..attention import Attention, Hardmax, Softmax, act
-from .abstract import LayerMap
+from .abstract import FrozenEquation, HardmaxLayers, LayerMap, Tendency
 
 __all__ = [
     "AlphaLayer",
+    "FeedForward",
     "JumpChain",
     "PureAttention",
     "Scheduled",
@@ -42,6 +44,17 @@ class AlphaLayer(LayerMap, abc.ABC):
     def exact_alpha(self) -> Fraction:
         return as_alpha(self.alpha)
 
+    @property
+    def factor(self) -> Fraction:
+        """By how much tokens grow from one layer to the next, beside the normalised layer."""
+        return Fraction(1)
+
+    @property
+    def hardmax_layers(self) -> HardmaxLayers | None:
+        if not isinstance(self.attention, Hardmax):
+            return None
+        return HardmaxLayers(self.attention, self.exact_alpha, self.factor)
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -54,8 +67,17 @@ class PureAttention(AlphaLayer):
     """
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
-        alpha = self.exact_alpha
-        return z + float(alpha / (1 + alpha)) * (self.attention.pull(z, mask=mask) - z)
+        return z + self._eta * (self.attention.pull(z, mask=mask) - z)
+
+    @property
+    def _eta(self) -> float:
+        return float(self.exact_alpha / (1 + self.exact_alpha))
+
+    def tends_to(self, d: int) -> Tendency:
+        return "polytope" if self.attention.hard else "one point"
+
+    def frozen(self, P: np.ndarray) -> FrozenEquation:
+        return FrozenEquation((1 - self._eta) * np.eye(len(P)) + self._eta * P)
 
 
 @final
@@ -64,12 +86,28 @@ class UnnormalizedAttention(AlphaLayer):
     """The layer without normalisation, z_i <- z_i + alpha (P z)_i: tokens grow without bound.
 
     For hardmax the sets C_i do not see a common factor, so its tokens are exactly (1+alpha)^k
-    times those of `PureAttention` (docs/mathematics.md A1): `simulate` walks the bounded ones and
-    rescales, and stops with the status "overflow" where the largest coordinate leaves the floats.
+    times those of `PureAttention` (docs/mathematics.md A1): `simulate` rescales the bounded ones,
+    and stops with the status "overflow" where the largest coordinate leaves the floats.
     """
+
+    grows: ClassVar[bool] = True
+
+    @property
+    def factor(self) -> Fraction:
+        return 1 + self.exact_alpha
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
         return z + float(self.exact_alpha) * self.attention.pull(z, mask=mask)
+
+    def tends_to(self, d: int) -> Tendency:
+        return "polytope" if self.attention.hard else "unknown"
+
+    def growth(self, t: np.ndarray) -> np.ndarray:
+        known = self.attention.values is None
+        return float(self.factor) ** np.asarray(t, dtype=float) if known else super().growth(t)
+
+    def frozen(self, P: np.ndarray) -> FrozenEquation:
+        return FrozenEquation(np.eye(len(P)) + float(self.exact_alpha) * P)
 
 
 @final
@@ -103,6 +141,36 @@ class ValueAttention(LayerMap):
 
 @final
 @dataclass(frozen=True, eq=False)
+class FeedForward(LayerMap):
+    """The feed-forward sublayer of a transformer, without biases (docs/mathematics.md E13).
+
+        z_i <- z_i + weight W2 relu(W1 z_i)
+
+    The same for every token and layer: no token sees another, so equal tokens stay equal, and
+    positively homogeneous like hardmax. W1 is (width, d), W2 (d, width), None for the identity.
+    `Scheduled([PureAttention(), FeedForward(W1, W2)])` puts it after every attention layer.
+    """
+
+    W1: Array | None = None
+    W2: Array | None = None
+    weight: float = 0.1
+
+    def __post_init__(self) -> None:
+        for name in ("W1", "W2"):
+            object.__setattr__(self, name, as_map(getattr(self, name), name))
+        if not isfinite(self.weight):
+            raise ValueError(f"weight: expected a finite number, got {self.weight!r}")
+
+    def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
+        from array_api_compat import array_namespace
+
+        hidden = act(self.W1, z, "W1")
+        active = array_namespace(z).where(hidden > 0, hidden, 0.0)
+        return z + self.weight * act(self.W2, active, "W2")
+
+
+@final
+@dataclass(frozen=True, eq=False)
 class Scheduled(LayerMap):
     """Weights that change with the layer: layer k is taken by layers[k mod len(layers)].
 
@@ -118,8 +186,14 @@ class Scheduled(LayerMap):
             raise TypeError(f"layers: expected one or more LayerMaps, got {self.layers!r}")
         object.__setattr__(self, "layers", layers)
 
+    def at(self, t: float | int) -> LayerMap:
+        return self.layers[int(t) % len(self.layers)]
+
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
-        return self.layers[k % len(self.layers)].step(z, k, mask=mask)
+        return self.at(k).step(z, k, mask=mask)
+
+    def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
+        return self.at(t).weights(z, t, mask=mask)
 
 
 @final

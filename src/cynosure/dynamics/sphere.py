@@ -10,7 +10,7 @@ import numpy as np
 
 from .._types import Array, as_matrix
 from ..attention import Attention, Softmax, act
-from .abstract import Flow, LayerMap
+from .abstract import Flow, LayerMap, Tendency
 
 __all__ = ["NoisySphere", "PreNormFlow", "SphereFlow", "UnnormalizedSphereFlow"]
 
@@ -37,6 +37,9 @@ class SphereFlow(Flow):
 
     def retract(self, z: Array) -> Array:
         return _unit(z)
+
+    def tends_to(self, d: int) -> Tendency:
+        return "one point"
 
 
 @final
@@ -77,6 +80,13 @@ class UnnormalizedSphereFlow(Flow):
     def retract(self, z: Array) -> Array:
         return _unit(z)
 
+    def tends_to(self, d: int) -> Tendency:
+        return "one point"
+
+    @property
+    def form(self) -> np.ndarray | None:
+        return self.A
+
     @property
     def advice(self) -> str:
         return "The velocity is of the order e^beta: use a smaller beta, or SphereFlow."
@@ -101,6 +111,15 @@ class PreNormFlow(Flow):
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         return act(self.V, self.attention.pull(_unit(z), mask=mask), "V")
+
+    def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
+        return self.attention.weights(_unit(z), mask=mask)
+
+    def tends_to(self, d: int) -> Tendency:
+        return "one point"
+
+    def converging(self, z: np.ndarray) -> np.ndarray:
+        return _unit(z)
 
 
 @final

@@ -14,16 +14,15 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from .._types import Array, as_mask, as_tokens, is_torch, like
-from ..attention import Hardmax
-from ..dynamics import Dynamics, Flow, LayerMap, PureAttention, ScheduledFlow, UnnormalizedAttention
+from .._types import Array, as_mask, as_tokens, definite, is_torch, like
+from ..dynamics import Dynamics, Flow, HardmaxLayers, LayerMap
 from ..engine.followed import History
 from ..engine.layers import certified_layers
 from .status import Status
 from .steppers import RK4, Adaptive, Stepper
 from .trajectory import Trajectory
 
-__all__ = ["definite", "simulate"]
+__all__ = ["simulate"]
 
 
 def simulate(
@@ -44,7 +43,7 @@ def simulate(
     Flow up to `time` or at the given `times`.
 
     NumPy arrays and torch tensors; float64 by default, float32 stays float32 (the walk itself is
-    in float64). Layer 0 is the input; every `save_every`-th layer (or time) and the last are kept.
+    in float64). Layer 0 is the input; every `save_every`-th layer (or time) and the last are saved.
     `mask` (*b, n) marks real tokens: padding never moves, never attends, is never attended to.
     A failed run raises with advice, or is returned with its status when throw=False.
     `progress(k)` is called after each layer, with the time reached for a flow.
@@ -76,25 +75,20 @@ def simulate(
         raise ValueError(f"words: expected {tokens.shape[-2]} names, got {len(words)}")
     start = z0 if is_torch(z0) else tokens
     history = None
-    if isinstance(dynamics, Flow):
+    if dynamics.in_time:
         stepper = stepper or _default(start)
         states, saves, status = _flow(dynamics, start, real, time, times, stepper, every, progress)
     else:
         last = _whole(layers, "layers", 0)
         saves = np.unique(np.append(np.arange(0, last + 1, every), last))
-        hardmax = isinstance(getattr(dynamics, "attention", None), Hardmax)
-        exact = hardmax and isinstance(dynamics, PureAttention | UnnormalizedAttention)
-        if exact and not (is_torch(z0) and z0.requires_grad):
-            states, history, status = _walk(dynamics, tokens, real, saves, progress)
-            states = like(states.astype(tokens.dtype, copy=False), z0)
-        else:
+        certified = dynamics.hardmax_layers
+        if certified is None or (is_torch(z0) and z0.requires_grad):
             states, status = _step(dynamics, start, real, saves, progress)
-            if hardmax and not status.failed:
-                message = "ties were decided on the rounded tokens of each layer."
-                advice = "Detach the tensor for the certified walk." if exact else ""
-                status = Status("rounded_ties", message, advice)
-    if isinstance(dynamics, UnnormalizedAttention) and history is not None:
-        states, saves, status = _grow(dynamics, states, saves, status, real)
+        else:
+            states, history, status = _walk(certified, tokens, real, saves, progress)
+            states = like(states.astype(tokens.dtype, copy=False), z0)
+            if not certified.normalised:
+                states, saves, status = _grow(certified, states, saves, status, real)
     if status.code in ("overflow", "stiff") and throw:
         raise (OverflowError if status.code == "overflow" else ArithmeticError)(str(status))
     return Trajectory(
@@ -114,7 +108,7 @@ def _check_clock(
 ) -> None:
     """Layers for a LayerMap, time or times for a Flow, and nothing else."""
     name = type(dynamics).__name__
-    if isinstance(dynamics, Flow):
+    if dynamics.in_time:
         if layers is not None or (time is None) == (times is None):
             raise ValueError(
                 f"time: {name} runs in continuous time; pass either time=T or times=[...]"
@@ -153,27 +147,24 @@ def _flow(
             raise ValueError("times: expected increasing finite numbers >= 0, starting at t = 0")
     grid = np.append(grid[:-1:every], grid[-1])
     start, note = _on_manifold(flow, z, mask)
-    if isinstance(flow, ScheduledFlow):
-        states, status = _in_turn(flow, start, grid, mask, stepper, progress)
-    else:
-        states, status = stepper.integrate(flow, start, grid, mask, progress)
+    states, status = _by_pieces(flow, start, grid, mask, stepper, progress)
     return states, grid, replace(status, notes=status.notes + note)
 
 
-def _in_turn(
-    flow: ScheduledFlow,
+def _by_pieces(
+    flow: Flow,
     z: Array,
     grid: np.ndarray,
     mask: np.ndarray | None,
     stepper: Stepper,
     progress: Callable[[Any], Any] | None,
 ) -> tuple[Array, Status]:
-    """One flow after the other, each from where the last ended: a step never straddles a change."""
+    """Piece after piece, each from where the last ended: no step straddles a jump of the flow."""
     from array_api_compat import array_namespace
 
     out: list[Array] = []
     notes: dict[str, None] = {}
-    for piece, begin, end in flow.turns(float(grid[-1])):
+    for piece, begin, end in flow.pieces(float(grid[-1])):
         asked = grid[(grid <= end) & ((grid > begin) | (begin == 0))]
         stops = np.union1d(asked, end)
         states, status = stepper.integrate(piece, z, stops, mask, progress, since=begin)
@@ -248,28 +239,25 @@ def _step(
             out.append(z)
         if progress is not None:
             progress(k + 1)
+    if dynamics.attention is not None and dynamics.attention.hard:
+        message = "ties were decided on the rounded tokens of each layer."
+        detach = "Detach the tensor for the certified walk." if dynamics.hardmax_layers else ""
+        return xp.stack(out), Status("rounded_ties", message, detach)
     return xp.stack(out), Status("moving", f"{saves[-1]} layers of {type(dynamics).__name__} done.")
 
 
 def _walk(
-    dynamics: Any,
+    layers: HardmaxLayers,
     tokens: np.ndarray,
     mask: np.ndarray | None,
     saves: np.ndarray,
     progress: Callable[[int], Any] | None,
 ) -> tuple[np.ndarray, History, Status]:
     """Certified hardmax layers of one configuration or a batch, and what became of them."""
-    A = dynamics.attention.matrix(tokens.shape[-1])
+    A = layers.attention.matrix(tokens.shape[-1])
     z = tokens.astype(np.float64, copy=False)
-    states, history = certified_layers(z, A, dynamics.exact_alpha, mask, saves, progress)
+    states, history = certified_layers(z, A, layers.alpha, mask, saves, progress)
     return states, history, _hardmax_status(z, A, mask, history, int(saves[-1]))
-
-
-def definite(A: np.ndarray | None) -> bool:
-    """True when A is symmetric positive definite (or the identity, None)."""
-    if A is None:
-        return True
-    return bool((A == A.T).all()) and bool(np.linalg.eigvalsh(A)[0] > 0)
 
 
 def _hardmax_status(
@@ -315,14 +303,14 @@ def _hardmax_status(
 
 
 def _grow(
-    dynamics: UnnormalizedAttention,
+    layers: HardmaxLayers,
     states: Array,
     saves: np.ndarray,
     status: Status,
     mask: np.ndarray | None,
 ) -> tuple[Array, np.ndarray, Status]:
     """(1 + alpha)^k times the normalised tokens, cut before the first layer that overflows."""
-    base = float(1 + dynamics.exact_alpha)
+    base = float(layers.factor)
     here = states.detach().cpu().numpy() if is_torch(states) else states
     dtype = here.dtype
     largest = np.abs(here.astype(np.float64)).reshape(len(saves), -1).max(axis=1)

@@ -137,7 +137,7 @@ class RK4(FixedStep):
 @final
 @dataclass(frozen=True)
 class ExponentialEuler(FixedStep):
-    """z + (I - e^{-dt V})(m - z) for flows z' = V (m(z, t) - z): order 1, exact where m is frozen.
+    """z + (I - e^{-dt V})(m - z) for flows z' = V (m(z, t) - z): order 1, exact for constant m.
 
     For V = I the new token is a convex combination of tokens whatever dt is: the hull shrinks as
     the theory says (B24), and late times, where attention is hard, are solved exactly.

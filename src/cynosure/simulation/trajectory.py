@@ -16,7 +16,7 @@ import numpy as np
 from .._files import write_atomically
 from .._types import Array, is_torch
 from ..attention import ATTENTIONS, Causal, Heads
-from ..dynamics import DYNAMICS, Dynamics
+from ..dynamics import DYNAMICS, Dynamics, Unknown
 from ..engine.followed import History, Record
 from .status import Status
 from .steppers import STEPPERS, Stepper
@@ -55,19 +55,29 @@ class Trajectory:
         return len(self.t)
 
     @property
+    def made_by(self) -> Dynamics:
+        """`dynamics`, or layers of which nothing is known where it is None."""
+        return Unknown() if self.dynamics is None else self.dynamics
+
+    @property
+    def in_time(self) -> bool:
+        """True where `t` are times of a flow, False where they are layers."""
+        return self.stepper is not None or self.made_by.in_time
+
+    @property
     def values(self) -> np.ndarray:
         """`z` as a NumPy array."""
         return self.z.detach().cpu().numpy() if is_torch(self.z) else self.z
 
     def at(self, t: float | SupportsIndex) -> Array:
         """The tokens at layer or time t, which must have been saved."""
-        found = np.flatnonzero(self.t == t)
-        if len(found) == 0:
+        at = np.flatnonzero(self.t == t)
+        if len(at) == 0:
             raise ValueError(
                 f"layer {t} was not saved; saved are {self.t[0]}..{self.t[-1]} "
                 f"({len(self.t)} of them). Run simulate with save_every=1"
             )
-        return self.z[int(found[0])]
+        return self.z[int(at[0])]
 
     def select(self, *index: SupportsIndex) -> Trajectory:
         """One configuration of a batch, with its own history."""

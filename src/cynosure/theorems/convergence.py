@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from .._types import definite
 from ..analysis.polytope import CONTAINS_TOL, Polytope, hull, minimal_points
-from ..simulation.loop import definite
 from .checks import Part, U, least, statement
 from .layers import THEOREM_1_1, LayerRun, symmetric
 

@@ -26,7 +26,7 @@ from typing import final
 import numpy as np
 
 from ..analysis.spectra import GoodTriple, attention_matrix, good_triple
-from ..dynamics import Dynamics, EuclideanFlow, Flow, LeadingFlow, RescaledFlow
+from ..dynamics import Dynamics, SelfAttention
 from ..simulation.loop import simulate
 from ..simulation.steppers import RK4, Adaptive, Euler, ExponentialEuler
 from .checks import Hypothesis, Reading
@@ -70,13 +70,12 @@ class ContinuousRun(Reading):
     @cached_property
     def _doubt(self) -> float:
         """4 D, D the distance between the run and the run with half its step; inf if unknown."""
-        stepper, flow = self.trajectory.stepper, self.trajectory.dynamics
+        stepper, flow = self.trajectory.stepper, self.trajectory.made_by
         if not isinstance(stepper, Euler | RK4 | ExponentialEuler):
             return np.inf
         steps = 12 * (float(self.t[-1]) / stepper.dt + len(self.t))  # 4 stages, 1 + 2 runs
         if steps * self.n**2 * self.d > _MOST_WORK:
             return np.inf
-        assert isinstance(flow, Flow)
         z0 = self.trajectory.values[0, self.real]
         halves = np.sort(np.concatenate([self.t, (self.t[1:] + self.t[:-1]) / 2]))
         run = simulate(flow, z0, times=self.t, stepper=stepper, throw=False)
@@ -147,7 +146,7 @@ class FlowRun(ContinuousRun):
 
     @property
     def family(self) -> tuple[str, tuple[type[Dynamics], ...]]:
-        return "self-attention flow in R^d", (EuclideanFlow, RescaledFlow, LeadingFlow)
+        return "self-attention flow in R^d", (SelfAttention,)
 
     @cached_property
     def triple(self) -> GoodTriple:
@@ -157,13 +156,12 @@ class FlowRun(ContinuousRun):
     @cached_property
     def A(self) -> np.ndarray:
         """K^T Q, so that scores are <A x_i, x_j>."""
-        flow = self.trajectory.dynamics
-        A = EuclideanFlow(flow.Q, flow.K).attention.A  # type: ignore[union-attr]
+        A = self.trajectory.made_by.form
         return np.eye(self.d) if A is None else A
 
     @cached_property
     def V(self) -> np.ndarray:
-        V = self.trajectory.dynamics.V  # type: ignore[union-attr]
+        V = self.trajectory.made_by.V
         return np.eye(self.d) if V is None else V
 
     @cached_property
@@ -173,15 +171,12 @@ class FlowRun(ContinuousRun):
 
     @cached_property
     def y(self) -> np.ndarray:
-        if not isinstance(self.trajectory.dynamics, EuclideanFlow):
-            return self.states
-        return np.exp(-self.growth * self.t)[:, None, None] * self.states
+        return self.trajectory.made_by.growth(-self.t)[:, None, None] * self.states
 
     @cached_property
     def unit(self) -> np.ndarray:
         """e^{-l1 t} where x grows: lengths and errors are read in y."""
-        growing = isinstance(self.trajectory.dynamics, EuclideanFlow) and self.growth > 0
-        return np.exp(-self.growth * self.t) if growing else np.ones(len(self.t))
+        return np.minimum(self.trajectory.made_by.growth(-self.t), 1.0)
 
     @cached_property
     def R(self) -> float:
@@ -190,8 +185,7 @@ class FlowRun(ContinuousRun):
 
     def P(self, k: int) -> np.ndarray:
         """The attention matrix at the saved time number k."""
-        assert self.trajectory.dynamics is not None
-        return attention_matrix(self.trajectory.dynamics, self.states[k], float(self.t[k]))
+        return attention_matrix(self.trajectory.made_by, self.states[k], float(self.t[k]))
 
     def norm(self, x: np.ndarray) -> np.ndarray:
         """|x|_A along the last axis."""

@@ -14,8 +14,7 @@ from typing import Any, final
 import numpy as np
 
 from ..analysis.polytope import CONTAINS_TOL, Polytope
-from ..attention import Hardmax
-from ..dynamics import LayerMap, PureAttention, Scheduled
+from ..dynamics import HardmaxLayers
 from .checks import Hypothesis, Part, Reading, U, least, statement
 from .layers import SPD, LayerRun, symmetric
 from .leadership import firsts
@@ -137,20 +136,20 @@ class DescentRun(Reading):
     """
 
     @cached_property
-    def layers(self) -> list[LayerMap]:
-        """The layer maps taken, one per layer of the run."""
-        dynamics, K = self.trajectory.dynamics, len(self.trajectory.t) - 1
-        if isinstance(dynamics, Scheduled):
-            return [dynamics.layers[k % len(dynamics.layers)] for k in range(K)]
-        return [dynamics] * K if isinstance(dynamics, LayerMap) else []
+    def layers(self) -> list[HardmaxLayers]:
+        """The normalised hardmax layers of the run, one by one; empty if one of them is none."""
+        made_by = self.trajectory.made_by
+        if made_by.in_time:
+            return []
+        taken = [made_by.at(k).hardmax_layers for k in range(len(self.trajectory.t) - 1)]
+        layers = [layer for layer in taken if layer is not None and layer.normalised]
+        return layers if len(layers) == len(taken) else []
 
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
-        tr, seen = self.trajectory, self.layers
+        tr, pure = self.trajectory, bool(self.layers)
         single = len(tr.z.shape) == 3
-        kinds = {type(getattr(layer, "attention", None)) for layer in seen}
-        pure = all(isinstance(layer, PureAttention) for layer in seen) and kinds == {Hardmax}
-        matrices = {_key(layer.attention.A) for layer in seen} if pure else set()  # type: ignore[attr-defined]
+        matrices = {_key(layer.attention.A) for layer in self.layers}
         every = np.array_equal(tr.t, np.arange(len(tr.t)))
         return (
             Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
@@ -166,15 +165,14 @@ class DescentRun(Reading):
 
     @cached_property
     def A(self) -> np.ndarray:
-        A = self.layers[0].attention.A  # type: ignore[attr-defined]
+        A = self.layers[0].attention.A
         d = self.trajectory.z.shape[-1]
         return np.eye(d) if A is None else np.ldexp(A, -int(np.frexp(np.abs(A).max())[1]))
 
     @cached_property
     def steps(self) -> np.ndarray:
         """g_k = alpha_k / (1 + alpha_k)."""
-        alphas = [layer.exact_alpha for layer in self.layers]  # type: ignore[attr-defined]
-        return np.array([float(alpha / (1 + alpha)) for alpha in alphas])
+        return np.array([float(layer.alpha / (1 + layer.alpha)) for layer in self.layers])
 
     @cached_property
     def error(self) -> float:

@@ -17,18 +17,18 @@ Every tolerance is a Lipschitz constant of the statement times one of these two.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import cached_property
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
+from .._types import definite
 from ..analysis.limits import Limit, limit
 from ..analysis.polytope import Polytope
 from ..attention import Hardmax
-from ..dynamics import PureAttention
+from ..dynamics import HardmaxLayers, PureAttention
 from ..engine.followed import Followed, History
-from ..simulation.loop import definite, simulate
+from ..simulation.loop import simulate
 from .checks import Hypothesis, Reading, U
 
 __all__ = [
@@ -53,20 +53,26 @@ class LayerRun(Reading):
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
         """What every statement needs before it can be looked at."""
-        tr, dynamics = self.trajectory, self.trajectory.dynamics
+        tr, alpha = self.trajectory, self.trajectory.made_by.exact_alpha
         single = len(tr.z.shape) == 3
-        layered = isinstance(dynamics, PureAttention) and isinstance(dynamics.attention, Hardmax)
+        layers = tr.made_by.hardmax_layers
+        layered = layers is not None and layers.normalised
         every = np.array_equal(tr.t, np.arange(len(tr.t)))
-        found = [
+        step = () if alpha is None else (Hypothesis("alpha > 0", alpha > 0, float(alpha)),)
+        return (
             Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
             Hypothesis("normalised layers of hardmax attention", layered, float(layered)),
             Hypothesis("every layer saved, from layer 0", every, float(len(tr.t))),
             Hypothesis("at least one layer", len(tr.t) > 1, float(tr.t[-1])),
-        ]
-        if isinstance(dynamics, PureAttention):
-            alpha = dynamics.exact_alpha
-            found.append(Hypothesis("alpha > 0", alpha > 0, float(alpha)))
-        return tuple(found)
+            *step,
+        )
+
+    @property
+    def hardmax(self) -> HardmaxLayers:
+        """The layers of the run; `base` has asked whether they are hardmax layers."""
+        layers = self.trajectory.made_by.hardmax_layers
+        assert layers is not None
+        return layers
 
     @cached_property
     def z(self) -> np.ndarray:
@@ -77,7 +83,7 @@ class LayerRun(Reading):
 
     @cached_property
     def A_given(self) -> np.ndarray:
-        A = self.trajectory.dynamics.attention.A  # type: ignore[union-attr]
+        A = self.hardmax.attention.A
         return np.eye(self.d) if A is None else A
 
     @cached_property
@@ -98,31 +104,30 @@ class LayerRun(Reading):
 
     @cached_property
     def rho(self) -> float:
-        return float(1 / (1 + self.trajectory.dynamics.exact_alpha))  # type: ignore[union-attr]
+        return float(1 / (1 + self.hardmax.alpha))
 
     @cached_property
     def eta(self) -> float:
-        alpha: Fraction = self.trajectory.dynamics.exact_alpha  # type: ignore[union-attr]
-        return float(alpha / (1 + alpha))
+        return float(self.hardmax.alpha / (1 + self.hardmax.alpha))
 
     @cached_property
     def history(self) -> History:
-        """The run's own history; what it did not keep is walked again from layer 0."""
-        tr, kept = self.trajectory, self.trajectory.history
-        if kept is None or not kept.records:
+        """The run's own history; what it does not hold is computed again from layer 0."""
+        tr, own = self.trajectory, self.trajectory.history
+        if own is None or not own.records:
             z0, K = tr.values[0, self.real], self.layers
-            again = simulate(tr.dynamics, z0, layers=K, save_every=K).history  # type: ignore[arg-type]
+            again = simulate(tr.made_by, z0, layers=K, save_every=K).history
             assert again is not None
-            if kept is None:
+            if own is None:
                 return again
             names = ("born", "settled_at")
-            return replace(again, **{name: getattr(kept, name)[self.real] for name in names})
-        assert kept.label is not None
+            return replace(again, **{name: getattr(own, name)[self.real] for name in names})
+        assert own.label is not None
         return replace(
-            kept,
-            born=kept.born[self.real],
-            settled_at=kept.settled_at[self.real],
-            label=kept.label[self.real],
+            own,
+            born=own.born[self.real],
+            settled_at=own.settled_at[self.real],
+            label=own.label[self.real],
         )
 
     @property
@@ -157,8 +162,7 @@ class LayerRun(Reading):
     @cached_property
     def limit(self) -> Limit:
         """The proved limits of layer 0, in the scaled units."""
-        dynamics: Any = self.trajectory.dynamics
-        return limit(PureAttention(Hardmax(self.A), dynamics.alpha), self.z[0])
+        return limit(PureAttention(Hardmax(self.A), self.hardmax.alpha), self.z[0])
 
     # -- sizes and errors ---------------------------------------------------------------------
 
@@ -282,7 +286,7 @@ def several(run: LayerRun) -> Hypothesis:
 
 
 def proved(run: LayerRun) -> Hypothesis:
-    # without a positive definite A nothing need converge: do not walk 100,000 layers to see it
+    # without a positive definite A nothing need converge: do not try 100,000 layers to see it
     left = len(run.limit.undecided) if definite(run.A) else run.n
     return Hypothesis("every limit proved by limit() (number undecided)", left == 0, float(left))
 

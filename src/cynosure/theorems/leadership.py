@@ -246,7 +246,7 @@ def _long_enough(run: LayerRun) -> Hypothesis:
 @_statement(
     "B10",
     "docs/mathematics.md B10; ties have measure zero: arXiv 2305.05465 for the flow",
-    "without ties every limit is a leader and the sets freeze after finitely many layers",
+    "without ties every limit is a leader and the sets are constant after finitely many layers",
     (*SPD, nonzero, _no_tie, _long_enough),
 )
 def generic(run: LayerRun) -> list[Part]:

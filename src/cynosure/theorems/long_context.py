@@ -65,7 +65,8 @@ class SoftmaxLayer(Reading):
 
     @cached_property
     def eta(self) -> float:
-        alpha = self.trajectory.dynamics.exact_alpha  # type: ignore[union-attr]
+        alpha = self.trajectory.made_by.exact_alpha
+        assert alpha is not None
         return float(alpha / (1 + alpha))
 
     @cached_property

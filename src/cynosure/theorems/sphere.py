@@ -10,7 +10,7 @@ from typing import final
 import numpy as np
 
 from ..analysis.polytope import Polytope
-from ..attention import Causal, Heads, Softmax
+from ..attention import Causal, Softmax
 from ..dynamics import Dynamics, SphereFlow, UnnormalizedSphereFlow
 from .checks import Hypothesis, Part, least, statement
 from .flows import ContinuousRun
@@ -27,17 +27,16 @@ class SphereRun(ContinuousRun):
     def family(self) -> tuple[str, tuple[type[Dynamics], ...]]:
         return "attention flow on the sphere", (SphereFlow, UnnormalizedSphereFlow)
 
-    @property
-    def unnormalized(self) -> bool:
-        return isinstance(self.trajectory.dynamics, UnnormalizedSphereFlow)
+    @cached_property
+    def unnormalized(self) -> Softmax | None:
+        """The softmax whose numerators a run of USA takes as weights; None for SA."""
+        flow = self.trajectory.dynamics
+        return Softmax(flow.beta, flow.A) if isinstance(flow, UnnormalizedSphereFlow) else None
 
     @cached_property
     def rule(self) -> Softmax | None:
         """The softmax every token applies to all tokens; None for any other attention."""
-        flow = self.trajectory.dynamics
-        if isinstance(flow, UnnormalizedSphereFlow):
-            return Softmax(flow.beta, flow.A)
-        attention = flow.attention  # type: ignore[union-attr]
+        attention = self.unnormalized or self.trajectory.made_by.attention
         return attention if isinstance(attention, Softmax) else None
 
     @property
@@ -65,14 +64,14 @@ _statement = partial(statement, SphereRun)
 
 
 def _identity_value(run: SphereRun) -> Hypothesis:
-    V = run.trajectory.dynamics.V  # type: ignore[union-attr]
+    V = run.trajectory.made_by.V
     off = 0.0 if V is None else float(np.abs(V - np.eye(run.d)).max())
     return Hypothesis("V = I (largest |V - I|)", off == 0, off)
 
 
 def _weights_alone(run: SphereRun) -> Hypothesis:
-    attention = getattr(run.trajectory.dynamics, "attention", None)
-    plain = not (isinstance(attention, Heads) and attention.values is not None)
+    attention = run.trajectory.made_by.attention
+    plain = attention is None or attention.values is None
     return Hypothesis("heads without value matrices", plain, float(plain))
 
 
@@ -224,7 +223,8 @@ def equal_angles(run: SphereRun) -> list[Part]:
     assert run.rule is not None
     i, j = run.pairs
     cosines = np.stack([(x[i] * x[j]).sum(axis=1) for x in run.states])
-    r = equiangular(float(cosines[0].mean()), run.t, run.n, run.rule.beta, run.unnormalized)
+    usa = run.unnormalized is not None
+    r = equiangular(float(cosines[0].mean()), run.t, run.n, run.rule.beta, usa)
     off = np.abs(cosines - r[:, None])
     pair = np.stack([i, j], axis=1)
     return [least("cosine", -off, 4 * run.error, "time", "pair", time=run.t, pair=pair)]
@@ -326,7 +326,7 @@ def metastability(run: SphereRun) -> list[Part]:
 
 
 def _causal(run: SphereRun) -> Hypothesis:
-    attention = getattr(run.trajectory.dynamics, "attention", None)
+    attention = run.trajectory.made_by.attention
     ok = isinstance(attention, Causal) and isinstance(attention.attention, Softmax)
     return Hypothesis("causal softmax", ok, float(ok))
 

@@ -7,14 +7,7 @@ from typing import SupportsIndex, final
 
 import numpy as np
 
-from ...dynamics import (
-    AttentionFlow,
-    EuclideanFlow,
-    LeadingFlow,
-    PureAttention,
-    RescaledFlow,
-    UnnormalizedFlow,
-)
+from ...dynamics import FrozenEquation
 from ...simulation.trajectory import Trajectory
 from .findings import Finding
 from .matrices import attention_matrix
@@ -44,42 +37,48 @@ class MasterEquation(Finding):
 def freeze(trajectory: Trajectory, at: SupportsIndex = 0) -> MasterEquation:
     """Freeze P at the saved state number `at` and predict the rest by the linear equation.
 
-        EuclideanFlow, UnnormalizedFlow   X' = P X V^T          AttentionFlow, RescaledFlow
-        X' = (P - I) X V^T                LeadingFlow           X' = P X V^T - l1 X
-                                          PureAttention         X^{k+1} = ((1-eta) I + eta P) X^k
+        EuclideanFlow, UnnormalizedFlow   X' = P X V^T
+        AttentionFlow, RescaledFlow       X' = (P - I) X V^T
+        LeadingFlow                       X' = P X V^T - l1 X
+        PureAttention                     X^{k+1} = ((1 - eta) I + eta P) X^k
 
-    Exact while the pattern of a hardmax run is frozen (docs/mathematics.md C3); elsewhere the error
-    says how long the attention matrix keeps its word.
+    or what `Dynamics.frozen` answers. Exact while the sets C_i of a hardmax run do not change
+    (docs/mathematics.md C3); elsewhere the error says how fast the attention matrix changes.
     """
-    start, dynamics = int(at), trajectory.dynamics
+    start, dynamics = int(at), trajectory.made_by
     z = trajectory.values.astype(np.float64)
     if z.ndim != 3:
         raise ValueError("trajectory: expected one configuration; use trajectory.select(b)")
     t = np.asarray(trajectory.t[start:], dtype=np.float64)
-    flows = (EuclideanFlow, UnnormalizedFlow, AttentionFlow, RescaledFlow, LeadingFlow)
-    if not isinstance(dynamics, (*flows, PureAttention)):
-        raise ValueError(
-            f"trajectory: no master equation for {type(dynamics).__name__}; expected one of "
-            + ", ".join(kind.__name__ for kind in (*flows, PureAttention))
-        )
     P = attention_matrix(dynamics, z[start], float(t[0]))
-    if isinstance(dynamics, PureAttention):
-        eta = float(dynamics.exact_alpha / (1 + dynamics.exact_alpha))
-        layer = (1 - eta) * np.eye(len(P)) + eta * P
-        predicted = [z[start]]
-        for steps in np.diff(t).astype(int).tolist():
-            predicted.append(np.linalg.matrix_power(layer, steps) @ predicted[-1])
-        said = np.stack(predicted)
-    else:
-        M = P - np.eye(len(P)) if isinstance(dynamics, AttentionFlow | RescaledFlow) else P
-        said = propagate(M, getattr(dynamics, "V", None), z[start], t - t[0])
-        if isinstance(dynamics, LeadingFlow):
-            said = np.exp(-dynamics.leading * (t - t[0]))[:, None, None] * said
+    equation = dynamics.frozen(P)
+    if equation is None:
+        raise ValueError(
+            f"trajectory: no master equation for {type(dynamics).__name__}, which is not linear "
+            "with its attention matrix held fixed, or does not say so (Dynamics.frozen)"
+        )
+    solve = _in_time if trajectory.in_time else _in_layers
+    predicted = solve(equation, z[start], t - t[0])
     size = np.linalg.norm(z[start:], axis=(1, 2))
-    error = np.linalg.norm(z[start:] - said, axis=(1, 2)) / np.where(size > 0, size, 1.0)
+    error = np.linalg.norm(z[start:] - predicted, axis=(1, 2)) / np.where(size > 0, size, 1.0)
     values = np.linalg.eigvals(P)
     values = values[np.argsort(-np.abs(values), kind="stable")]
-    return MasterEquation(t, said, error, values, int((np.abs(values - 1) < 1e-6).sum()))
+    return MasterEquation(t, predicted, error, values, int((np.abs(values - 1) < 1e-6).sum()))
+
+
+def _in_layers(equation: FrozenEquation, x: np.ndarray, layers: np.ndarray) -> np.ndarray:
+    """M^k x at the layers k, the first of which is 0."""
+    out = [x]
+    for steps in np.diff(layers).astype(int).tolist():
+        out.append(np.linalg.matrix_power(equation.M, steps) @ out[-1])
+    return np.stack(out)
+
+
+def _in_time(equation: FrozenEquation, x: np.ndarray, times: np.ndarray) -> np.ndarray:
+    states = propagate(equation.M, equation.V, x, times)
+    if equation.decay == 0:
+        return states
+    return np.exp(-equation.decay * times)[:, None, None] * states
 
 
 def propagate(M: np.ndarray, V: np.ndarray | None, x: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -9,18 +9,6 @@ from typing import Any, final
 import numpy as np
 
 from ..._types import Array, as_matrix, as_tokens
-from ...attention import Hardmax
-from ...dynamics import (
-    AttentionFlow,
-    EuclideanFlow,
-    PreNormFlow,
-    PureAttention,
-    SelfAttention,
-    SphereFlow,
-    UnnormalizedAttention,
-    UnnormalizedFlow,
-    UnnormalizedSphereFlow,
-)
 from ...simulation.trajectory import Trajectory
 from ..clustering import clusters
 from ..polytope import hull
@@ -95,7 +83,7 @@ def hyperplane_values(
     V is that of the dynamics unless given. The values are the same in `RescaledFlow` and
     `LeadingFlow`; tokens of `EuclideanFlow` are divided by e^{l1 t} first.
     """
-    matrix = getattr(trajectory.dynamics, "V", None) if V is None else as_matrix(V, "V")
+    matrix = trajectory.made_by.V if V is None else as_matrix(V, "V")
     z = as_tokens(trajectory.values[-1], ndim=2).astype(np.float64)
     leading = _Leading.of(np.eye(z.shape[1]) if matrix is None else matrix)
     f = leading.seen(trajectory, z)[:, 0]
@@ -137,10 +125,8 @@ class _Leading:
         return cls(value, int(same.sum()), duals)
 
     def seen(self, trajectory: Trajectory, z: np.ndarray) -> np.ndarray:
-        """Coordinates along the duals of z = e^{-tV} x, (n, multiplicity)."""
-        if isinstance(trajectory.dynamics, EuclideanFlow):
-            z = z * np.exp(-self.value.real * float(trajectory.t[-1]))
-        return z @ self.duals
+        """Coordinates along the duals of z, the last state, with its growth divided out."""
+        return (z * trajectory.made_by.growth(-trajectory.t[-1:])) @ self.duals
 
 
 @final
@@ -166,21 +152,21 @@ class LimitingObject(Finding):
     details: dict[str, Any]
 
     def __str__(self) -> str:
-        points, found = len(self.points), self.details
-        corners = len(found.get("vertices", ()))
+        points, details = len(self.points), self.details
+        corners = len(details.get("vertices", ()))
         if self.kind == "polytope":
-            inside = "all" if all(found["in_S"]) else f"{sum(found['in_S'])}"
+            inside = "all" if all(details["in_S"]) else f"{sum(details['in_S'])}"
             text = f"{points} points, {corners} vertices of their hull, {inside} in S"
         elif self.kind == "boolean":
-            rows = ", ".join(f"e_{j}" for j in found["boolean"]["columns"])
-            odd = found["boolean"]["exceptional"]
+            rows = ", ".join(f"e_{j}" for j in details["boolean"]["columns"])
+            odd = details["boolean"]["exceptional"]
             text = f"rows of P are {rows}; exceptional row: {odd[0] if odd else 'none'}"
         elif self.kind == "hyperplanes":
             text = "f1* is " + ", ".join(f"{v:.6g}" for v in self.points[:, 0].tolist())
         elif self.kind == "polytope x hyperplane":
             text = f"{points} points in the leading eigenspace, {corners} vertices of their hull"
         elif self.kind == "metastable":
-            text = f"{points} clusters since {found['since']:g}, lifetime {found['lifetime']:g}"
+            text = f"{points} clusters since {details['since']:g}, lifetime {details['lifetime']:g}"
         elif self.kind in ("zero", "point"):
             text = "all tokens at one place"
         else:
@@ -210,17 +196,16 @@ def recognise(trajectory: Trajectory, tol: float = 1e-3) -> LimitingObject:
     if trajectory.mask is not None:
         real = np.flatnonzero(trajectory.mask)
         trajectory = replace(trajectory, z=trajectory.z[:, real], mask=None, words=None)
-    if isinstance(trajectory.dynamics, PreNormFlow):  # lengths grow like t, directions meet
-        length = np.linalg.norm(trajectory.values, axis=-1, keepdims=True)
-        trajectory = replace(trajectory, z=trajectory.values / np.where(length > 0, length, 1.0))
-    factor = _growth(trajectory)
-    ends = factor[:, None, None] * trajectory.values[-2:].astype(np.float64)
+    made_by, values = trajectory.made_by, trajectory.values
+    converging = made_by.converging(values)
+    t = np.asarray(trajectory.t[-2:], dtype=float)
+    shrink = np.minimum(made_by.growth(-t), 1.0)  # tokens that decay are left to do so
+    ends = shrink[:, None, None] * converging[-2:].astype(np.float64)
     z = ends[-1]
-    scale = float(np.linalg.norm(trajectory.values[0], axis=-1).max()) or 1.0
-    lapse = float(trajectory.t[-1] - trajectory.t[-2]) if len(trajectory) > 1 else 1.0
-    V = trajectory.dynamics.V if isinstance(trajectory.dynamics, SelfAttention) else None
-    if V is not None:  # motion along the other eigenvectors of V is not of the limiting object
-        ends = ends @ _Leading.of(V).duals
+    scale = float(np.linalg.norm(converging[0], axis=-1).max()) or 1.0
+    lapse = float(t[-1] - t[0]) if len(trajectory) > 1 else 1.0
+    if made_by.tends_to(z.shape[1]) == "hyperplanes":  # motion along other eigenvectors goes on
+        ends = ends @ _Leading.of(made_by.V).duals
     speed = float(np.abs(ends[-1] - ends[0]).max()) / scale / lapse
     kind, points, labels, spread, details = _described(trajectory, z, scale, tol)
     if kind == "metastable" and speed > 10 * tol:
@@ -230,89 +215,71 @@ def recognise(trajectory: Trajectory, tol: float = 1e-3) -> LimitingObject:
     return LimitingObject(kind, points, labelled, tol - spread, speed, details)
 
 
-_Found = tuple[str, np.ndarray, np.ndarray, float, dict[str, Any]]
+_Description = tuple[str, np.ndarray, np.ndarray, float, dict[str, Any]]
 
 
-def _described(trajectory: Trajectory, z: np.ndarray, scale: float, tol: float) -> _Found:
+def _described(trajectory: Trajectory, z: np.ndarray, scale: float, tol: float) -> _Description:
     """Kind, points, labels, spread and details of the end state z."""
-    dynamics = trajectory.dynamics
+    made_by = trajectory.made_by
+    tendency = made_by.tends_to(z.shape[1])
     radius = float(np.linalg.norm(z, axis=1).max()) / scale
     if radius <= tol:
         return "zero", np.zeros((1, z.shape[1])), np.zeros(len(z), np.intp), radius, {}
-    growing = isinstance(dynamics, SelfAttention) and dynamics.leading > 0
-    V = dynamics.V if growing else None  # type: ignore[union-attr]
-    if V is not None and not np.array_equal(V, V[0, 0] * np.eye(len(V))):
-        return _leading_limit(trajectory, z, V, tol)
-    found = clusters(z, tol * scale)
-    spread = float(np.linalg.norm(z - found.centres[found.labels], axis=1).max()) / scale
-    plain = found.centres, found.labels, spread
-    if found.count == 1:
+    if tendency == "hyperplanes":
+        return _leading_limit(trajectory, z, made_by.V, tol)
+    groups = clusters(z, tol * scale)
+    spread = float(np.linalg.norm(z - groups.centres[groups.labels], axis=1).max()) / scale
+    plain = groups.centres, groups.labels, spread
+    if groups.count == 1:
         return "point", *plain, {}
-    attention = getattr(dynamics, "attention", None)
-    hard = isinstance(attention, Hardmax) and isinstance(
-        dynamics, PureAttention | UnnormalizedAttention | AttentionFlow
-    )
-    if not (growing or hard):
-        plateau = _plateau(trajectory, found.count, tol * scale)
+    if tendency == "unknown":
+        return "clusters", *plain, {}
+    if tendency == "one point":
+        plateau = _plateau(trajectory, groups.count, tol * scale)
         return ("clusters", *plain, {}) if plateau is None else ("metastable", *plain, plateau)
     details: dict[str, Any] = {}
     kind = "polytope"
-    if growing and z.shape[1] == 1:
-        assert dynamics is not None
-        P = attention_matrix(dynamics, trajectory.values[-1], float(trajectory.t[-1]))
+    if tendency == "boolean":
+        P = attention_matrix(made_by, trajectory.values[-1], float(trajectory.t[-1]))
         boolean = boolean_limit(P)
         kind = "boolean" if boolean.holds else "polytope"
         details["boolean"] = boolean.to_dict()
-    body = hull(found.centres)
-    A = getattr(dynamics if growing else attention, "A", None)
-    form = np.eye(z.shape[1]) if A is None else A
-    norms = np.einsum("id,de,ie->i", found.centres, form.T, found.centres)
-    excess = (found.centres @ form.T @ body.vertices.T).max(axis=1) - norms
+    body = hull(groups.centres)
+    form = np.eye(z.shape[1]) if made_by.form is None else made_by.form
+    norms = np.einsum("id,de,ie->i", groups.centres, form.T, groups.centres)
+    excess = (groups.centres @ form.T @ body.vertices.T).max(axis=1) - norms
     details["vertices"] = body.index.tolist()
     details["in_S"] = (excess <= tol * scale**2).tolist()
     return kind, *plain, details
 
 
-def _growth(trajectory: Trajectory) -> np.ndarray:
-    """What the last two states are multiplied with: tokens that grow without normalisation."""
-    dynamics, t = trajectory.dynamics, np.asarray(trajectory.t[-2:], dtype=float)
-    if isinstance(dynamics, EuclideanFlow):
-        return np.exp(-max(dynamics.leading, 0.0) * t)
-    stochastic = not getattr(getattr(dynamics, "attention", None), "values", None)
-    if isinstance(dynamics, UnnormalizedFlow) and stochastic:
-        return np.exp(-t)
-    if isinstance(dynamics, UnnormalizedAttention) and stochastic:
-        return float(1 + dynamics.exact_alpha) ** -t
-    return np.ones(len(t))
-
-
 def _plateau(trajectory: Trajectory, count: int, tol: float) -> dict[str, Any] | None:
     """Since when there have been so many clusters, if for three states; None if they just changed.
 
-    Only where theory lets them merge in the end: softmax layers and flows without values of their
-    own, and the sphere (B30, B33). As many clusters as tokens are no clusters.
+    As many clusters as tokens are no clusters.
     """
-    merging = (PureAttention, AttentionFlow, SphereFlow, PreNormFlow, UnnormalizedSphereFlow)
-    if not isinstance(trajectory.dynamics, merging) or count == trajectory.z.shape[1]:
+    if count == trajectory.z.shape[1]:
         return None
-    before = (z for z in trajectory.values[::-1])
-    kept = list(takewhile(lambda z: clusters(z, tol).count == count, before))
-    if len(kept) < 3:
+    backwards = trajectory.made_by.converging(trajectory.values)[::-1]
+    alike = list(takewhile(lambda z: clusters(z, tol).count == count, backwards))
+    if len(alike) < 3:
         return None
-    since = float(trajectory.t[len(trajectory) - len(kept)])
+    since = float(trajectory.t[len(trajectory) - len(alike)])
     return {"since": since, "lifetime": float(trajectory.t[-1]) - since}
 
 
-def _leading_limit(trajectory: Trajectory, z: np.ndarray, V: np.ndarray, tol: float) -> _Found:
+def _leading_limit(
+    trajectory: Trajectory, z: np.ndarray, V: np.ndarray, tol: float
+) -> _Description:
     """Clusters of the components along the eigenspace of V that grows fastest."""
     leading = _Leading.of(V)
     details: dict[str, Any] = {"good_triple": good_triple(V=V).to_dict()}
     if abs(leading.value.imag) > SAME * abs(leading.value):
         size = float(np.abs(z).max())
-        found = clusters(z, tol * size)
-        spread = float(np.abs(z - found.centres[found.labels]).max()) / size
+        groups = clusters(z, tol * size)
+        spread = float(np.abs(z - groups.centres[groups.labels]).max()) / size
         details["leading"] = [leading.value.real, abs(leading.value.imag)]
-        return "turning", found.centres, found.labels, spread, details
+        return "turning", groups.centres, groups.labels, spread, details
     if leading.multiplicity == 1:
         planes = hyperplane_values(trajectory, V, tol)
         kind = "hyperplanes" if planes.holds else "clusters"
@@ -320,7 +287,7 @@ def _leading_limit(trajectory: Trajectory, z: np.ndarray, V: np.ndarray, tol: fl
         return kind, planes.values[:, None], planes.labels, planes.spread / size, details
     seen = leading.seen(trajectory, trajectory.values[-1].astype(np.float64))
     size = max(float(np.abs(seen).max()), np.finfo(float).tiny)
-    found = clusters(seen, tol * size)
-    spread = float(np.abs(seen - found.centres[found.labels]).max()) / size
-    details["vertices"] = hull(found.centres).index.tolist()
-    return "polytope x hyperplane", found.centres, found.labels, spread, details
+    groups = clusters(seen, tol * size)
+    spread = float(np.abs(seen - groups.centres[groups.labels]).max()) / size
+    details["vertices"] = hull(groups.centres).index.tolist()
+    return "polytope x hyperplane", groups.centres, groups.labels, spread, details

@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from ..._types import Array, as_matrix, is_torch
-from ...dynamics import Dynamics, EuclideanFlow, LeadingFlow, RescaledFlow
+from ...dynamics import Dynamics, EuclideanFlow
 from .findings import Finding
 
 __all__ = [
@@ -103,7 +103,7 @@ def good_triple(
 ) -> GoodTriple:
     """Test the hypotheses on (Q, K, V); None is the identity, and `d` is needed if all are."""
     flow = EuclideanFlow(Q, K, V)
-    A, v = flow.attention.A, flow.V
+    A, v = flow.A, flow.V
     size = len(v) if v is not None else len(A) if A is not None else d
     if size is None:
         raise ValueError("d: Q, K and V are all identities; say of which dimension, d=...")
@@ -154,12 +154,7 @@ def good_triple(
 
 def attention_matrix(dynamics: Dynamics, z: Array, t: float = 0.0) -> np.ndarray:
     """P at the tokens z and time t of a run of `dynamics`, as a NumPy array (*b, n, n)."""
-    if isinstance(dynamics, RescaledFlow | LeadingFlow):
-        P = dynamics.weights(z, float(t))
-    elif hasattr(dynamics, "attention"):
-        P = dynamics.attention.weights(z)
-    else:
-        raise ValueError(f"dynamics: {type(dynamics).__name__} has no attention matrix")
+    P = dynamics.weights(z, float(t))
     return P.detach().cpu().numpy() if is_torch(P) else P
 
 

@@ -136,7 +136,7 @@ def metastable(trajectory: Trajectory, tol: float, *, least: int = 3) -> tuple[P
 
 
 def energy(z: Array, beta: float) -> np.ndarray:
-    """(1/n^2) sum_ij exp(beta (<x_i, x_j> - 1)), shape of the leading axes: 1 when all agree.
+    """(1/n^2) sum_ij exp(beta (<x_i, x_j> - 1)), one per configuration: 1 when all agree.
 
     The interaction energy of arXiv 2312.10794 up to a factor, normalised so that metastable
     states show as stairs between 1/n and 1 (docs/mathematics.md B33).

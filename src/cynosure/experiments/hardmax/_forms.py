@@ -9,7 +9,7 @@ import numpy as np
 
 import cynosure as cy
 
-from ...simulation.loop import definite
+from ..._types import definite
 
 __all__ = ["FormEffect", "circle", "effect_of", "families_of", "turn"]
 
