@@ -22,6 +22,7 @@ import numpy as np
 
 from .._files import write_atomically
 from ..analysis.leaders import roles
+from ..drawing.page import page
 from ..simulation.trajectory import Trajectory
 from .model import Model
 from .text import Vocabulary
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Leader", "Word", "explain"]
 
 NEUTRAL = "(neutral)"
-_PAGE = Path(__file__).with_name("explanation.html")
+_PAGE = Path(__file__).with_name("explanation.html")  # its body; its own rules are in the .css
 
 
 @final
@@ -169,11 +170,11 @@ class Explanation:
 
     def to_html(self) -> str:
         """One self-contained page: words in place, a bar per leader, the plane with its trails."""
-        body = json.dumps({**self.to_dict(), **_plane_view(self)}, ensure_ascii=False)
-        safe = body.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+        data = json.dumps({**self.to_dict(), **_plane_view(self)}, ensure_ascii=False)
+        safe = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+        body, css = (_PAGE.with_suffix(kind).read_text("utf-8") for kind in (".html", ".css"))
         title = f"{self.label} {self.decision:+.3f}"
-        page = _PAGE.read_text("utf-8")
-        return page.replace("__TITLE__", escape(title)).replace("__DATA__", safe)
+        return page(title, body.replace("__DATA__", safe), css)
 
     def _repr_html_(self) -> str:
         return f'<iframe srcdoc="{escape(self.to_html())}" width="100%" height="640"></iframe>'
