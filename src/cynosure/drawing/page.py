@@ -30,10 +30,12 @@ code{background:var(--tint);padding:.1em .3em;border-radius:3px}
 pre{background:var(--tint);padding:.7em 1em;border-radius:6px;overflow-x:auto}
 figure{margin:1.6em 0;padding:1rem;background:#fff;border:1px solid var(--line);border-radius:8px}
 figure img{display:block;max-width:100%;height:auto;margin:0 auto}
+.wide{overflow-x:auto}.wide img{max-width:max(100%,42rem)}
 figcaption{color:#4a5260;font-size:.9rem;max-width:85ch;margin:.8em auto 0}
 figcaption code{background:#f1f3f5}
 .scroll{overflow-x:auto}
-.tall{max-height:38em;overflow-y:auto;border:1px solid var(--line);border-radius:6px}
+.tall{max-height:38em;width:fit-content;max-width:100%;overflow-y:auto;
+ border:1px solid var(--line);border-radius:6px}
 .tall thead th{position:sticky;top:0;background:var(--card)}
 @media print{.tall{max-height:none}}
 table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums;margin:.4em 0}

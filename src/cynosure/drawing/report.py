@@ -59,16 +59,20 @@ class Picture:
         return stream.getvalue()
 
     def to_html(self) -> str:
+        look = ""
         if isinstance(self.drawing, bytes):
             kind, data = "gif", self.drawing
         else:
             kind, data = "svg+xml", self.encode(".svg")
             if len(data) > _LARGEST_SVG:
                 kind, data = "png", self.encode(".png")
+            width, height = self.drawing.get_size_inches()
+            if width > 2 * height:  # a row of panels: on a narrow screen it scrolls sideways
+                look = " class=wide"
         source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
         text = f"<b>{escape(self.title)}.</b> {prose(self.caption)}"
         return (
-            f'<figure><img alt="{escape(self.title)}" src="{source}">'
+            f'<figure{look}><img alt="{escape(self.title)}" src="{source}">'
             f"<figcaption>{text}</figcaption></figure>\n"
         )
 

@@ -35,6 +35,7 @@ MOST_DRAWN = 1500  # tokens in a picture, besides the leaders
 MOST_COORDINATES = 8  # of a token in a table; entries of a matrix are cut at its square
 CLUSTER_TOL = 1e-3  # tokens closer than this share of the largest coordinate are one cluster
 PROOF_WORK = 1_000_000  # tokens times layers spent on a proof that was not handed over
+MOST_IN_SPACE = 1500  # tokens of R^3 whose hull is computed at every state of a table
 TAME = 1e100  # beyond, squares leave the floats: such states are neither measured nor drawn
 
 
@@ -194,14 +195,15 @@ def _by_layer(trajectory: Trajectory) -> Table:
     values, d = trajectory.values[:, _real(trajectory)], trajectory.z.shape[-1]
     flow = isinstance(trajectory.dynamics, Flow)
     born = roles(trajectory).born if can_lead(trajectory) else None
-    size = {1: "width of the hull", 2: "area of the hull", 3: "volume of the hull"}.get(d, "radius")
+    hulls = d < 3 or (d == 3 and values.shape[1] <= MOST_IN_SPACE)
+    size = f"{('width', 'area', 'volume')[d - 1]} of the hull" if hulls else "radius"
     rows = []
     for at in _some(len(values), MOST_STATES):
         k, z = trajectory.t[at].item(), values[at].astype(np.float64)
         led = () if born is None else (int(((born >= 0) & (born <= k)).sum()),)
-        rows.append((k, *led, _clusters_in(z, values[0]), _size(z)))
+        rows.append((k, *led, _clusters_in(z, values[0]), _size(z, hulls)))
     notes = [f"Tokens within {CLUSTER_TOL:g} of the largest coordinate make a cluster."]
-    if d > 3:
+    if not hulls:
         notes.append("The radius is the largest distance of a token from the mean of all.")
     if len(rows) < len(values):
         notes.append(f"Shown are {len(rows)} of {len(values)} saved states.")
@@ -216,11 +218,11 @@ def _clusters_in(z: np.ndarray, first: np.ndarray) -> int:
     return clusters(z, CLUSTER_TOL * scale).count
 
 
-def _size(z: np.ndarray) -> float | None:
-    """Width, area or volume of the hull up to dimension 3, beyond it the radius about the mean."""
+def _size(z: np.ndarray, hulls: bool) -> float | None:
+    """Width, area or volume of the hull, or else the radius about the mean of all tokens."""
     if np.abs(z).max() > TAME:
         return None
-    if z.shape[1] > 3:
+    if not hulls:
         return float(np.linalg.norm(z - z.mean(axis=0), axis=1).max())
     body = hull(z)
     return body.volume if body.dim == z.shape[1] else 0.0
