@@ -94,7 +94,7 @@ class Explanation:
     @property
     def words(self) -> tuple[Word, ...]:
         """Every term of the text, the leaders' own included, in order of appearance."""
-        found = [
+        every = [
             w for leader in self.leaders
             for w in (
                 Word(
@@ -104,7 +104,7 @@ class Explanation:
                 *leader.followers,
             )
         ]  # fmt: skip
-        return tuple(sorted((w for w in found if w.offsets), key=lambda w: w.offsets[0]))
+        return tuple(sorted((w for w in every if w.offsets), key=lambda w: w.offsets[0]))
 
     @property
     def n(self) -> int:

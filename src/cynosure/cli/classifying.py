@@ -307,5 +307,6 @@ def _faithful(faithfulness: Faithfulness) -> str:
         f"Words struck out, strongest cluster first: {faithfulness.flipped_at_all:.1%} flip, after "
         f"{median:.0f} words (median; mean {mean:.1f}, 95 % within {tail:.0f});\n"
         f"{faithfulness.flipped_within:.1%} within {faithfulness.most_words} words, where words "
-        f"chosen to flip reach {faithfulness.best_within:.1%}. {faithfulness.texts} texts explained."
+        f"chosen to flip reach {faithfulness.best_within:.1%}. "
+        f"{faithfulness.texts} texts explained."
     )

@@ -80,7 +80,7 @@ class Picture:
 @final
 @dataclass(frozen=True, eq=False)
 class Report:
-    """What one experiment found: text, tables, checks by configuration, pictures, chapters.
+    """Results of an experiment or a run: text, tables, checks by case, pictures, chapters.
 
     `summary` is prose: blank lines part paragraphs, backticks mark code. `params` are the values
     that reproduce it, `command` the line to type. A chapter is a Report of its own.
@@ -245,12 +245,12 @@ def _checks(checks: Mapping[str, tuple[Check, ...]]) -> str:
     for name, group in checks.items():
         for check in group:
             by_theorem.setdefault(check.theorem, {})[name] = check
-    told = {t: f for t, f in by_theorem.items() if any(c.applies for c in f.values())}
-    silent = {t: f for t, f in by_theorem.items() if t not in told}
-    shown = _matrix(told, tuple(checks)) if told else ""
-    if silent:
-        names = ", ".join(map(escape, silent))
-        folded = _matrix(silent, tuple(checks))
+    applying = {t: f for t, f in by_theorem.items() if any(c.applies for c in f.values())}
+    idle = {t: f for t, f in by_theorem.items() if t not in applying}
+    shown = _matrix(applying, tuple(checks)) if applying else ""
+    if idle:
+        names = ", ".join(map(escape, idle))
+        folded = _matrix(idle, tuple(checks))
         shown += f"<details><summary>Not applicable here: {names}</summary>{folded}</details>\n"
     details = "".join(
         f"<details><summary>Details: {escape(name)}</summary>{_details(group)}</details>\n"

@@ -36,7 +36,7 @@ MOST_COORDINATES = 8  # of a token in a table; entries of a matrix are cut at it
 CLUSTER_TOL = 1e-3  # tokens closer than this share of the largest coordinate are one cluster
 PROOF_WORK = 1_000_000  # tokens times layers spent on a proof that was not handed over
 MOST_IN_SPACE = 1500  # tokens of R^3 whose hull is computed at every state of a table
-TAME = 1e100  # beyond, squares leave the floats: such states are neither measured nor drawn
+TAME = 1e100  # beyond, squares leave the floats: such states have no size and are not drawn
 
 
 def report(
@@ -234,14 +234,14 @@ def _leaders(trajectory: Trajectory, limit: Limit) -> Table:
     leaders, members = np.unique(tending[tending >= 0], return_counts=True)
     order = np.argsort(-members, kind="stable")
     rows = tuple(
-        (int(i), *_word(trajectory, i), int(limit.born[i]), int(m), _token(limit.points[i]))
-        for i, m in zip(leaders[order][:MOST_ROWS], members[order])
+        (i, *_word(trajectory, i), int(limit.born[i]), m, _token(limit.points[i]))
+        for i, m in zip(leaders[order][:MOST_ROWS].tolist(), members[order].tolist())
     )
     columns = ("leader", *_word_column(trajectory), "leads since layer", "tokens that end there")
     notes = [] if len(rows) == len(leaders) else [f"The first {len(rows)} of {len(leaders)}."]
     others = len(tending) - int(members.sum())
     if others:
-        notes.append(f"{_count(others, 'token')} not proved to end at a leader: see the limits.")
+        notes.append(f"{_count(others, 'token')} tied or undecided: see the limits.")
     return Table("Leaders", (*columns, "where"), rows, " ".join(notes))
 
 
@@ -250,13 +250,13 @@ def _limits(trajectory: Trajectory, limit: Limit) -> Table:
     points: Any = limit.points if limit.exact_points is None else limit.exact_points
     rows = tuple(
         (
-            int(i),
+            i,
             *_word(trajectory, i),
             _in_words(limit, i),
             _token(points[i]),
             float(limit.margin[i]),
         )
-        for i in real[:MOST_ROWS]
+        for i in real[:MOST_ROWS].tolist()
     )
     columns = ("token", *_word_column(trajectory), "how the limit is known", "limit")
     note = "The smallest gap is between the best and the next score, before the token settled."
@@ -270,7 +270,7 @@ def _in_words(limit: Limit, i: int) -> str:
     Until Limit.in_words is there, which says the same.
     """
     if hasattr(limit, "in_words"):
-        return limit.in_words(int(i))
+        return limit.in_words(i)
     words, whom = RULE_WORDS[str(limit.rule[i])], limit.follows[i]
     if limit.settled_at[i] < 0:
         return words
@@ -284,8 +284,8 @@ def _clusters_at_end(trajectory: Trajectory, end: LimitingObject) -> Table:
     numbers, members = np.unique(labels, return_counts=True)
     order = np.argsort(-members, kind="stable")
     rows = tuple(
-        (int(c), int(m), _token(z[labels == c].mean(axis=0)))
-        for c, m in zip(numbers[order][:MOST_ROWS], members[order])
+        (c, m, _token(z[labels == c].mean(axis=0)))
+        for c, m in zip(numbers[order][:MOST_ROWS].tolist(), members[order].tolist())
     )
     note = "" if len(rows) == len(numbers) else f"The first {len(rows)} of {len(numbers)}."
     return Table("Clusters at the end", ("cluster", "tokens", "mean of its tokens"), rows, note)
@@ -295,8 +295,8 @@ def _last_state(trajectory: Trajectory, end: LimitingObject | None) -> Table:
     real, z = _real(trajectory), trajectory.values[-1]
     number = (roles(trajectory).born if end is None else end.labels).tolist()
     rows = tuple(
-        (int(i), *_word(trajectory, i), number[i] if number[i] >= 0 else None, _token(z[i]))
-        for i in real[:MOST_ROWS]
+        (i, *_word(trajectory, i), number[i] if number[i] >= 0 else None, _token(z[i]))
+        for i in real[:MOST_ROWS].tolist()
     )
     name = "leads since layer" if end is None else "cluster"
     columns = ("token", *_word_column(trajectory), name, "where")
