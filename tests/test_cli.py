@@ -20,6 +20,7 @@ import cynosure as cy
 from cynosure import cli, configurations, theorems
 from cynosure.cli import main
 from cynosure.experiments import available
+from test_report import Page
 
 SRC = Path(__file__).resolve().parent.parent / "src"
 ENV = {**os.environ, "PYTHONPATH": str(SRC)}
@@ -108,6 +109,94 @@ def test_limit_writes_csv_and_json(here: Path, capsys) -> None:
     head, *rows = Path("l.csv").read_text().splitlines()
     assert head.startswith("token,rule,settled at") and len(rows) == 6
     assert rows[5].split(",")[-2:] == ["1.0", "0.0"]
+
+
+def test_limit_says_the_rule_in_words_and_files_keep_its_code(here: Path, capsys) -> None:
+    assert main(["limit", "tokens.csv", "--out", "l.csv"]) == 0
+    shown = capsys.readouterr().out
+    assert "leads" in shown and "tied between tokens that stay" in shown
+    assert main(["limit", "tokens.csv", "--json"]) == 0
+    result = json.loads(capsys.readouterr().out)["result"]
+    expected = cy.limit(cy.PureAttention(alpha=0.5), configurations.golden("G2")).rule.tolist()
+    assert result["rule"] == expected and "G" in expected
+    assert result["rule_in_words"][expected.index("G")] == "tied between tokens that stay"
+    codes = [line.split(",")[1] for line in Path("l.csv").read_text().splitlines()[1:]]
+    assert codes == expected
+
+
+# --- one page ------------------------------------------------------------------------------------
+
+
+def the_page(path: str) -> Page:
+    """Well formed, and needing nothing but itself."""
+    page = Page(Path(path).read_text("utf-8"))
+    assert page.open == [] and "script" not in page.tags
+    assert all(source.startswith("data:image/") for source in page.sources)
+    return page
+
+
+def test_simulate_limit_and_check_make_a_page_of_the_same_numbers(here: Path, capsys) -> None:
+    pages = {}
+    for command in ("simulate", "limit", "check"):
+        name = f"{command}.html"
+        assert main([command, "tokens.csv", "--alpha", "1/2", "--report", name]) == 0
+        assert f"wrote {name}" in capsys.readouterr().err
+        text = pages[command] = the_page(name).text
+        assert f"cynosure {command} tokens.csv --alpha 1/2 --report {name}" in text
+        assert "tokens.csv: 6 tokens of dimension 2" in text
+    pages = {
+        command: the_page(f"{command}.html").text for command in ("simulate", "limit", "check")
+    }
+    main(["limit", "tokens.csv", "--alpha", "1/2", "--json"])
+    document = json.loads(capsys.readouterr().out)
+    main(["check", "tokens.csv", "--alpha", "1/2", "--json"])
+    checks = json.loads(capsys.readouterr().out)["result"]["checks"]
+    apply = sum(check["applies"] for check in checks)
+    for text in pages.values():
+        assert document["inputs"]["tokens_sha256"] in text
+        assert f"{len(document['result']['leaders'])} leaders" in text
+        assert f"Checks made: {len(checks)}; applicable: {apply}; of these holding: {apply}" in text
+        for i, (x, y) in enumerate(document["result"]["points"]):
+            assert f"({x:.4g}, {y:.4g})" in text, i
+        for rule in document["result"]["rule_in_words"]:
+            assert rule in text
+    assert left(here) == {"simulate.html", "limit.html", "check.html"}
+
+
+def test_a_page_is_not_overwritten_and_has_to_be_html(here: Path, capsys) -> None:
+    Path("page.html").write_text("precious")
+    for command in ("simulate", "limit", "check"):
+        args = [command, "tokens.csv", "--report"]
+        assert main([*args, "page.html"]) == 2
+        assert "page.html exists (use --force" in capsys.readouterr().err
+        assert main([*args, "page.pdf"]) == 2
+        assert "page.pdf: expected a name ending in .html" in capsys.readouterr().err
+        assert Path("page.html").read_text() == "precious"
+    assert main(["check", "tokens.csv", "--report", "page.html", "--force"]) == 0
+    assert "Theorem checks" in the_page("page.html").text
+
+
+def test_a_name_cannot_bring_a_script_into_the_page(here: Path, capsys) -> None:
+    name = "<script>alert(1)<script>.csv"
+    Path(name).write_text("1,0\n0,1\n0.5,0.2\n")
+    assert main(["simulate", name, "--layers", "3", "--report", "page.html"]) == 0
+    assert name in the_page("page.html").text
+
+
+def test_a_saved_run_and_a_failed_one_have_a_page(here: Path, capsys) -> None:
+    grow = ["--dynamics", "unnormalized_a", "--alpha", "1", "--layers", "2000"]
+    args = ["simulate", "tokens.csv", *grow, "--save-every", "100"]
+    assert main([*args, "--report", "failed.html", "--out", "run.npz"]) == 1
+    assert "The run failed" in the_page("failed.html").text
+    assert main(["check", "run.npz", "--report", "saved.html"]) == 0
+    assert "UnnormalizedAttention" in the_page("saved.html").text
+    assert main(["simulate", "tokens.csv", "--layers", "4", "--out", "good.npz"]) == 0
+    tr = cy.load("good.npz")
+    z = tr.z.copy()
+    z[2, 0] *= 1.5  # a corner of the square leaves the hull
+    replace(tr, z=z).save("bad.npz")
+    assert main(["check", "bad.npz", "--report", "bad.html"]) == 1
+    assert "FAILING" in the_page("bad.html").text
 
 
 def test_an_undecided_limit_says_so_and_is_no_failure(here: Path, capsys) -> None:

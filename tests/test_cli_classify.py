@@ -22,7 +22,7 @@ from cynosure import datasets
 from cynosure.classifier.estimator import HardmaxClassifier
 from cynosure.classifier.shipped import load_pretrained
 from cynosure.cli import main
-from cynosure.cli.terminal import painted, plain, wants_colour
+from cynosure.cli.terminal import coloured, plain, wants_colour
 
 SRC = Path(__file__).resolve().parent.parent / "src"
 ENV = {**os.environ, "PYTHONPATH": str(SRC)}
@@ -274,7 +274,7 @@ def test_explain_a_text_without_known_words_names_the_prior(trained: Path, capsy
 def test_colours_paint_the_words_and_nothing_else(trained: Path, monkeypatch) -> None:
     text = "a wonderful cast, a dull and tedious plot"
     ex = HardmaxClassifier.load(trained).explain(text)
-    shown = painted(ex)
+    shown = coloured(ex)
     assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == text
     pieces = dict(
         (word, codes.split(";")) for codes, word in re.findall(r"\x1b\[([0-9;]+)m([^\x1b]+)", shown)
@@ -298,7 +298,7 @@ def test_colours_paint_the_words_and_nothing_else(trained: Path, monkeypatch) ->
 def test_a_review_cannot_drive_the_terminal(trained: Path) -> None:
     assert plain("a\x1b[31mb\x9b1m\u202ec\n\td") == "a\ufffd[31mb\ufffd1m\ufffdc\n\td"
     ex = HardmaxClassifier.load(trained).explain("wonderful \x1b]0;title\x07 film")
-    assert "\x1b]" not in painted(ex) and "\x07" not in painted(ex)
+    assert "\x1b]" not in coloured(ex) and "\x07" not in coloured(ex)
 
 
 # --- evaluate ---------------------------------------------------------------------------------

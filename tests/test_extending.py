@@ -144,16 +144,13 @@ def run(p, progress=None):
     },
     "a command": {
         "cli/greeting.py": """
-from .commands import app
-
-
-@app.command()
 def greet() -> None:
     \"\"\"Say good day.\"\"\"
     print("good day")
 """,
-        "cli/__init__.py": """
-from . import greeting  # noqa: E402,F401
+        "cli/app.py": """
+from .greeting import greet
+app.command(epilog=COMMON)(greet)
 """,
     },
 }

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from cynosure.drawing.page import page
 from cynosure.drawing.report import Picture, Report, Table, jsonable
 from cynosure.theorems import Check, Hypothesis
 
@@ -226,6 +227,32 @@ def test_a_picture_is_the_same_however_often_it_was_drawn() -> None:
     first = picture.encode(".svg")
     assert picture.encode(".png") == picture.encode(".png")
     assert picture.encode(".svg") == first
+
+
+def test_a_row_of_panels_scrolls_on_a_narrow_screen_and_a_square_does_not() -> None:
+    row = Picture("Row", "", Figure(figsize=(9, 3)))
+    assert "<figure class=wide>" in row.to_html() and "<figure>" in a_picture().to_html()
+
+
+def test_report_and_explanation_share_one_style() -> None:
+    """Every colour a page asks for by name is defined, in light and in dark."""
+    from cynosure.classifier.shipped import load_pretrained
+
+    explained = load_pretrained().explain("a slow film").to_html()
+    for text in (a_report().to_html(), explained):
+        assert text.startswith(page("", "").partition("<title>")[0])
+        base = page("", "").partition("<style>")[2].partition("</style>")[0]
+        assert base in text
+        asked = set(re.findall(r"var\((--[a-z]+)\)", text))
+        light = set(re.findall(r"(--[a-z]+): ?[#0-9]", text.partition("@media")[0]))
+        dark = set(re.findall(r"(--[a-z]+): ?[#0-9]", text))
+        assert {"--ink", "--grey", "--card"} <= asked <= dark
+        assert asked - light <= {"--for", "--against"}
+
+
+def test_a_title_is_plain_text() -> None:
+    assert "<title>a &lt;b&gt; &amp; c</title>" in page("a <b> & c", "")
+    assert page("t", "", "p{x:y}").count("p{x:y}</style>") == 1
 
 
 def test_a_notebook_shows_the_page_apart_from_its_own_styles() -> None:

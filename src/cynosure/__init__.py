@@ -31,6 +31,7 @@ _PUBLIC = {  # module -> the names it gives to the package
     "analysis.steering": "Control control remove_leader",
     "theorems": "Check check THEOREMS",
     "drawing.report": "Picture Report Table",
+    "drawing.run_report": "report",
     "classifier.placement": "Placed",
     "classifier.training": "Learned",
     "classifier.explanation": "Explanation",
@@ -88,6 +89,7 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .drawing.report import Picture as Picture
     from .drawing.report import Report as Report
     from .drawing.report import Table as Table
+    from .drawing.run_report import report as report
     from .dynamics import DYNAMICS as DYNAMICS
     from .dynamics import AttentionFlow as AttentionFlow
     from .dynamics import Dynamics as Dynamics

@@ -22,6 +22,7 @@ import numpy as np
 
 from .._files import write_atomically
 from ..analysis.leaders import roles
+from ..drawing.page import page
 from ..simulation.trajectory import Trajectory
 from .model import Model
 from .text import Vocabulary
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Explanation", "Leader", "Word", "explain"]
 
 NEUTRAL = "(neutral)"
-_PAGE = Path(__file__).with_name("explanation.html")
+_PAGE = Path(__file__).with_name("explanation.html")  # its body; its own rules are in the .css
 
 
 @final
@@ -93,7 +94,7 @@ class Explanation:
     @property
     def words(self) -> tuple[Word, ...]:
         """Every term of the text, the leaders' own included, in order of appearance."""
-        found = [
+        every = [
             w for leader in self.leaders
             for w in (
                 Word(
@@ -103,7 +104,7 @@ class Explanation:
                 *leader.followers,
             )
         ]  # fmt: skip
-        return tuple(sorted((w for w in found if w.offsets), key=lambda w: w.offsets[0]))
+        return tuple(sorted((w for w in every if w.offsets), key=lambda w: w.offsets[0]))
 
     @property
     def n(self) -> int:
@@ -169,11 +170,11 @@ class Explanation:
 
     def to_html(self) -> str:
         """One self-contained page: words in place, a bar per leader, the plane with its trails."""
-        body = json.dumps({**self.to_dict(), **_plane_view(self)}, ensure_ascii=False)
-        safe = body.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+        data = json.dumps({**self.to_dict(), **_plane_view(self)}, ensure_ascii=False)
+        safe = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
+        body, css = (_PAGE.with_suffix(kind).read_text("utf-8") for kind in (".html", ".css"))
         title = f"{self.label} {self.decision:+.3f}"
-        page = _PAGE.read_text("utf-8")
-        return page.replace("__TITLE__", escape(title)).replace("__DATA__", safe)
+        return page(title, body.replace("__DATA__", safe), css)
 
     def _repr_html_(self) -> str:
         return f'<iframe srcdoc="{escape(self.to_html())}" width="100%" height="640"></iframe>'

@@ -14,8 +14,7 @@ from itertools import islice
 
 import typer
 
-from . import classifying, controlling, inspecting  # noqa: F401 - enter their commands
-from .commands import app
+from .app import app
 
 __all__ = ["app", "main"]
 
@@ -27,7 +26,6 @@ _MENDABLE = (
     NotADirectoryError,
     PermissionError,
 )
-_ClickError = typer.BadParameter.__mro__[2]  # ClickException, wherever this typer keeps it
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -74,9 +72,9 @@ def _common_first(args: list[str]) -> list[str]:
 def _complain(error: Exception) -> int:
     """One line and a hint; 2 for what can be mended in the command or its input, 1 for the rest."""
     message, hint, code = str(error), "", 2
-    if isinstance(error, _ClickError):
+    if isinstance(error, typer.TyperException):  # the parser's: a flag or argument is wrong
         context = getattr(error, "ctx", None)
-        message = error.format_message()  # type: ignore[attr-defined]
+        message = error.format_message()
         hint = f" (see {context.command_path if context else 'cynosure'} --help)"
     elif not isinstance(error, _MENDABLE):
         hint, code = f" ({type(error).__name__}; --debug shows where)", 1

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .commands import COMMON, ForceOption, JsonOption, MatrixOption, TokensArg, _write, app
-from .inputs import Given, claim, listed
-from .output import Voice, document
+from .inputs import Inputs, claim, listed
+from .options import ForceOption, JsonOption, MatrixOption, TokensArg
+from .output import Voice, document, write_text
 
 if TYPE_CHECKING:
     import numpy as np
 
+__all__ = ["control"]
 
-@app.command(epilog=COMMON)
+
 def control(
     ctx: typer.Context,
     tokens: TokensArg,
@@ -51,21 +52,21 @@ def control(
         raise ValueError("--A: the form to start from, for --remove; --leaders finds one")
     claim(out, (".csv",), force)
     voice: Voice = ctx.obj
-    given = Given.read(tokens, A)
+    inputs = Inputs.read(tokens, A)
     if leaders is not None:
-        form, data, said = _lead(given, _indices(leaders, len(given.z)), condition)
+        form, data, said = _lead(inputs, _indices(leaders, len(inputs.z)), condition)
     else:
         assert remove is not None
-        form, data, said = _follow(given, _indices(str(remove), len(given.z), "--remove")[0])
+        form, data, said = _follow(inputs, _indices(str(remove), len(inputs.z), "--remove")[0])
     rows = [] if form is None else [",".join(repr(float(x)) for x in row) for row in form]
     if json_:
         from ..drawing.report import jsonable
 
-        print(document(voice, given, jsonable(data)))
+        print(document(voice, inputs, jsonable(data)))
     elif out is None and rows:
         print("\n".join(rows))
     if out is not None and rows:
-        _write(out, "\n".join(rows) + "\n")
+        write_text(out, "\n".join(rows) + "\n")
         voice.note(f"wrote {out}")
     for line in said:
         voice.note(line)
@@ -74,7 +75,7 @@ def control(
 
 
 def _lead(
-    given: Given, targets: list[int], condition: float
+    inputs: Inputs, targets: list[int], condition: float
 ) -> tuple[np.ndarray | None, dict[str, Any], list[str]]:
     """(A or None, the document, what to say) for tokens that shall lead."""
     from ..analysis.limits import limit
@@ -82,43 +83,43 @@ def _lead(
     from ..attention import Hardmax
     from ..dynamics import PureAttention
 
-    found = steer(given.z, targets, condition=condition)
+    control = steer(inputs.z, targets, condition=condition)
     data: dict[str, Any] = {
-        "feasible": found.feasible,
-        "A": found.A,
-        "margin": found.margin,
-        "condition": found.condition,
-        "witness": found.witness,
+        "feasible": control.feasible,
+        "A": control.A,
+        "margin": control.margin,
+        "condition": control.condition,
+        "witness": control.witness,
     }
-    if found.A is None:
-        return None, data, [f"no such A: {found.witness}."]
-    li = limit(PureAttention(Hardmax(found.A)), given.z)
+    if control.A is None:
+        return None, data, [f"no such A: {control.witness}."]
+    li = limit(PureAttention(Hardmax(control.A)), inputs.z)
     data["limit"] = {"leaders": li.leaders, "born": li.born[li.leaders], "certified": li.certified}
     proved = "certified" if li.certified else "not wholly certified"
     return (
-        found.A,
+        control.A,
         data,
         [
-            f"margin {found.margin:.3g}, condition {found.condition:.3g}: {found.witness}.",
+            f"margin {control.margin:.3g}, condition {control.condition:.3g}: {control.witness}.",
             f"in the limit (alpha = 1, {proved}) lead {listed(li.leaders)}.",
         ],
     )
 
 
-def _follow(given: Given, i: int) -> tuple[np.ndarray | None, dict[str, Any], list[str]]:
+def _follow(inputs: Inputs, i: int) -> tuple[np.ndarray | None, dict[str, Any], list[str]]:
     """The same for a token that shall not lead any more."""
     from ..analysis.steering import remove_leader
 
-    found = remove_leader(given.z, i, given.A)
+    removal = remove_leader(inputs.z, i, inputs.A)
     data = {
-        "A": found.A,
-        "change": found.change,
-        "moved": {"to": found.z[i], "distance": found.distance, "follows": found.follows},
+        "A": removal.A,
+        "change": removal.change,
+        "moved": {"to": removal.z[i], "distance": removal.distance, "follows": removal.follows},
     }
-    moved = f"moved by {found.distance:.4g} token {i} would follow {found.follows}."
-    if found.A is None:
+    moved = f"moved by {removal.distance:.4g} token {i} would follow {removal.follows}."
+    if removal.A is None:
         return None, data, [f"no form takes the lead of token {i} away.", moved]
-    return found.A, data, [f"changed by {found.change:.4g} in the Frobenius norm; or, {moved}"]
+    return removal.A, data, [f"changed by {removal.change:.4g} in the Frobenius norm; or, {moved}"]
 
 
 def _indices(text: str, n: int, option: str = "--leaders") -> list[int]:

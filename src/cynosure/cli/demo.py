@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from ..drawing.report import Report
-from ..experiments import Progress
+from ..experiments._frame import Progress, part
 from ..experiments.hardmax import figure1, figure2, first_checks
 from ..experiments.reviews import reviews_explained
 
@@ -30,7 +29,7 @@ def demo(out: Path, progress: Progress | None = None) -> Report:
     chapters: list[Report] = []
     start = 0.0
     for experiment, params, share in CHAPTERS:
-        chapters.append(experiment.run(params, _part(progress, start, share)))
+        chapters.append(experiment.run(params, part(progress, start, start + share)))
         start += share
     report = Report(TITLE, _SUMMARY, chapters=tuple(chapters), command="cynosure demo")
     report.save(out / "report.html")
@@ -40,16 +39,8 @@ def demo(out: Path, progress: Progress | None = None) -> Report:
 _SUMMARY = (
     "Tokens that attend only to the token with the largest score, layer after layer. A token that "
     "follows only itself is a leader: it never moves again. The others follow, and their limit at "
-    "infinite depth is proved, not guessed: the layers are walked until every later choice is "
+    "infinite depth is proved, not guessed: the layers are computed until every later choice is "
     "certain.\n\n"
     "Every number and picture below comes from the run that made this page, on embedded and seeded "
     "tokens; each chapter ends with the command that repeats it."
 )
-
-
-def _part(progress: Progress | None, start: float, share: float) -> Callable[[float, str], Any]:
-    def say(done: float, what: str) -> None:
-        if progress is not None:
-            progress(start + share * done, what)
-
-    return say

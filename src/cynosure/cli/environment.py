@@ -16,7 +16,7 @@ def environment() -> dict[str, Any]:
     import shutil
     from importlib.metadata import PackageNotFoundError, version
 
-    def found(package: str) -> str | None:
+    def installed(package: str) -> str | None:
         try:
             return version(package)
         except PackageNotFoundError:
@@ -32,10 +32,11 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
-        "packages": {name: found(name) for name in base},
-        "extras": {name: found(package) for name, package in extras.items()},
+        "packages": {name: installed(name) for name in base},
+        "extras": {name: installed(package) for name, package in extras.items()},
         "devices": _devices(),
-        "ffmpeg": shutil.which("ffmpeg") or ("imageio-ffmpeg" if found("imageio-ffmpeg") else None),
+        "ffmpeg": shutil.which("ffmpeg")
+        or ("imageio-ffmpeg" if installed("imageio-ffmpeg") else None),
         "numba_cache": _numba_cache(),
         "blas": _blas(),
     }

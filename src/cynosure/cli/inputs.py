@@ -1,8 +1,7 @@
-"""What a command is given: tokens, A, alpha, parameters, and names for its outputs."""
+"""What a command reads: tokens, matrices, alpha, parameters; and the names of its outputs."""
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -15,13 +14,13 @@ if TYPE_CHECKING:
 
     from ..attention import Hardmax
 
-__all__ = ["Given", "claim", "is_run", "listed", "named_value", "settings", "step"]
+__all__ = ["Inputs", "claim", "is_run", "listed", "named_value", "settings", "step"]
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Given:
-    """The tokens and matrices a command was given, and where they came from."""
+class Inputs:
+    """The tokens and matrices of a command, and where they came from."""
 
     source: str
     z: np.ndarray
@@ -29,12 +28,12 @@ class Given:
     matrices: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)  # by name: A, V..
 
     @staticmethod
-    def read(tokens: str, A: str | None = None, **matrices: str | None) -> Given:
+    def read(tokens: str, A: str | None = None, **matrices: str | None) -> Inputs:
         from ..simulation.configurations import read
 
         z, rational = _tokens(tokens)
         files = {name: path for name, path in {"A": A, **matrices}.items() if path is not None}
-        return Given(tokens, z, rational, {name: (p, read(p)) for name, p in files.items()})
+        return Inputs(tokens, z, rational, {name: (p, read(p)) for name, p in files.items()})
 
     @property
     def A(self) -> np.ndarray | None:
@@ -62,14 +61,12 @@ class Given:
 
     def describe(self) -> dict[str, Any]:
         """Names and SHA-256 of the numbers themselves (little-endian float64, row by row)."""
-        out: dict[str, Any] = {"tokens": self.source, "tokens_sha256": _sha256(self.z)}
+        from ..drawing.run_report import fingerprint
+
+        out: dict[str, Any] = {"tokens": self.source, "tokens_sha256": fingerprint(self.z)}
         for name, (path, values) in self.matrices.items():
-            out |= {name: path, f"{name}_sha256": _sha256(values)}
+            out |= {name: path, f"{name}_sha256": fingerprint(values)}
         return out
-
-
-def _sha256(values: np.ndarray) -> str:
-    return hashlib.sha256(values.astype("<f8").tobytes()).hexdigest()
 
 
 def _tokens(spec: str) -> tuple[np.ndarray, list | None]:
@@ -101,8 +98,8 @@ def _signature(name: str) -> str:
 
     from ..simulation.configurations import CONFIGURATIONS
 
-    given = inspect.signature(CONFIGURATIONS[name]).parameters.values()
-    return ":" + ",".join(f"{p.name}={p.default}" for p in given)
+    parameters = inspect.signature(CONFIGURATIONS[name]).parameters.values()
+    return ":" + ",".join(f"{p.name}={p.default}" for p in parameters)
 
 
 def named_value(text: str) -> Any:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .commands import COMMON, ForceOption, JsonOption, app
 from .inputs import claim
+from .options import ForceOption, JsonOption
 from .output import ROWS_ON_SCREEN, Voice
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["inspect"]
 
 
-@app.command(epilog=COMMON)
 def inspect(
     ctx: typer.Context,
     model: Annotated[
@@ -130,12 +129,12 @@ def _asked(
 def _print(tables: tuple[Table, ...], layer: int | None, head: int | None) -> None:
     """Every table under its title; of tables by head, only the rows of those chosen."""
     for i, table in enumerate(tables):
-        kept = _rows_of(table, layer, head)
-        shown = kept if not sys.stdout.isatty() else kept[:ROWS_ON_SCREEN]
+        rows = _rows_of(table, layer, head)
+        shown = rows if not sys.stdout.isatty() else rows[:ROWS_ON_SCREEN]
         print(("\n" if i else "") + f"{table.title}\n")
         print(replace(table, rows=shown).to_text())
-        if len(shown) < len(kept):
-            print(f"... {len(kept) - len(shown)} more (pipe the output, or use --json or --out)")
+        if len(shown) < len(rows):
+            print(f"... {len(rows) - len(shown)} more (pipe the output, or use --json or --out)")
 
 
 def _rows_of(table: Table, layer: int | None, head: int | None) -> tuple[tuple, ...]:

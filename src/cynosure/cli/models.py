@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..dynamics import Dynamics
     from ..simulation.steppers import Stepper
 
-__all__ = ["Model", "read_stepper"]
+__all__ = ["Clock", "Model"]
 
 _MATRICES = ("A", "Q", "K", "V", "W1", "W2")
 
@@ -116,8 +116,33 @@ class Model:
         return Heads(heads, values if given else None, average=not self.summed)
 
 
-def read_stepper(spec: str | None) -> Stepper | None:
-    """A stepper such as rk4:dt=0.05 or adaptive:rtol=1e-6."""
+@final
+@dataclass(frozen=True)
+class Clock:
+    """How long `simulate` was asked to run and what to save; None is the default."""
+
+    layers: int | None = None
+    time: float | None = None
+    stepper: str | None = None  # of a flow, such as rk4:dt=0.05 or adaptive:rtol=1e-6
+    save_every: int = 1
+
+    def of(self, dynamics: Dynamics) -> tuple[float, str, dict[str, Any]]:
+        """(end, its unit, arguments of `simulate`): layers [30], or the time [10] of a flow."""
+        name = type(dynamics).__name__
+        how: dict[str, Any] = {"save_every": self.save_every}
+        stepper = _stepper(self.stepper)
+        if dynamics.in_time:
+            if self.layers is not None:
+                raise ValueError(f"--layers: {name} runs in time; say --time")
+            time = 10.0 if self.time is None else self.time
+            return time, "of time", how | {"time": time, "stepper": stepper}
+        if self.time is not None or stepper is not None:
+            raise ValueError(f"--time, --stepper: {name} runs in layers; say --layers")
+        layers = 30 if self.layers is None else self.layers
+        return layers, "layers", how | {"layers": layers}
+
+
+def _stepper(spec: str | None) -> Stepper | None:
     from ..simulation.steppers import STEPPERS
 
     if spec is None:
@@ -141,19 +166,19 @@ def _into_query(flags: dict[str, Any], d: int) -> None:
 def _split(spec: str, registry: Mapping[str, type], flag: str) -> tuple[str, Any, dict[str, str]]:
     """Name, class and options of NAME:key=value,...; the beginning of one name will do."""
     word, _, options = spec.partition(":")
-    found = [name for name in registry if name == word] or [
+    fitting = [name for name in registry if name == word] or [
         name for name in registry if name.startswith(word.replace("-", "_"))
     ]
-    if not word or len(found) != 1:
-        which = "several begin so" if len(found) > 1 else "there is none"
+    if not word or len(fitting) != 1:
+        which = "several begin so" if len(fitting) > 1 else "there is none"
         raise ValueError(
-            f"{flag} {spec}: {which} (there are {listed(found or registry)}), NAME:key=value,..."
+            f"{flag} {spec}: {which} (there are {listed(fitting or registry)}), NAME:key=value,..."
         )
     parts = [part.strip() for part in options.split(",") if part.strip()]
     bare = [part for part in parts if "=" not in part]
     if bare:
         raise ValueError(f"{flag} {spec}: expected key=value, got {bare[0]!r}")
-    return found[0], registry[found[0]], dict(part.split("=", 1) for part in parts)
+    return fitting[0], registry[fitting[0]], dict(part.split("=", 1) for part in parts)
 
 
 def _names(kind: type) -> list[str]:

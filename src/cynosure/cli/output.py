@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from .. import __version__
-from .inputs import Given, listed
+from .inputs import Inputs, listed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,8 +33,11 @@ __all__ = [
     "print_table",
     "recognised",
     "rows_shown",
+    "rule_codes",
+    "rules_in_words",
     "trajectory_data",
     "trajectory_table",
+    "write_text",
 ]
 
 ROWS_ON_SCREEN = 40  # a terminal gets the first tokens; a pipe or a file gets them all
@@ -46,7 +50,7 @@ class Voice:
 
     quiet: bool = False
     verbose: bool = False
-    command: str = "cynosure"  # as typed, for the record kept in outputs
+    command: str = "cynosure"  # as typed, for the record in outputs
 
     def note(self, text: str) -> None:
         if not self.quiet:
@@ -69,18 +73,18 @@ class Voice:
             return
         from tqdm import tqdm
 
-        with tqdm(total=total, unit=unit, leave=False, file=sys.stderr) as shown:
+        with tqdm(total=total, unit=unit, leave=False, file=sys.stderr) as progress:
 
             def move(done: float, what: object = "") -> None:
-                shown.set_postfix_str(str(what), refresh=False)
-                shown.update(done - shown.n)
+                progress.set_postfix_str(str(what), refresh=False)
+                progress.update(done - progress.n)
 
             yield move
 
 
-def document(voice: Voice, given: Given, result: dict[str, Any]) -> str:
+def document(voice: Voice, inputs: Inputs, result: dict[str, Any]) -> str:
     """One JSON document: what made it, from which numbers, and the result."""
-    head = {"version": __version__, "command": voice.command, "inputs": given.describe()}
+    head = {"version": __version__, "command": voice.command, "inputs": inputs.describe()}
     return json.dumps(head | {"result": result}, allow_nan=False, ensure_ascii=False)
 
 
@@ -92,6 +96,13 @@ def print_table(table: Table, total: int) -> None:
     print(table.to_text())
     if len(table.rows) < total:
         print(f"... {total - len(table.rows)} more (pipe the output or use --json for all)")
+
+
+def write_text(path: Path, text: str) -> None:
+    """The file, whole or not at all."""
+    from .._files import write_atomically
+
+    write_atomically(path, lambda stream: stream.write(text.encode()))
 
 
 def _layer(k: int) -> int | None:
@@ -106,15 +117,15 @@ def recognised(tr: Trajectory) -> LimitingObject | None:
     return None if can_lead(tr) else recognise(tr)
 
 
-def trajectory_table(tr: Trajectory, found: LimitingObject | None, rows: int) -> Table:
+def trajectory_table(tr: Trajectory, end: LimitingObject | None, rows: int) -> Table:
     """The last state, with roles in hardmax layers and clusters elsewhere."""
     from ..analysis.leaders import roles
     from ..drawing.report import Table
 
     z = tr.values[-1]
     coordinates = [f"z{j}" for j in range(z.shape[1])]
-    if found is not None:
-        cells = tuple((i, int(found.labels[i]), *z[i].tolist()) for i in range(rows))
+    if end is not None:
+        cells = tuple((i, int(end.labels[i]), *z[i].tolist()) for i in range(rows))
         return Table("", ("token", "cluster", *coordinates), cells)
     ro, last = roles(tr), int(tr.t[-1])
     followed = ro.followed(last)
@@ -134,7 +145,7 @@ def trajectory_table(tr: Trajectory, found: LimitingObject | None, rows: int) ->
     )
 
 
-def trajectory_data(tr: Trajectory, found: LimitingObject | None) -> dict[str, Any]:
+def trajectory_data(tr: Trajectory, end: LimitingObject | None) -> dict[str, Any]:
     from ..analysis.leaders import roles
     from ..drawing.report import jsonable
 
@@ -149,8 +160,8 @@ def trajectory_data(tr: Trajectory, found: LimitingObject | None) -> dict[str, A
         data["layer"] = int(tr.t[-1])
     else:
         data |= {"time": float(tr.t[-1]), "stepper": str(tr.stepper)}
-    if found is not None:
-        return data | {"limit": jsonable(found.to_dict()) | {"text": str(found)}}
+    if end is not None:
+        return data | {"limit": jsonable(end.to_dict()) | {"text": str(end)}}
     born = roles(tr).born
     return data | {
         "leaders": jsonable((born >= 0).nonzero()[0]),
@@ -159,7 +170,20 @@ def trajectory_data(tr: Trajectory, found: LimitingObject | None) -> dict[str, A
     }
 
 
-def limit_table(li: Limit, rows: int) -> Table:
+def rule_codes(li: Limit) -> list[str]:
+    """The rule of each token as files have it: leader, S, G, fixed, H, T or undecided."""
+    return [str(rule) or "undecided" for rule in li.rule]
+
+
+def rules_in_words(li: Limit) -> list[str]:
+    """The same for people: "follows a leader" instead of S."""
+    from ..engine.certificates import RULE_WORDS
+
+    return [RULE_WORDS[str(rule)] for rule in li.rule]
+
+
+def limit_table(li: Limit, rows: int, rules: Sequence[str]) -> Table:
+    """The first `rows` tokens, each with its rule as `rules` say it."""
     from ..drawing.report import Table
 
     points: Sequence = li.points.tolist() if li.exact_points is None else li.exact_points
@@ -171,7 +195,7 @@ def limit_table(li: Limit, rows: int) -> Table:
         ),
         tuple(
             (
-                i, str(li.rule[i]) or "undecided", _layer(li.settled_at[i]), _layer(li.born[i]),
+                i, rules[i], _layer(li.settled_at[i]), _layer(li.born[i]),
                 _layer(li.follows[i]), float(li.margin[i]), *points[i],
             )
             for i in range(rows)
@@ -186,7 +210,8 @@ def limit_data(li: Limit, alpha: str) -> dict[str, Any]:
         "certified undecided leaders born settled_at rule follows margin layers arithmetic "
         "exact_decisions points exact_points"
     ).split()
-    return {"alpha": alpha} | {name: jsonable(getattr(li, name)) for name in names}
+    data = {name: jsonable(getattr(li, name)) for name in names}
+    return {"alpha": alpha} | data | {"rule_in_words": rules_in_words(li)}
 
 
 def limit_sentence(li: Limit) -> str:
@@ -199,8 +224,9 @@ def limit_sentence(li: Limit) -> str:
         return text
     more = " ..." if len(li.undecided) > 10 else ""
     return (
-        f"{text}\nundecided: {listed(li.undecided[:10])}{more}; their rows hold the last layer "
-        "walked. Raise --max-layers; if A is not symmetric positive definite there may be no limit."
+        f"{text}\nundecided: {listed(li.undecided[:10])}{more}; their rows hold the last "
+        "layer computed. Raise --max-layers; if A is not symmetric positive definite there may be "
+        "no limit."
     )
 
 
@@ -227,5 +253,5 @@ def check_detail(c: Check) -> str:
         f"{h.name}: {'yes' if h.holds else 'NO'}, {h.value:.3g}" for h in c.hypotheses
     )
     witness = json.dumps(jsonable(c.witness), ensure_ascii=False)
-    found = f"; {c.arithmetic}, witness {witness}" if c.applies else ""
-    return f"{c.theorem} ({c.reference}) {facts}{found}"
+    outcome = f"; {c.arithmetic}, witness {witness}" if c.applies else ""
+    return f"{c.theorem} ({c.reference}) {facts}{outcome}"

@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING
 if TYPE_CHECKING:
     from ..classifier.explanation import Explanation
 
-__all__ = ["painted", "plain", "wants_colour"]
+__all__ = ["coloured", "plain", "wants_colour"]
 
 _FOR, _AGAINST = (117, 39, 25), (223, 208, 166)  # pale, middle, deep: blue and vermilion
 _RESET = "\x1b[0m"
@@ -28,7 +28,7 @@ def plain(text: str) -> str:
     )
 
 
-def painted(ex: Explanation) -> str:
+def coloured(ex: Explanation) -> str:
     """The text in place: blue speaks for the label, vermilion against, leaders underlined."""
     value = [0.0] * len(ex.text)
     leads = [False] * len(ex.text)

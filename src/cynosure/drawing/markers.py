@@ -264,10 +264,20 @@ def shade(ax: Any, body: Polytope, color: str = SHADE, alpha: float = 0.35) -> N
     elif body.dim >= 2:
         from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
-        faces = [Polytope.from_vertices(v[list(face)]).ordered() for face in body.faces(2)]
+        faces = [_around(v[list(face)]) for face in body.faces(2)]
         solid = Poly3DCollection(faces, facecolors=(color, alpha * 0.6), edgecolors=color, lw=0.8)
         solid.set_gid("hull")
         ax.add_collection3d(solid)
+
+
+def _around(corners: np.ndarray) -> np.ndarray:
+    """The corners of a flat face of R^3, one after the other around it.
+
+    Trap: facets are joined when they are flat up to rounding, so a face may be a hair off a plane.
+    """
+    x = corners - corners.mean(axis=0)
+    p = x @ np.linalg.svd(x, full_matrices=False)[2][:2].T
+    return corners[np.argsort(np.arctan2(p[:, 1], p[:, 0]))]
 
 
 def legend(fig: Any, kinds: set[str], shaded: bool = True) -> None:

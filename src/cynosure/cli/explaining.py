@@ -1,0 +1,102 @@
+"""`cynosure explain`: why a text gets its label."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .. import __version__
+from .inputs import claim
+from .options import ForceOption, JsonOption
+from .output import Voice
+from .texts import decoded, load_model, model_and
+
+if TYPE_CHECKING:
+    from ..classifier.explanation import Explanation
+
+__all__ = ["explain"]
+
+
+def explain(
+    ctx: typer.Context,
+    given: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[MODEL] TEXT|-",
+            help="The text itself, - for stdin. MODEL is a folder from `fit`; the shipped model "
+            "(imdb) if absent.",
+        ),
+    ],
+    label: Annotated[
+        str | None, typer.Option(help="Explain this label [the predicted one].")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="The explanation as a page (.html).")] = None,
+    json_: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """Why a text gets its label: leaders, followers, contributions.
+
+    Contributions and intercept add up to the log-odds exactly; it is the prediction itself.
+
+    \b
+    cynosure explain "A slow film, but what an ending!"
+    cynosure explain model - --html why.html < review.txt
+    """
+    voice: Voice = ctx.obj
+    model, text = model_and(given, "TEXT or -")
+    claim(html, (".html",), force)
+    if text == "-":
+        text = decoded(sys.stdin.buffer.read(), "stdin")
+    clf = load_model(model)
+    names = {str(c): c for c in clf.classes_.tolist()}
+    if label is not None and label not in names:
+        raise ValueError(f"--label: expected one of {', '.join(names)}, got {label!r}")
+    ex = clf.explain(text, None if label is None else names[label])
+    if html is not None:
+        ex.save(html)
+        voice.note(f"wrote {html}")
+    if json_:
+        inputs = {"model": model or "imdb"}
+        head = {"version": __version__, "command": voice.command, "inputs": inputs}
+        print(json.dumps(head | {"result": ex.to_dict()}, ensure_ascii=False))
+        return
+    _show(ex)
+
+
+def _show(ex: Explanation) -> None:
+    """The verdict, the words in place (on a terminal), and a row per leader."""
+    from ..drawing.report import Table
+    from .terminal import coloured, plain, wants_colour
+
+    sure = ex.probability if ex.prediction == ex.label else 1.0 - ex.probability
+    print(
+        f"{ex.prediction}  probability {sure:.3f}\n"
+        f"log-odds of {ex.label} {ex.decision:+.3f} = intercept {ex.intercept:+.3f} "
+        f"and {len(ex.leaders)} leaders:"
+    )
+    if ex.note:
+        print(ex.note)
+    if ex.leaders:
+        rows = tuple(
+            (
+                plain(leader.text), round(leader.contribution, 3), round(leader.share, 3),
+                round(leader.score, 2), _followers(leader.followers),
+            )
+            for leader in ex.leaders
+        )  # fmt: skip
+        head = ("leader", "contribution", "share", "score", "followers")
+        print(Table("", head, rows).to_text())
+    if wants_colour(sys.stdout):
+        print("\n" + coloured(ex))
+
+
+def _followers(words: tuple[Any, ...], shown: int = 6) -> str:
+    from .terminal import plain
+
+    names = [plain(w.text) for w in sorted(words, key=lambda w: -abs(w.contribution))]
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
+    return ", ".join(names[:shown]) + more

@@ -1,0 +1,132 @@
+"""`cynosure run | demo | info`: experiments, the tour of the package, the environment."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .inputs import listed, settings
+from .options import ForceOption, JsonOption
+from .output import Voice
+
+if TYPE_CHECKING:
+    from ..drawing.report import Report
+
+__all__ = ["demo", "info", "run"]
+
+
+def run(
+    ctx: typer.Context,
+    name: Annotated[str | None, typer.Argument(help="Experiment; --list shows them.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Seconds instead of minutes.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Names and titles.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for report.html, report.json and data/ [NAME].")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a parameter.")
+    ] = None,
+    redraw: Annotated[
+        bool, typer.Option("--redraw", help="Report and figures again, from what was measured.")
+    ] = False,
+    json_: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """An experiment or figure of the papers: report, tables, figures.
+
+    What long experiments measure is kept in the folder's measured/: a run that was interrupted
+    goes on where it stopped, and --redraw draws a finished one again; --force measures anew.
+
+    \b
+    cynosure run --list
+    cynosure run figure2 --set seed=7 --set alpha=1 --out figure2-seed7
+    cynosure run basins --redraw
+    """
+    from dataclasses import replace
+
+    from ..experiments import available, chapters, experiment, keeping
+
+    if list_:
+        from ..drawing.report import Table
+
+        rows = tuple((key, module.TITLE) for key, module in available().items())
+        print(Table("", ("name", "what it shows"), rows).to_text())
+        return
+    if name is None:
+        known = sorted(one for names in chapters().values() for one in names)
+        raise ValueError(f"run: no name given (there are {listed(known)})")
+    chosen = experiment(name)
+    out = Path(name) if out is None else out
+    measured, voice = _measured(out, force, redraw), ctx.obj
+    start = chosen.QUICK if quick else chosen.Params()
+    params = replace(start, **settings(start, set_ or []))
+    with voice.bar(1.0, "") as move, keeping(measured) as kept:
+        report = chosen.run(params, move)
+    if kept.reused:
+        total = len(kept.reused) + len(kept.made)
+        voice.note(f"{len(kept.reused)} of {total} measurements were in {measured} already")
+    report = replace(report, command=voice.command.replace(" --redraw", ""))
+    report.save(out / "report.json")
+    report.save_data(out / "data")
+    report.save(out / "report.html")
+    _finish(voice, report, out / "report.html", json_)
+
+
+def demo(
+    ctx: typer.Context,
+    out: Annotated[str, typer.Option(help="Folder for report.html; replaced if there.")] = "demo",
+    json_: JsonOption = False,
+) -> None:
+    """The main job, offline, as one page: figures, limits, checks, a movie."""
+    from .demo import demo as tell
+
+    voice: Voice = ctx.obj
+    with voice.bar(1.0, "") as move:
+        report = tell(Path(out), move)
+    _finish(voice, report, Path(out) / "report.html", json_)
+
+
+def info(json_: JsonOption = False) -> None:
+    """Versions, extras, devices and ffmpeg: what a bug report needs."""
+    from .environment import environment
+
+    data = environment()
+    if json_:
+        print(json.dumps(data, indent=1))
+        return
+    for group, values in data.items():
+        print(f"{group}: {values}" if not isinstance(values, dict) else f"{group}:")
+        for key, value in values.items() if isinstance(values, dict) else ():
+            print(f"  {key:<16} {value}")
+
+
+def _measured(out: Path, force: bool, redraw: bool) -> Path:
+    """The folder of what is measured, emptied by --force; refuse a run that would lose a report."""
+    from ..experiments import forget
+
+    folder, page = out / "measured", out / "report.html"
+    if force and redraw:
+        raise ValueError("run: --force measures anew and --redraw does not; choose one")
+    if redraw and not any(folder.glob("*.npz")):
+        raise ValueError(f"--redraw: nothing measured is kept in {folder}; use --force instead")
+    if page.exists() and not force and not redraw:
+        raise ValueError(
+            f"{page} exists (use --force to overwrite it, --redraw to draw it again from what was "
+            "measured)"
+        )
+    if force:
+        forget(folder)
+    return folder
+
+
+def _finish(voice: Voice, report: Report, page: Path, json_: bool) -> None:
+    """Say where the page is; fail when a check failed."""
+    print(report.to_json() if json_ else page)
+    voice.note(report.verdict)
+    for name, failed in report.failures:
+        voice.note(f"FAILED {failed.theorem} on {name}: {failed.statement}")
+    if report.failures:
+        raise typer.Exit(1)

@@ -1,0 +1,126 @@
+"""What the classifier's commands read: models, labelled texts, and texts one by one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ..classifier.datasets import Dataset
+    from ..classifier.estimator import HardmaxClassifier
+
+__all__ = ["DATA", "chunks", "decoded", "labelled", "load_model", "model_and", "texts_of"]
+
+DATA = (
+    "aclImdb folder or .tar.gz (with :train or :test behind it), or .csv .tsv .jsonl with a header."
+)
+
+
+def model_and(given: list[str], what: str) -> tuple[str | None, str]:
+    """([MODEL], the rest): one argument is the rest, two are both."""
+    if len(given) > 2:
+        raise ValueError(
+            f"expected [MODEL] and {what}, got {len(given)} arguments (quote the text)"
+        )
+    return (None, given[0]) if len(given) == 1 else (given[0], given[1])
+
+
+def load_model(model: str | None) -> HardmaxClassifier:
+    from ..classifier.estimator import HardmaxClassifier
+    from ..classifier.shipped import available, load_pretrained
+
+    if model is None:
+        return load_pretrained()
+    if not Path(model).exists():
+        if model in available():
+            return load_pretrained(model)
+        raise ValueError(
+            f"{model}: no such model; expected a folder written by `cynosure fit`, "
+            f"or {' or '.join(available())}"
+        )
+    return HardmaxClassifier.load(model)
+
+
+def labelled(spec: str, part: str, text: str, label: str) -> Dataset:
+    """DATA[:train|:test]; `part` is what aclImdb gives without one."""
+    from ..classifier.datasets import read
+
+    path, mark, named = spec.rpartition(":")
+    if mark and named in ("train", "test") and not Path(spec).exists():
+        name = Path(path).name.lower()
+        if not Path(path).is_dir() and not name.endswith((".tar", ".tar.gz", ".tgz")):
+            raise ValueError(f"{spec}: only aclImdb has parts; name the file without :{named}")
+        spec, part = path, named
+    if not Path(spec).exists():
+        raise ValueError(f"{spec}: no such file or folder (expected {DATA})")
+    return read(spec, part=part, text=text, label=label)
+
+
+def texts_of(source: str, column: str) -> Iterator[str]:
+    """The texts of a table, or the lines of a file or of stdin, one by one."""
+    from ..classifier.datasets import stream
+
+    if source == "-":
+        return _lines(sys.stdin.buffer, "stdin")
+    path = Path(source)
+    if not path.exists():
+        raise ValueError(f"{source}: no such file")
+    if path.is_dir():
+        raise ValueError(f"{source}: a folder; expected a file with one text per line, or a table")
+    name = path.name.lower().removesuffix(".gz")
+    if name.endswith((".csv", ".tsv", ".jsonl", ".ndjson")):
+        return (text for text, _ in stream(path, text=column, label=None))
+    if name.endswith((".tar", ".tgz")):
+        raise ValueError(f"{source}: an archive; expected one text per line, or a table")
+    return _lines_of(path)
+
+
+def _lines_of(path: Path) -> Iterator[str]:
+    import gzip
+
+    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
+    with opened(path, "rb") as stream:
+        try:
+            yield from _lines(stream, str(path))
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise ValueError(f"{path}: {error}") from None
+
+
+def _lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+    """Split at line feeds only: other breaks may stand inside a text."""
+    for number, line in enumerate(stream, 1):
+        text = decoded(line, f"{name}, line {number}")
+        yield (
+            text.removesuffix("\n").removesuffix("\r").removeprefix("\ufeff" if number == 1 else "")
+        )
+
+
+def decoded(data: bytes, name: str) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{name}: not UTF-8 ({error.reason} at byte {error.start}); convert it, for example "
+            "with `iconv -f latin1 -t utf-8`"
+        ) from None
+
+
+def chunks(texts: Iterable[str], most: int = 4096, characters: int = 1 << 22) -> Iterator[list]:
+    """A few texts first, for an early answer, then up to `most`; never many characters."""
+    chunk: list[str] = []
+    size, limit = 0, 16
+    try:
+        for text in texts:
+            chunk.append(text)
+            size += len(text)
+            if len(chunk) >= limit or size >= characters:
+                yield chunk
+                chunk, size, limit = [], 0, min(2 * limit, most)
+    except ValueError:  # a bad line: the good ones before it are answered first
+        if chunk:
+            yield chunk
+        raise
+    if chunk:
+        yield chunk
