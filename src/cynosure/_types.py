@@ -8,22 +8,13 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
 
 Array: TypeAlias = Any  # a NumPy array or a torch tensor: whatever came in goes out
 Rational: TypeAlias = tuple[Fraction, ...]  # one token in exact arithmetic
 
-Points: TypeAlias = Float[np.ndarray, "n d"]
-Matrix: TypeAlias = Float[np.ndarray, "d d"]
-Mask: TypeAlias = Bool[np.ndarray, "*b n"]
-Indices: TypeAlias = Int[np.ndarray, " m"]
 
 __all__ = [
     "Array",
-    "Indices",
-    "Mask",
-    "Matrix",
-    "Points",
     "Rational",
     "as_alpha",
     "as_map",

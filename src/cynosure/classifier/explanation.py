@@ -241,9 +241,19 @@ def explain(
         b = decision = float(plane.prior[r])
         note = "No known word in this text: the decision is the prior of the training texts."
     return Explanation(
-        text, label, other, decision, b, probability, leaders, note, trajectory, v,
-        float(plane.prior[r]), plane.count,
-    )  # fmt: skip
+        text=text,
+        label=label,
+        other=other,
+        decision=decision,
+        intercept=b,
+        probability=probability,
+        leaders=leaders,
+        note=note,
+        trajectory=trajectory,
+        v=v,
+        prior=float(plane.prior[r]),
+        count=plane.count,
+    )
 
 
 def _followed_leader(trajectory: Trajectory) -> np.ndarray:
@@ -275,10 +285,15 @@ def _clusters(words: list[Word], owner: np.ndarray) -> tuple[Leader, ...]:
         )
         out.append(
             Leader(
-                head.text, head.offsets, len(cluster) / len(words), head.score,
-                sum(w.contribution for w in cluster), tuple(followers), lead,
+                text=head.text,
+                offsets=head.offsets,
+                share=len(cluster) / len(words),
+                score=head.score,
+                contribution=sum(w.contribution for w in cluster),
+                followers=tuple(followers),
+                token=lead,
             )
-        )  # fmt: skip
+        )
     return tuple(sorted(out, key=lambda x: (-abs(x.contribution), x.token)))
 
 

@@ -80,7 +80,13 @@ class Learned(Fit):
         weights = network.initial(len(task.df) + 1, task.dim, float(task.alpha), draw, rows)
         weights["embedding"][-1] *= 0.1  # the anchor begins near 0
         schedule = Schedule(
-            self.epochs, self.rate, self.batch, self.clip, self.patience, task.seed, device
+            epochs=self.epochs,
+            rate=self.rate,
+            batch=self.batch,
+            clip=self.clip,
+            patience=self.patience,
+            seed=task.seed,
+            device=device,
         )
         return Training(network, weights, schedule)
 

@@ -124,7 +124,7 @@ def tokens_chapter(trace: Trace, *, pictures: bool = True) -> Report:
     tables = (table_of("Tokens by layer", rows, names), curve, histogram)
     figures = _token_figures(trace, rows) if pictures else ()
     movies = (_movie(trace),) if pictures else ()
-    return Report("Tokens by layer", summary, {}, tables, {}, figures, movies)
+    return Report("Tokens by layer", summary, tables=tables, figures=figures, movies=movies)
 
 
 def visible(trajectory: Trajectory) -> tuple[Trajectory, str]:

@@ -92,14 +92,14 @@ def simulate(
     if status.code in ("overflow", "stiff") and throw:
         raise (OverflowError if status.code == "overflow" else ArithmeticError)(str(status))
     return Trajectory(
-        states,
-        saves[: len(states)],
-        status,
-        dynamics,
-        real,
-        None if words is None else tuple(words),
-        history,
-        stepper,
+        z=states,
+        t=saves[: len(states)],
+        status=status,
+        dynamics=dynamics,
+        mask=real,
+        words=None if words is None else tuple(words),
+        history=history,
+        stepper=stepper,
     )
 
 

@@ -168,14 +168,14 @@ def load(path: str | os.PathLike[str]) -> Trajectory:
         z = torch.from_numpy(z)
     history = _history_from(arrays, header["history"]) if "history" in header else None
     return Trajectory(
-        z,
-        arrays["t"],
-        Status(code, message, advice, tuple(notes)),
-        _restore(header["dynamics"], arrays),
-        arrays.get("mask"),
-        None if header["words"] is None else tuple(header["words"]),
-        history,
-        _restore(header.get("stepper", {"value": None}), arrays),
+        z=z,
+        t=arrays["t"],
+        status=Status(code, message, advice, tuple(notes)),
+        dynamics=_restore(header["dynamics"], arrays),
+        mask=arrays.get("mask"),
+        words=None if header["words"] is None else tuple(header["words"]),
+        history=history,
+        stepper=_restore(header.get("stepper", {"value": None}), arrays),
     )
 
 

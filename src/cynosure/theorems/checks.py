@@ -179,16 +179,16 @@ class Theorem:
         hypotheses: tuple[Hypothesis, ...],
     ) -> Check:
         return Check(
-            self.name,
-            self.reference,
-            self.statement,
-            applies,
-            holds,
-            float(margin),
-            float(worst.tol),
-            witness,
-            hypotheses,
-            "exact" if worst.tol == 0 else "float64",
+            theorem=self.name,
+            reference=self.reference,
+            statement=self.statement,
+            applies=applies,
+            holds=holds,
+            margin=float(margin),
+            tol=float(worst.tol),
+            witness=witness,
+            hypotheses=hypotheses,
+            arithmetic="exact" if worst.tol == 0 else "float64",
         )
 
 

@@ -104,7 +104,15 @@ def _outline(z: Floats, names: Indices, depth: float) -> Outline | None:
     extras = extras[np.lexsort((along[extras], edge[extras]))]
     ptr = np.searchsorted(edge[extras], np.arange(len(vertex) + 1))
     ids = names[alive[order]]
-    return Outline(xy[vertex], ids[vertex], lower, xy[extras], ids[extras], ptr, delta)
+    return Outline(
+        xy=xy[vertex],
+        token=ids[vertex],
+        lower=lower,
+        extra_xy=xy[extras],
+        extra=ids[extras],
+        extra_ptr=ptr,
+        delta=delta,
+    )
 
 
 @njit(cache=True, nogil=True)
