@@ -90,17 +90,14 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         "in its power cell": "agree",
     }
     note = "The last column counts the proved pixels in the polytope of the fixed tokens' leaders."
-    return report_of(
-        __name__,
-        p,
-        _summary([*atlases, zoom]),
-        tables=[cy.Table.of("Atlas", [*atlases, zoom], columns, note)],
-        checks={atlases[0].name: [_check(atlases[0])]},
-        figures=[
-            cy.Picture("Basins", CAPTION, _figure(atlases, 4.6, zoom.box)),
-            cy.Picture("Zoom", ZOOM, _figure([zoom], 6.2)),
-        ],
-    )
+    table = cy.Table.of("Atlas", [*atlases, zoom], columns, note)
+    checks = {atlases[0].name: [_check(atlases[0])]}
+    pictures = [
+        cy.Picture("Basins", CAPTION, _figure(atlases, 4.6, zoom.box)),
+        cy.Picture("Zoom", ZOOM, _figure([zoom], 6.2)),
+    ]
+    summary = _summary([*atlases, zoom])
+    return report_of(__name__, p, summary, tables=[table], checks=checks, figures=pictures)
 
 
 CAPTION = (

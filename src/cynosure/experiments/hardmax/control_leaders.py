@@ -107,14 +107,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     tried = over_grid(_sets, p, {"d": p.d, "sets of": sizes}, part(progress, 0.2, 0.9))
     groups = [group for group in tried if group.answers]
     removals = over_grid(_removals, p, {"leads taken away, d": p.d}, part(progress, 0.9, 1))
-    return report_of(
-        __name__,
-        p,
-        _summary(p, singles, groups, removals),
-        tables=_tables(singles, groups, removals),
-        checks={"single tokens and sets": [_check(singles, groups)]},
-        figures=[_before_and_after(p), *([_rates(p, groups)] if groups else [])],
-    )
+    tables, summary = _tables(singles, groups, removals), _summary(p, singles, groups, removals)
+    checks = {"single tokens and sets": [_check(singles, groups)]}
+    pictures = [_before_and_after(p), *([_rates(p, groups)] if groups else [])]
+    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
 
 
 def _body(z: np.ndarray) -> cy.Polytope:

@@ -20,7 +20,7 @@ import cynosure as cy
 
 from .._frame import Progress, part, report_of, require, silent
 from .._measurements import kept
-from ._lattice_boltzmann import Wake, vorticity, wake
+from ._street import Pod, Street, street_of
 
 TITLE = "The leaders of a flow past a cylinder"
 FLOW = ("diameter", "length", "height", "reynolds", "start", "time", "snapshots")
@@ -58,25 +58,6 @@ QUICK = Params(
 )
 
 
-class Pod(NamedTuple):
-    """Proper orthogonal decomposition of the snapshots about their mean."""
-
-    tokens: np.ndarray  # (snapshots, modes), coefficients
-    energy: np.ndarray  # share of the fluctuating kinetic energy by mode
-    frequency: float  # of the leading pair, in units of U/D: the Strouhal number
-
-
-class Street(NamedTuple):
-    """What the report needs of a flow: its modes, its frequency, pictures of its vorticity."""
-
-    pod: Pod
-    probed: float  # Strouhal number from the velocity behind the cylinder
-    steps: int
-    period: float  # of the shedding, in snapshots
-    fields: np.ndarray  # (snapshots, y, x) vorticity in units of U/D, two diameters up and down
-    body: np.ndarray  # (y, x), True inside the cylinder
-
-
 class Choice(NamedTuple):
     """Snapshots singled out for one form A."""
 
@@ -95,7 +76,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Flow, POD, leaders."""
     require(min(p.dims) >= 2 and max(p.dims) + 2 <= p.snapshots, "2 <= dims <= snapshots - 2", p)
     flow = {name: getattr(p, name) for name in FLOW}  # all that the flow depends on
-    street = kept(_street, flow, progress=part(progress, 0, 0.85))
+    street = kept(street_of, flow, progress=part(progress, 0, 0.85))
     (progress or silent)(0.85, "leaders")
     pod, d = street.pod, max(p.dims)
     cases = [*((modes, 0.0) for modes in p.dims), *((d, power) for power in p.powers if power)]
@@ -109,42 +90,6 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     pictures += [_power_curve([c for c in choices if c.d == d])]
     summary = _summary(p, pod, choices)
     return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
-
-
-def _street(of: dict[str, Any], progress: Progress = silent) -> Street:
-    """Run the flow and take what the figures need; 32 modes are more than anybody asks for."""
-    flow = wake(**of, progress=progress)
-    if not np.isfinite(flow.velocity).all():
-        raise ArithmeticError(
-            "cylinder_flow: the flow became unstable; use more cells per diameter or a smaller Re"
-        )
-    probed = _probe_frequency(of["start"], flow)
-    middle, two = flow.solid.shape[0] // 2, of["diameter"]  # every second cell is stored: 2 D
-    band = slice(max(0, middle - two), middle + two)
-    fields = vorticity(flow.velocity)[:, band] * flow.diameter / 2
-    return Street(
-        _pod(flow, min(32, len(flow.velocity))),
-        probed,
-        len(flow.lift),
-        flow.convective / probed / flow.interval,
-        fields.astype(np.float16),
-        flow.solid[band],
-    )
-
-
-def _pod(flow: Wake, modes: int) -> Pod:
-    """By the Gram matrix of the snapshots: many cells, few snapshots."""
-    m = len(flow.velocity)
-    x = flow.velocity.reshape(m, -1).astype(np.float64)
-    x = (x - x.mean(axis=0)) / np.sqrt(x.shape[1])
-    values, vectors = np.linalg.eigh(x @ x.T)
-    order = np.argsort(values)[::-1]
-    values, vectors = values[order].clip(0), vectors[:, order]
-    vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), np.arange(m)])
-    tokens = vectors[:, :modes] * np.sqrt(values[:modes])
-    phase = np.unwrap(np.arctan2(tokens[:, 1], tokens[:, 0]))
-    slope = np.polyfit(np.arange(m) * flow.interval, phase, 1)[0]
-    return Pod(tokens, values / values.sum(), abs(slope) / (2 * np.pi) * flow.convective)
 
 
 def _choice(alpha: float, pod: Pod, d: int, power: float) -> Choice:
@@ -178,14 +123,6 @@ def _medoids(distance: np.ndarray, k: int) -> np.ndarray:
         if chosen == before:
             break
     return np.unique(chosen)
-
-
-def _probe_frequency(start: float, flow: Wake) -> float:
-    """Strouhal number from the cross-stream velocity behind the cylinder, by its zero crossings."""
-    v = flow.lift[round(start * flow.convective) :]
-    v = v - v.mean()
-    up = np.flatnonzero((v[:-1] < 0) & (v[1:] >= 0)) + 0.0
-    return float((len(up) - 1) / (up[-1] - up[0]) * flow.convective) if len(up) > 1 else np.nan
 
 
 def _flow_table(p: Params, street: Street) -> cy.Table:

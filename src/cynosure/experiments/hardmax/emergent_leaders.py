@@ -115,17 +115,11 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     ]
     tr = cy.simulate(cy.PureAttention(alpha="1/2"), cy.configurations.golden("G1"), layers=8)
     caption = "Token 1 (inside) follows token 3, overshoots, and leads from layer 1 on."
-    golden = cy.Picture(
-        "Golden case G1, alpha = 1/2", caption, cy.plot.layers(tr, show=(0, 1, 2, 8))
-    )
-    return report_of(
-        __name__,
-        p,
-        _summary(p, cells, varying, sweeps),
-        tables=tables,
-        checks={"census": [settled]},
-        figures=[_steps(sweeps), _where_and_when(p, cells), golden],
-    )
+    layers = cy.plot.layers(tr, show=(0, 1, 2, 8))
+    golden = cy.Picture("Golden case G1, alpha = 1/2", caption, layers)
+    pictures = [_steps(sweeps), _where_and_when(p, cells), golden]
+    summary, checks = _summary(p, cells, varying, sweeps), {"census": [settled]}
+    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
 
 
 def _census(p: Params, d: int, n: int, alpha: float) -> BirthCensus:

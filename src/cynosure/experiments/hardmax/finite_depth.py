@@ -81,14 +81,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     rate = at_most("rate", "docs/mathematics.md B8", statement, slowest, 1e-6, cells=len(cells))
     z0 = cy.configurations.gaussian(40, 2, p.seed)
     one = cy.check(cy.simulate(cy.PureAttention(alpha=0.5), z0, layers=12))
-    return report_of(
-        __name__,
-        p,
-        _summary(p, cells),
-        tables=[_by_alpha(p, cells), _by_size(p, cells)],
-        checks={"sweep": [rate], "gaussian, n = 40, d = 2": one},
-        figures=[_picture(p, cells)],
-    )
+    checks = {"sweep": [rate], "gaussian, n = 40, d = 2": one}
+    tables, pictures = [_by_alpha(p, cells), _by_size(p, cells)], [_picture(p, cells)]
+    summary = _summary(p, cells)
+    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
 
 
 def _drawn(p: Params) -> dict[str, np.ndarray]:
@@ -159,14 +155,13 @@ def _mean(cells: list[DepthCurves], curve: str, k: int) -> float:
 
 
 def _summary(p: Params, cells: list[DepthCurves]) -> str:
-    lines = []
-    for k in p.marks:
-        near = float(np.mean([(c.away[:, k] < 0.01).mean() for c in cells]))
-        lines.append(
-            f"At layer {k}, {_mean(cells, 'settled', k):.2%} of the tokens have a proved limit and "
-            f"{_mean(cells, 'led', k):.2%} of the final leaders lead; every token is within 1 % "
-            f"of its limit in {near:.0%} of the runs"
-        )
+    near = {k: np.mean([(c.away[:, k] < 0.01).mean() for c in cells]) for k in p.marks}
+    lines = [
+        f"At layer {k}, {_mean(cells, 'settled', k):.2%} of the tokens have a proved limit and "
+        f"{_mean(cells, 'led', k):.2%} of the final leaders lead; every token is within 1 % of its "
+        f"limit in {near[k]:.0%} of the runs"
+        for k in p.marks
+    ]
     small, large, k = min(p.alpha), max(p.alpha), p.marks[-1]
     far = {a: np.median([c.away[:, k] for c in cells if c.alpha == a]) for a in (small, large)}
     text = (

@@ -79,17 +79,13 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     runs = _runs(p, z0)
     courses = [_course(p, name, tr, labels) for name, tr in runs.items()]
     others = over_grid(_start, p, {"start": range(p.starts)}, part(progress, 0.2, 0.8))
-    checks = cy.check(runs["hardmax"], only=("B5", "B8"))
+    hard = cy.check(runs["hardmax"], only=("B5", "B8"))
     if _own_leaders(p, z0, labels):
-        checks += _rate(p, courses[0])
-    return report_of(
-        __name__,
-        p,
-        _summary(p, courses, others),
-        tables=[_table(courses), _others(p, others)],
-        checks={"hardmax": checks},
-        figures=[_curves(p, courses), _ends(z0, labels, courses)],
-    )
+        hard += _rate(p, courses[0])
+    tables = [_table(courses), _others(p, others)]
+    pictures = [_curves(p, courses), _ends(z0, labels, courses)]
+    summary, checks = _summary(p, courses, others), {"hardmax": hard}
+    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
 
 
 def _tokens(p: Params) -> tuple[np.ndarray, np.ndarray]:
