@@ -82,7 +82,7 @@ class TargetSets(NamedTuple):
     def residual(self) -> float:
         """The largest that rounding leaves of a convex combination or of a contradiction."""
         witnesses = [a.control.witness for a in self.answers]
-        return max((w.residual for w in witnesses if w.reason in ("inside", "together")), default=0)
+        return max([0.0, *(w.residual for w in witnesses if w.reason in ("inside", "together"))])
 
     def reasons(self, reason: str) -> int:
         return sum(a.control.witness.reason == reason for a in self.answers)
