@@ -16,6 +16,7 @@ from cynosure.dynamics import PureAttention, Scheduled
 from cynosure.experiments.hardmax import (
     _forms,
     _lattice_boltzmann,
+    _street,
     basins,
     control_leaders,
     cylinder_flow,
@@ -350,20 +351,20 @@ def test_the_modes_of_a_travelling_wave() -> None:
     wave = np.cos(x[None] - 0.37 * t[:, None])
     velocity = np.broadcast_to(wave[:, None, None], (60, 2, 1, 64)).astype(np.float32)
     flow = _lattice_boltzmann.Wake(velocity, np.zeros((1, 64), bool), np.zeros(1), 5, 10.0, 0.1)
-    pod = cylinder_flow._pod(flow, 4)
+    pod = _street.pod(flow, 4)
     assert pod.energy[:2].sum() == pytest.approx(1, abs=1e-6) and pod.energy[0] < 0.6
     # 0.37 radians in 5 steps; D/U is 100 steps.
     assert pod.frequency == pytest.approx(0.37 / 5 / (2 * np.pi) * 100, rel=1e-2)
 
 
 def test_an_unstable_flow_is_refused(monkeypatch) -> None:
-    honest = cylinder_flow.wake
+    honest = _street.wake
 
     def broken(*args, **options):
         flow = honest(6, 8.0, 4.0, 20.0, 0.5, 0.5, 12)
         return flow._replace(velocity=np.full_like(flow.velocity, np.nan))
 
-    monkeypatch.setattr(cylinder_flow, "wake", broken)
+    monkeypatch.setattr(_street, "wake", broken)
     with pytest.raises(ArithmeticError, match="unstable"):
         cylinder_flow.run(cylinder_flow.QUICK)
 

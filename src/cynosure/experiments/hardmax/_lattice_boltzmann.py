@@ -19,6 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from .._frame import Progress, silent
+
 __all__ = ["Wake", "vorticity", "wake"]
 
 _C = np.array([[0, 0], [1, 0], [0, 1], [-1, 0], [0, -1], [1, 1], [-1, 1], [-1, -1], [1, -1]])
@@ -51,7 +53,7 @@ def wake(
     time: float,
     snapshots: int,
     speed: float = 0.1,
-    progress: Callable[[float], Any] | None = None,
+    progress: Progress = silent,
 ) -> Wake:
     """Snapshots over `time`, after the flow has run for `start` (both in units of D/U).
 
@@ -81,8 +83,7 @@ def wake(
             piece = min(interval, steps - done)
             f, track = _advance(f, f.copy(), solid, plain, even, odd, speed, piece, *probe)
             lift.append(track)
-            if progress is not None:
-                progress(sum(map(len, lift)) / (first + snapshots * interval))
+            progress(sum(map(len, lift)) / (first + snapshots * interval), "flow")
         if s > 0:
             shots.append(_velocity(f, solid)[:, ::2, ::2].astype(np.float32) / speed)
     return Wake(

@@ -21,14 +21,12 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, all_of, report_of, silent
+from .._frame import Progress, all_of, report_of, require, silent
 from .._measurements import kept
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Basins: a certified atlas of where a token ends up"
 OWN, NO_LEADER, OPEN = -1, -2, -3  # the probe leads; its limit is no leader; nothing is proved
-_BATCH = 8192
+BATCH = 8192
 Box = tuple[float, float, float, float]  # left, right, bottom, top
 
 
@@ -72,8 +70,7 @@ class Atlas(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Three starts and a zoom."""
-    if p.pixels < 8 or p.n < 3 or not 0 < p.zoom < 1:
-        raise ValueError(f"basins: pixels >= 8, n >= 3 and 0 < zoom < 1; got {p}")
+    require(p.pixels >= 8 and p.n >= 3 and 0 < p.zoom < 1, "pixels >= 8, n >= 3, 0 < zoom < 1", p)
     say = progress or silent
     atlases: list[Atlas] = []
     for name, z in _starts(p).items():
@@ -83,46 +80,35 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     say(0.75, "zoom")
     whole = atlases[1]
     zoom = kept(_atlas, p, f"zoom into: {whole.name}", whole.z, _window(p, whole))
-    say(0.95, "figures")
-    table = cy.Table.of(
-        "Atlas",
-        [*atlases, zoom],
-        {
-            "start": "name",
-            "pixels": "label.size",
-            "proved": lambda a: a.proved.mean(),
-            "not proved": lambda a: (~a.proved).sum(),
-            "probe leads": lambda a: (a.label == OWN).mean(),
-            "limit is no leader": lambda a: (a.label == NO_LEADER).sum(),
-            "leaders without probe": lambda a: len(a.li.leaders),
-            "basins inside": lambda a: len(np.unique(a.label[a.inside & (a.label >= 0)])),
-            "in its power cell": "agree",
-        },
-        "The last column counts the proved pixels in the polytope of the fixed tokens' leaders.",
-    )
-    return report_of(
-        __name__,
-        p,
-        _summary([*atlases, zoom]),
-        tables=[table],
-        checks={atlases[0].name: [_check(atlases[0])]},
-        figures=[
-            cy.Picture("Basins", _CAPTION, _figure(atlases, 4.6, zoom.box)),
-            cy.Picture("Zoom", _ZOOM, _figure([zoom], 6.2)),
-        ],
-    )
+    columns: dict[str, Any] = {
+        **{"start": "name", "pixels": "label.size", "proved": lambda a: a.proved.mean()},
+        "not proved": lambda a: (~a.proved).sum(),
+        "probe leads": lambda a: (a.label == OWN).mean(),
+        "limit is no leader": lambda a: (a.label == NO_LEADER).sum(),
+        "leaders without probe": lambda a: len(a.li.leaders),
+        "basins inside": lambda a: len(np.unique(a.label[a.inside & (a.label >= 0)])),
+        "in its power cell": "agree",
+    }
+    note = "The last column counts the proved pixels in the polytope of the fixed tokens' leaders."
+    table = cy.Table.of("Atlas", [*atlases, zoom], columns, note)
+    checks = {atlases[0].name: [_check(atlases[0])]}
+    pictures = [
+        cy.Picture("Basins", CAPTION, _figure(atlases, 4.6, zoom.box)),
+        cy.Picture("Zoom", ZOOM, _figure([zoom], 6.2)),
+    ]
+    summary = _summary([*atlases, zoom])
+    return report_of(__name__, p, summary, tables=[table], checks=checks, figures=pictures)
 
 
-_CAPTION = (
-    "Each pixel has the colour of the leader its probe tends to; a probe on a white pixel leads "
-    "itself. Black lines: power cells of the final leaders (stars, where they lead); grey line: "
-    "hull of the fixed tokens (dots: those that follow, at their start). Left all vertices of the "
-    "hull lead and colours fill the cells; in the others they do not. Dashed: the zoom."
+CAPTION = (
+    "Each pixel has the colour of the leader its probe tends to. Black lines: power cells of the "
+    "final leaders (stars, where they lead); grey line: hull of the fixed tokens (dots: those that "
+    "follow, at their start). Left all vertices of the hull lead and colours fill the cells; "
+    "elsewhere they do not. Dashed: the zoom."
 )
-_ZOOM = (
-    "The busiest place of the second start, recomputed at full resolution. See the colours cross "
-    "the black lines: between a line and the colour beside it the probe changes who leads, or "
-    "follows a token that is itself on its way."
+ZOOM = (
+    "The busiest place of the second start, recomputed at full resolution. Between a black line "
+    "and the colour beside it the probe changes who leads, or follows a token on its way."
 )
 
 
@@ -137,24 +123,17 @@ def _starts(p: Params) -> dict[str, np.ndarray]:
 
 
 def _atlas(p: Params, name: str, z: np.ndarray, box: Box) -> Atlas:
-    x, y = (np.linspace(a, b, p.pixels + 1)[:-1] for a, b in (box[:2], box[2:]))
-    half = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2  # centres of the pixels
-    probe = np.stack(np.meshgrid(x + half[0], y + half[1]), axis=-1).reshape(-1, 2)
+    corners = (np.linspace(a, b, p.pixels + 1)[:-1] for a, b in (box[:2], box[2:]))
+    centres = (x + (x[1] - x[0]) / 2 for x in corners)
+    probe = np.stack(np.meshgrid(*centres), axis=-1).reshape(-1, 2)
     dynamics = cy.PureAttention(alpha=p.alpha)
-    batches = [probe[start : start + _BATCH] for start in range(0, len(probe), _BATCH)]
+    batches = [probe[start : start + BATCH] for start in range(0, len(probe), BATCH)]
     label = np.concatenate([_labels(p, dynamics, z, batch) for batch in batches])
     li = cy.limit(dynamics, z)
     cell = li.leaders[(probe @ li.points[li.leaders].T).argmax(axis=1)]
-    shape = (p.pixels, p.pixels)
-    return Atlas(
-        name=name,
-        z=z,
-        box=box,
-        label=label.reshape(shape),
-        cell=cell.reshape(shape),
-        inside=li.polytope.contains(probe).reshape(shape),
-        li=li,
-    )
+    pixels = {"label": label, "cell": cell, "inside": li.polytope.contains(probe)}
+    square = {name: values.reshape(p.pixels, p.pixels) for name, values in pixels.items()}
+    return Atlas(name=name, z=z, box=box, li=li, **square)
 
 
 def _labels(p: Params, dynamics: cy.PureAttention, z: np.ndarray, probe: np.ndarray) -> np.ndarray:
@@ -200,8 +179,7 @@ def _check(atlas: Atlas) -> cy.Check:
     second, first = np.sort(scores, axis=1)[:, -2:].T
     clear = first - second > 1e-12
     differ = int((power.argmin(axis=1) != scores.argmax(axis=1))[clear].sum())
-    pixels = int(seen.sum())
-    total = pixels + int(clear.sum())
+    total = int(seen.sum()) + int(clear.sum())
     check = all_of(
         "basins",
         "docs/mathematics.md B18; arXiv 2508.09628",
@@ -209,7 +187,7 @@ def _check(atlas: Atlas) -> cy.Check:
         "argmax_v <x, v> is argmin_v (|x - v|^2 - |v|^2)",
         total - wrong - differ,
         total,
-        **{"pixels": pixels, "other limit": wrong, "other cell": differ},
+        **{"pixels": int(seen.sum()), "other limit": wrong, "other cell": differ},
     )
     if set(cy.hull(atlas.z).index.tolist()) == set(np.flatnonzero(atlas.li.born == 0).tolist()):
         return check
@@ -221,9 +199,9 @@ def _summary(atlases: list[Atlas]) -> str:
     told = "; ".join(f"{a.name}: {a.agree:.2%}" for a in atlases if a.agree is not None)
     return (
         f"{proved} of {pixels} pixels have a proved limit. Share of the pixels inside the polytope "
-        f"that end in their power cell: {told}. Where every vertex leads, the power cells are the "
-        f"basins; elsewhere a probe that starts in one cell may end in another, because it follows "
-        f"a token that is itself on its way, or because the probe changes who leads."
+        f"that end in their power cell: {told}. Unless every vertex leads a probe may end in "
+        "another cell than it starts in, because it follows a token that is itself on its way, or "
+        "because the probe changes who leads."
     )
 
 
@@ -248,7 +226,7 @@ def _figure(atlases: list[Atlas], side: float, window: Box | None = None) -> Any
     ]
     if any((a.label == NO_LEADER).any() for a in atlases):
         entries.append(Patch(fc=grey, label="limit proved, no leader"))
-    if any((a.label == OPEN).any() for a in atlases):
+    if not all(a.proved.all() for a in atlases):
         entries.append(Patch(fc="black", label="not proved"))
     columns = len(entries) if len(atlases) > 1 else 3
     figure.legend(handles=entries, loc="outside lower center", ncols=columns, frameon=False)
@@ -279,8 +257,8 @@ def _panel(ax: Any, a: Atlas) -> None:
     follow = np.setdiff1d(np.arange(len(a.z)), leaders)
     ax.plot(*a.z[follow].T, "o", mfc="white", mec=cy.plot.INK, ms=4.5)
     for i in leaders:
-        star = colours.get(i, "white")
-        ax.plot(*a.li.points[i], "*", mfc=star, mec=cy.plot.INK, ms=14, mew=0.8)
+        star = {"mfc": colours.get(i, "white"), "mec": cy.plot.INK, "ms": 14, "mew": 0.8}
+        ax.plot(*a.li.points[i], "*", **star)
     ax.set(xlim=a.box[:2], ylim=a.box[2:], aspect="equal", title=a.name)
     ax.set(xlabel="$z_1$", ylabel="$z_2$")
     ax.grid(False)

@@ -2,10 +2,10 @@
 
 A token of a hardmax transformer (arXiv 2407.01602) can be made an initial leader by some symmetric
 positive definite A exactly when it is a vertex of conv(Z u {0}); for a set T it is a linear matrix
-inequality (docs/mathematics.md B15). See: single tokens agree with the vertices without exception,
-forms that make one token lead are mild, and the larger the set and the lower the dimension, the
-sooner the wishes of its members contradict each other. Every answer is checked: forms by exact sets
-and by the certified limit, contradictions by their multipliers.
+inequality (docs/mathematics.md B15). See: forms that make one token lead are mild, and the larger
+the set and the lower the dimension, the sooner the wishes of its members contradict each other.
+Every answer is checked: forms by exact sets and by the certified limit, contradictions by their
+multipliers.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, over_grid, part, report_of
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 
 TITLE = "Choosing who leads"
 
@@ -42,42 +40,52 @@ class Params:
 QUICK = Params(d=(2, 4), sizes=(2, 4, 8), sets=4, n=20, single=3)
 
 
-class SingleTargets(NamedTuple):
-    """All tokens of some starts, made to lead one by one."""
+class Answer(NamedTuple):
+    """What `cy.control` said about one set of targets, and what is known of it otherwise."""
 
-    d: int
-    tried: int
-    feasible: int
-    agree: int  # with the vertices of conv(Z u {0})
-    confirmed: int  # by the certified limit
-    condition: np.ndarray  # of the forms A that make one lead
-    residual: float  # largest of the convex combinations
+    control: cy.Control
+    vertices: bool  # all targets are vertices of conv(Z u {0})
+    already: bool  # they lead under A = I
+    confirmed: bool  # they lead from layer 0 on in the certified limit
 
 
 class TargetSets(NamedTuple):
-    """Random sets of vertices of conv(Z u {0}), of one size."""
+    """The answers for target sets of one size."""
 
     d: int
     size: int
-    sets: tuple[cy.Control, ...]
-    already: int  # sets that lead under A = I
-    confirmed: int  # by the certified limit
+    answers: tuple[Answer, ...]
 
     @property
     def conditions(self) -> list[float]:
         """cond A of the sets that can lead."""
-        return [c.condition for c in self.sets if c.feasible]
+        return [a.control.condition for a in self.answers if a.control.feasible]
 
     @property
     def rate(self) -> float:
-        return len(self.conditions) / len(self.sets)
+        return len(self.conditions) / len(self.answers)
 
     @property
     def median(self) -> float | None:
         return float(np.median(self.conditions)) if self.conditions else None
 
+    @property
+    def agree(self) -> int:
+        """Answers that are "yes" exactly for vertices; meant for single tokens."""
+        return sum(a.control.feasible == a.vertices for a in self.answers)
+
+    @property
+    def confirmed(self) -> int:
+        return sum(a.confirmed for a in self.answers)
+
+    @property
+    def residual(self) -> float:
+        """The largest that rounding leaves of a convex combination or of a contradiction."""
+        witnesses = [a.control.witness for a in self.answers]
+        return max([0.0, *(w.residual for w in witnesses if w.reason in ("inside", "together"))])
+
     def reasons(self, reason: str) -> int:
-        return sum(c.witness.reason == reason for c in self.sets)
+        return sum(a.control.witness.reason == reason for a in self.answers)
 
 
 class Removals(NamedTuple):
@@ -92,80 +100,64 @@ class Removals(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Single tokens, sets, and the smallest changes that take a lead away."""
-    if min(p.d) < 2 or min(p.sizes) < 2 or min(p.sets, p.single) < 1 or p.n < 4:
-        raise ValueError(
-            f"control_leaders: d and sizes start at 2, sets and single at 1, n at 4; got {p}"
-        )
-    singles = over_grid(_singles, p, {"single tokens, d": p.d}, part(progress, 0.0, 0.2))
+    least = min(*p.d, *p.sizes, p.sets + 1, p.single + 1, p.n - 2)
+    require(least >= 2, "d and sizes >= 2, sets and single >= 1, n >= 4", p)
+    singles = over_grid(_singles, p, {"single tokens, d": p.d}, part(progress, 0, 0.2))
     sizes = p.sizes if find_spec("cvxpy") else ()
     tried = over_grid(_sets, p, {"d": p.d, "sets of": sizes}, part(progress, 0.2, 0.9))
-    groups = [group for group in tried if group.sets]
-    removals = over_grid(_removals, p, {"leads taken away, d": p.d}, part(progress, 0.9, 1.0))
-    return report_of(
-        __name__,
-        p,
-        _summary(p, singles, groups, removals),
-        tables=_tables(singles, groups, removals),
-        checks={"single tokens and sets": [_check(singles, groups)]},
-        figures=[_before_and_after(p), *([_rates(p, groups)] if groups else [])],
-    )
+    groups = [group for group in tried if group.answers]
+    removals = over_grid(_removals, p, {"leads taken away, d": p.d}, part(progress, 0.9, 1))
+    tables, summary = _tables(singles, groups, removals), _summary(p, singles, groups, removals)
+    checks = {"single tokens and sets": [_check(singles, groups)]}
+    pictures = [_before_and_after(p), *([_rates(p, groups)] if groups else [])]
+    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
+
+
+def _body(z: np.ndarray) -> cy.Polytope:
+    """conv(Z u {0})."""
+    return cy.hull(np.vstack([z, np.zeros((1, z.shape[1]))]))
 
 
 def _candidates(z: np.ndarray) -> np.ndarray:
     """Tokens that are vertices of conv(Z u {0})."""
-    body = cy.hull(np.vstack([z, np.zeros((1, z.shape[1]))]))
-    return body.index[body.index < len(z)]
+    index = _body(z).index
+    return index[index < len(z)]
 
 
 def _leads(z: np.ndarray, A: np.ndarray | None = None) -> np.ndarray:
     return cy.Hardmax(A).followed(z).leads
 
 
-def _confirmed(z: np.ndarray, answer: cy.Control) -> bool:
-    """The targets are among the leaders of the certified limit, and lead from layer 0 on."""
-    li = cy.limit(cy.PureAttention(cy.Hardmax(answer.A)), z)
-    return bool(li.certified and (li.born[answer.targets] == 0).all())
+def _answer(z: np.ndarray, targets: Any, vertices: np.ndarray, condition: float) -> Answer:
+    control, confirmed = cy.control(z, targets, condition=condition), False
+    if control.feasible:
+        li = cy.limit(cy.PureAttention(cy.Hardmax(control.A)), z)
+        confirmed = bool(li.certified and (li.born[targets] == 0).all())
+    known = np.isin(targets, vertices).all(), _leads(z)[targets].all()
+    return Answer(control, bool(known[0]), bool(known[1]), confirmed)
 
 
-def _singles(p: Params, d: int) -> SingleTargets:
-    agree = confirmed = 0
-    conditions, residual = [], 0.0
+def _singles(p: Params, d: int) -> TargetSets:
+    """Every token of some starts, alone."""
+    answers = []
     for s in range(p.single):
         z = cy.configurations.gaussian(p.n, d, p.seed + s)
-        vertices = set(_candidates(z).tolist())
-        for i in range(p.n):
-            answer = cy.control(z, i, condition=float("inf"))
-            agree += answer.feasible == (i in vertices)
-            if answer.feasible:
-                confirmed += _confirmed(z, answer)
-                conditions.append(answer.condition)
-            else:
-                residual = max(residual, answer.witness.residual)
-    return SingleTargets(
-        d=d,
-        tried=p.single * p.n,
-        feasible=len(conditions),
-        agree=agree,
-        confirmed=confirmed,
-        condition=np.array(conditions),
-        residual=residual,
-    )
+        vertices = _candidates(z)
+        answers += [_answer(z, i, vertices, float("inf")) for i in range(p.n)]
+    return TargetSets(d, 1, tuple(answers))
 
 
 def _sets(p: Params, d: int, size: int) -> TargetSets:
+    """Random sets of vertices of conv(Z u {0}), where there are so many."""
     rng = np.random.default_rng([p.seed, d, size])
-    answers, already, confirmed = [], 0, 0
+    answers = []
     for s in range(p.sets):
         z = cy.configurations.gaussian(p.n, d, p.seed + s)
-        candidates = _candidates(z)
-        if len(candidates) < size:
-            continue
-        targets = rng.choice(candidates, size, replace=False)
-        already += bool(_leads(z)[targets].all())
-        answer = cy.control(z, targets, condition=p.condition)
-        confirmed += answer.feasible and _confirmed(z, answer)
-        answers.append(answer)
-    return TargetSets(d, size, tuple(answers), already, confirmed)
+        vertices = _candidates(z)
+        if len(vertices) >= size:
+            targets = rng.choice(vertices, size, replace=False)
+            answers.append(_answer(z, targets, vertices, p.condition))
+    return TargetSets(d, size, tuple(answers))
 
 
 def _removals(p: Params, d: int) -> Removals:
@@ -180,13 +172,12 @@ def _removals(p: Params, d: int) -> Removals:
     return Removals(d, len(removed), float(move) / longest, float(change), gone)
 
 
-def _check(singles: list[SingleTargets], groups: list[TargetSets]) -> cy.Check:
-    tried, agree = sum(s.tried for s in singles), sum(s.agree for s in singles)
-    forms = sum(s.feasible for s in singles) + sum(len(g.conditions) for g in groups)
-    confirmed = sum(s.confirmed for s in singles) + sum(g.confirmed for g in groups)
-    undecided = sum(g.reasons("undecided") for g in groups)
-    refuted = [c.witness.residual for g in groups for c in g.sets if c.witness.reason == "together"]
-    residual = max([s.residual for s in singles] + refuted)
+def _check(singles: list[TargetSets], groups: list[TargetSets]) -> cy.Check:
+    every = [*singles, *groups]
+    tried, agree = sum(len(s.answers) for s in singles), sum(s.agree for s in singles)
+    forms, confirmed = sum(len(g.conditions) for g in every), sum(g.confirmed for g in every)
+    undecided = sum(g.reasons("undecided") for g in every)
+    residual = max(g.residual for g in every)
     sound = tried == agree and forms == confirmed and undecided == 0
     return at_most(
         "vertices",
@@ -202,24 +193,24 @@ def _check(singles: list[SingleTargets], groups: list[TargetSets]) -> cy.Check:
 
 
 def _tables(
-    singles: list[SingleTargets], groups: list[TargetSets], removals: list[Removals]
+    singles: list[TargetSets], groups: list[TargetSets], removals: list[Removals]
 ) -> list[cy.Table]:
+    confirmed: dict[str, Any] = {"confirmed": lambda g: f"{g.confirmed}/{len(g.conditions)}"}
     one: dict[str, Any] = {
-        **{"d": "d", "tokens": "tried", "can lead": lambda s: s.feasible / s.tried},
-        "agree with vertices": lambda s: f"{s.agree}/{s.tried}",
-        "confirmed": lambda s: f"{s.confirmed}/{s.feasible}",
-        "median condition": lambda s: np.median(s.condition),
-        "largest": lambda s: s.condition.max(),
+        **{"d": "d", "tokens": lambda s: len(s.answers), "can lead": "rate"},
+        "agree with vertices": lambda s: f"{s.agree}/{len(s.answers)}",
+        **confirmed,
+        **{"median condition": "median", "largest": lambda s: max(s.conditions)},
         "largest residual": "residual",
     }
     several: dict[str, Any] = {
-        **{"d": "d", "size": "size", "sets": lambda g: len(g.sets), "lead under I": "already"},
-        "can lead": "rate",
+        **{"d": "d", "size": "size", "sets": lambda g: len(g.answers)},
+        **{"lead under I": lambda g: sum(a.already for a in g.answers), "can lead": "rate"},
         "contradiction": lambda g: g.reasons("together"),
         "condition too large": lambda g: g.reasons("condition"),
         "undecided": lambda g: g.reasons("undecided"),
         "median condition": "median",
-        "confirmed": lambda g: f"{g.confirmed}/{len(g.conditions)}",
+        **confirmed,
     }
     taken = {
         **{"d": "d", "leaders": "leaders", "smallest move of the leader, median": "distance"},
@@ -235,30 +226,26 @@ def _tables(
 
 
 def _summary(
-    p: Params, singles: list[SingleTargets], groups: list[TargetSets], removals: list[Removals]
+    p: Params, singles: list[TargetSets], groups: list[TargetSets], removals: list[Removals]
 ) -> str:
-    tried, agree = sum(s.tried for s in singles), sum(s.agree for s in singles)
-    share = {s.d: s.feasible / s.tried for s in singles}
-    text = (
-        f"{agree} of {tried} single tokens agree with the vertices of conv(Z u {{0}}) "
-        f"({agree / tried:.0%}); of {p.n} tokens {share[min(p.d)]:.0%} can lead for d = "
-        f"{min(p.d)} and {share[max(p.d)]:.0%} for d = {max(p.d)}. "
-    )
+    tried, agree = sum(len(s.answers) for s in singles), sum(s.agree for s in singles)
+    share = {s.d: s.rate for s in singles}
+    together = "Sets were not tried: cvxpy is not installed"
     if groups:
         worst = min(groups, key=lambda g: g.rate)
         low = [f"d = {g.d} size {g.size}" for g in groups if g.rate < 0.5]
-        text += (
+        together = (
             f"Sets of vertices: {np.mean([g.rate for g in groups]):.0%} can lead together on the "
             f"whole, fewest ({worst.rate:.0%}) for d = {worst.d} and size {worst.size}"
         )
         if low:
-            text += f"; less than half for {', '.join(low[:6])}{', ...' if len(low) > 6 else ''}"
-        text += ". "
-    else:
-        text += "Sets were not tried: cvxpy is not installed. "
+            together += f"; less than half for {', '.join(low[:6])}{', ...' * (len(low) > 6)}"
     first, last = removals[0], removals[-1]
     return (
-        f"{text}The smallest changes took away {sum(r.gone for r in removals)} of "
+        f"{agree} of {tried} single tokens agree with the vertices of conv(Z u {{0}}) "
+        f"({agree / tried:.0%}); of {p.n} tokens {share[min(p.d)]:.0%} can lead for d = "
+        f"{min(p.d)} and {share[max(p.d)]:.0%} for d = {max(p.d)}. {together}. "
+        f"The smallest changes took away {sum(r.gone for r in removals)} of "
         f"{sum(r.leaders for r in removals)} leads; the median move is {first.distance:.1%} of the "
         f"longest token for d = {first.d}, {last.distance:.1%} for d = {last.d}."
     )
@@ -267,16 +254,15 @@ def _summary(
 def _rates(p: Params, groups: list[TargetSets]) -> cy.Picture:
     figure, axes = cy.plot.sheet(1, 2, 5, 3.8)
     left, right = axes[0]
-    for k, (colour, d) in enumerate(zip(cy.plot.PALETTE, p.d)):
-        line = [g for g in groups if g.d == d]
+    for k, (colour, d) in enumerate(zip(cy.plot.PALETTE, p.d)):  # thick below thin
         look = {"color": colour, "marker": "osD^vP"[k % 6], "ms": 9 - k, "lw": 3.2 - 0.4 * k}
-        left.plot([g.size for g in line], [g.rate for g in line], **look)  # thick below thin
-        known = [g for g in line if g.conditions]
-        median = [g.median for g in known]
-        right.plot([g.size for g in known], median, **look, label=f"d = {d}")
+        for ax, what in ((left, "rate"), (right, "median")):
+            line = [g for g in groups if g.d == d and getattr(g, what) is not None]
+            y = [getattr(g, what) for g in line]
+            ax.plot([g.size for g in line], y, **look, label=f"d = {d}")
     left.set(xlabel="size of the set", ylabel="share of sets that can lead", ylim=(-0.03, 1.05))
     right.set(xlabel="size of the set", ylabel="median condition number of A", yscale="log")
-    figure.legend(loc="outside lower center", ncols=len(p.d), frameon=False)
+    cy.plot.legend_below(left, len(p.d))
     caption = (
         "Left: share of random sets of vertices of conv(Z u {0}) that some form makes lead; a "
         "curve ends where no start has so many vertices. Right: median condition number of the "
@@ -306,8 +292,7 @@ def _before_and_after(p: Params) -> cy.Picture:
     blue, orange, *_ = cy.plot.PALETTE
     for ax, A, name in zip(axes[0], (np.eye(2), chosen.A), ("A = I", "A chosen")):
         leads = _leads(z, A)
-        body = cy.hull(np.vstack([z, np.zeros((1, 2))]))
-        cy.plot.shade(ax, body, color=cy.plot.GREY, alpha=0.15)
+        cy.plot.shade(ax, _body(z), color=cy.plot.GREY, alpha=0.15)
         values, vectors = np.linalg.eigh(A)
         ball = np.stack([np.cos(turn), np.sin(turn)]) / np.sqrt(values / values[-1])[:, None]
         look = {"color": cy.plot.PALETTE[3], "lw": 1.2, "label": "$|x|_A$ constant"}
@@ -319,11 +304,9 @@ def _before_and_after(p: Params) -> cy.Picture:
         ax.plot([0], [0], "+", color=cy.plot.GREY)
         ax.set(aspect="equal", title=name, xlim=(-reach, reach), ylim=(-reach, reach))
         ax.set(xlabel="$z_1$", ylabel="$z_2$")
-    handles = axes[0, 0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
+    cy.plot.legend_below(axes[0, 0])
     caption = (
-        "Stars lead. Left: A = I. Right: a form under which the circled tokens lead; the dotted "
-        "curves are the unit balls |x|_A = 1, scaled. Grey: conv(Z u {0}), whose vertices are the "
-        "tokens that can lead at all."
+        "Right: a form under which the circled tokens lead. Dotted: the unit balls |x|_A = 1, "
+        "scaled. Grey: conv(Z u {0}), whose vertices are the tokens that can lead at all."
     )
     return cy.Picture("One start, two forms", caption, figure)

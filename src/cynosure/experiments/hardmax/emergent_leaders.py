@@ -2,9 +2,9 @@
 
 A token that follows others can overshoot the hyperplane of its own score and lead from then on
 (arXiv 2407.01602, Figure 2; the leaders of all layers are the vertices of the limiting polytope).
-See: it is rare (percents of the starts), comes early, and depends on alpha in a way that is not
-monotone: the number of leaders of one fixed start is a piecewise constant function of alpha. The
-table says whether the late leaders started at vertices of the first hull or inside it.
+See: it is rare (percents of the starts), comes early, starts at a vertex of the first hull or
+inside it, and depends on alpha in a way that is not monotone: the number of leaders of one fixed
+start is a piecewise constant function of alpha.
 """
 
 from __future__ import annotations
@@ -16,10 +16,8 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, all_of, over_grid, part, report_of, silent
+from .._frame import Progress, all_of, over_grid, part, report_of, require, silent
 from .._measurements import kept
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Emergent leaders: born after layer 0"
 
@@ -85,18 +83,16 @@ class AlphaSweep(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The census, then the sweep over alpha."""
-    if min(*p.d, *p.n, p.starts) < 1 or p.sweep < 2:
-        raise ValueError(f"emergent_leaders: d, n, starts begin at 1 and sweep at 2; got {p}")
+    require(min(*p.d, *p.n, p.starts, p.sweep - 1) >= 1, "d, n, starts >= 1, sweep >= 2", p)
     axes = {"d": p.d, "n": p.n, "alpha": p.alpha}
-    cells = over_grid(_census, p, axes, part(progress, 0.0, 0.6))
+    cells = over_grid(_census, p, axes, part(progress, 0, 0.6))
     varying, sweeps = kept(_sweep, p, progress=part(progress, 0.6, 0.9))
-    runs, certified = sum(c.runs for c in cells), sum(c.certified for c in cells)
     settled = all_of(
         "settled",
         "arXiv 2407.01602; docs/mathematics.md B10",
         "from almost every start all tokens settle on leaders after finitely many layers",
-        certified,
-        runs,
+        sum(c.certified for c in cells),
+        sum(c.runs for c in cells),
     )
     census: dict[str, Any] = {
         **{"d": "d", "n": "n", "alpha": "alpha", "starts with one": "rate"},
@@ -112,18 +108,18 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         "changes at alpha": lambda s: ", ".join(s.jumps),
         "certified": lambda s: f"{s.certified}/{s.alpha.size}",
     }
-    return report_of(
-        __name__,
-        p,
-        _summary(p, cells, varying, sweeps),
-        tables=[
-            cy.Table.of("Leaders born after layer 0", cells, census),
-            _golden_table(),
-            cy.Table.of("Leaders against alpha", sweeps, sweep),
-        ],
-        checks={"census": [settled]},
-        figures=[_steps(sweeps), _where_and_when(p, cells), _golden_picture()],
-    )
+    tables = [
+        cy.Table.of("Leaders born after layer 0", cells, census),
+        _golden_table(),
+        cy.Table.of("Leaders against alpha", sweeps, sweep),
+    ]
+    tr = cy.simulate(cy.PureAttention(alpha="1/2"), cy.configurations.golden("G1"), layers=8)
+    caption = "Token 1 (inside) follows token 3, overshoots, and leads from layer 1 on."
+    layers = cy.plot.layers(tr, show=(0, 1, 2, 8))
+    golden = cy.Picture("Golden case G1, alpha = 1/2", caption, layers)
+    pictures = [_steps(sweeps), _where_and_when(p, cells), golden]
+    summary, checks = _summary(p, cells, varying, sweeps), {"census": [settled]}
+    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
 
 
 def _census(p: Params, d: int, n: int, alpha: float) -> BirthCensus:
@@ -178,7 +174,7 @@ def _summary(p: Params, cells: list[BirthCensus], varying: int, sweeps: list[Alp
     runs, hit = sum(c.runs for c in cells), sum(c.with_births for c in cells)
     most = max(cells, key=lambda c: c.with_births)
     births = [b for c in cells for b in c.births]
-    inside = sum(not b.vertex for b in births)
+    layers, inside = [b.layer for b in births], sum(not b.vertex for b in births)
     text = (
         f"{hit} of {runs} runs from Gaussian starts ({hit / runs:.2%}) have a leader born after "
         f"layer 0, most often ({most.rate:.1%}) for d = {most.d}, n = {most.n}, alpha = "
@@ -186,11 +182,10 @@ def _summary(p: Params, cells: list[BirthCensus], varying: int, sweeps: list[Alp
         "born late. "
     )
     if births:
-        layers = np.array([b.layer for b in births])
         text += (
             f"Of these {len(births)}, {inside} started inside the hull and "
             f"{len(births) - inside} at a vertex of it; half are born by layer "
-            f"{np.median(layers):g}, the last at layer {layers.max()}. "
+            f"{np.median(layers):g}, the last at layer {max(layers)}. "
         )
     ranges = "; ".join(
         f"{s.start}: {s.leaders.min()} to {s.leaders.max()} leaders, changing at "
@@ -212,12 +207,12 @@ def _golden_table() -> cy.Table:
         z = cy.configurations.golden_exact(name)
         for alpha in alphas:
             li = cy.limit(cy.PureAttention(alpha=alpha), z, exact=True)
-            late = np.flatnonzero(li.born > 0).tolist()
             assert li.exact_points is not None
-            where = "; ".join(
-                f"{i} at layer {li.born[i]}, " + _short(li.exact_points[i]) for i in late
-            )
-            rows.append((name, alpha, len(li.leaders), where or "none", li.certified))
+            late = [
+                f"{i} at layer {li.born[i]}, {_short(li.exact_points[i])}"
+                for i in np.flatnonzero(li.born > 0)
+            ]
+            rows.append((name, alpha, len(li.leaders), "; ".join(late) or "none", li.certified))
     columns = ("start", "alpha", "leaders", "born later (token, layer, place)", "certified")
     return cy.Table("Golden cases, in rationals", columns, tuple(rows))
 
@@ -228,32 +223,28 @@ def _short(token: tuple) -> str:
 
 
 def _steps(sweeps: list[AlphaSweep]) -> cy.Picture:
-    from matplotlib.ticker import MaxNLocator
-
     figure, axes = cy.plot.sheet(len(sweeps), 1, 8.4, 1.25 + 0.8 / len(sweeps), sharex=True)
     for ax, colour, sweep in zip(axes[:, 0], cy.plot.PALETTE, sweeps):
         ax.step(sweep.alpha, sweep.leaders, where="mid", color=colour, lw=1.3)
         ax.set(xscale="log", ylabel="leaders")
         ax.set_ylim(sweep.leaders.min() - 0.6, sweep.leaders.max() + 0.6)
         ax.set_title(sweep.start, loc="left", fontsize=cy.plot.LABEL)
-        ax.yaxis.set_major_locator(MaxNLocator(3, integer=True))
+        ax.locator_params(axis="y", nbins=3, integer=True)
     axes[-1, 0].set_xlabel(r"step $\alpha$")
     caption = (
-        "Number of leaders at infinite depth for fixed starts; every value is certified. It jumps "
-        "up and down with alpha: the step size decides who leads, not only how fast."
+        "Number of leaders at infinite depth for fixed starts. It jumps up and down with alpha: "
+        "the step size decides who leads, not only how fast."
     )
     return cy.Picture("Leaders against alpha", caption, figure)
 
 
 def _where_and_when(p: Params, cells: list[BirthCensus]) -> cy.Picture:
-    from matplotlib.ticker import MaxNLocator, PercentFormatter
+    from matplotlib.ticker import PercentFormatter
 
     figure, axes = cy.plot.sheet(1, 3, 4, 3.5)
     left, middle, right = axes[0]
-    for ax, over, name, label in (
-        (left, p.n, "n", "tokens n"),
-        (middle, p.alpha, "alpha", r"step $\alpha$"),
-    ):
+    for ax, name, label in ((left, "n", "tokens n"), (middle, "alpha", r"step $\alpha$")):
+        over = getattr(p, name)
         for colour, d in zip(cy.plot.PALETTE, p.d):
             groups = [[c for c in cells if (c.d, getattr(c, name)) == (d, x)] for x in over]
             rate = np.array([np.mean([c.rate for c in group]) for group in groups])
@@ -276,17 +267,10 @@ def _where_and_when(p: Params, cells: list[BirthCensus]) -> cy.Picture:
     if births:
         right.set(yscale="log", ylim=(0.7, None))
     right.legend(frameon=False, fontsize=cy.plot.LABEL, title="where they started")
-    right.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    right.locator_params(axis="x", nbins=8, integer=True)
     caption = (
         "Left and middle: share of Gaussian starts with at least one leader born later, against n "
-        "(mean over alpha) and against alpha (mean over n). Bars: a standard error, for the number "
-        "of different starts: those of one (d, n) are the same for every alpha. Right: the layers "
-        "at which they are born, by where they started; the axis is logarithmic."
+        "(mean over alpha) and against alpha (mean over n), with a standard error for the number "
+        "of different starts: those of one (d, n) are the same for every alpha."
     )
     return cy.Picture("Where and when", caption, figure)
-
-
-def _golden_picture() -> cy.Picture:
-    tr = cy.simulate(cy.PureAttention(alpha="1/2"), cy.configurations.golden("G1"), layers=8)
-    caption = "Token 1 (inside) follows token 3, overshoots, and leads from layer 1 on."
-    return cy.Picture("Golden case G1, alpha = 1/2", caption, cy.plot.layers(tr, show=(0, 1, 2, 8)))

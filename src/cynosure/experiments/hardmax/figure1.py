@@ -15,14 +15,9 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, report_of, silent
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, report_of, require, silent
 
 TITLE = "Figure 1: the half-space of a token and the set it follows"
-_CAPTION = (
-    "The token, its direction A z_i, the supporting half-plane, and the tokens on its boundary."
-)
 
 
 @final
@@ -53,8 +48,7 @@ class FollowedSet(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Draw the three panels and tabulate the sets behind them."""
-    if not 0 <= p.token < p.n:
-        raise ValueError(f"token: expected an index below n = {p.n}, got {p.token}")
+    require(0 <= p.token < p.n, "a token in 0..n-1", p)
     say = progress or silent
     cloud, square = cy.configurations.gaussian(p.n, 2, p.seed), cy.configurations.golden("G2")
     panels = [
@@ -72,9 +66,8 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     columns = ("panel", "token z_i", "A z_i", "C_i", "best score", "gap to the next", "mean of C_i")
     note = "The gap is the distance, in scores, to the best token outside C_i."
     first, second, tied = sets
-    turns = (
-        "turns it to another" if first.followed != second.followed else "leaves it with the same"
-    )
+    same = first.followed == second.followed
+    turns = "leaves it with the same" if same else "turns it to another"
     summary = (
         f"Token {p.token} of {p.n} Gaussian tokens follows token {first.followed} when A = I; the "
         f"second matrix {turns} (token {second.followed}). The last panel is the square with two "
@@ -82,13 +75,12 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         f"follows both, and is drawn to their mean {tied.mean}. The sets are decided exactly on "
         "the given floats."
     )
-    return report_of(
-        __name__,
-        p,
-        summary,
-        tables=[cy.Table("The sets behind the panels", columns, tuple(sets), note)],
-        figures=[cy.Picture("Figure 1", _CAPTION, figure)],
+    table = cy.Table("The sets behind the panels", columns, tuple(sets), note)
+    caption = (
+        "The token, its direction A z_i, the supporting half-plane, the tokens on its boundary."
     )
+    picture = cy.Picture("Figure 1", caption, figure)
+    return report_of(__name__, p, summary, tables=[table], figures=[picture])
 
 
 def _followed(name: str, z: np.ndarray, i: int, A: np.ndarray | None) -> FollowedSet:

@@ -2,9 +2,8 @@
 
 See in each row: stars (leaders) never move; every other token tends to a leader, or, in the last
 row, to the middle of an edge that two leaders span, because it ties between them for ever; in the
-second row a token that follows at first becomes a leader at layer 1. The last panel's polytope has
-the leaders as its vertices. Beside the picture: each token's limit with the rule that proves it,
-and every theorem check on the very trajectories drawn.
+second row a token that follows at first becomes a leader at layer 1. Beside the picture: each
+token's limit with the rule that proves it, and every theorem check on the trajectories drawn.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ import numpy as np
 import cynosure as cy
 
 from ...engine.certificates import RULE_WORDS
-from .._frame import Progress, report_of, silent
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, report_of, require, silent
 
 TITLE = "Figure 2: leaders, followers and the limiting polytope"
 CASES = {
@@ -73,8 +70,7 @@ class Row(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Simulate, prove, check, draw and animate the four cases."""
-    if p.movie_case not in CASES:
-        raise ValueError(f"movie_case: expected one of {list(CASES)}, got {p.movie_case}")
+    require(p.movie_case in CASES, f"movie_case among {list(CASES)}", p)
     say = progress or silent
     dynamics = cy.PureAttention(alpha=p.alpha)
     rows = []
@@ -83,23 +79,20 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         z0 = cy.configurations.figure2(case, p.seed)
         tr = cy.simulate(dynamics, z0, layers=p.layers)
         rows.append(Row(case, tr, cy.limit(dynamics, z0)))
-    say(0.4, "figures")
-    figures = [_panels(p, rows), _distances(rows)]
-    say(0.7, "movie")
+    say(0.4, "figures and movie")
     return report_of(
         __name__,
         p,
         _summary(p, rows),
         tables=[_overview(rows), *map(_tokens, rows), _rationals(dynamics)],
         checks={row.name: cy.check(row.run) for row in rows},
-        figures=figures,
+        figures=[_panels(p, rows), _distances(rows)],
         movies=[_movie(p, dynamics)],
     )
 
 
 def _summary(p: Params, rows: list[Row]) -> str:
-    proved = sum(int((row.limit.settled_at >= 0).sum()) for row in rows)
-    tokens = sum(len(row.limit.points) for row in rows)
+    settled = np.concatenate([row.limit.settled_at for row in rows])
     last = max(row.limit.layers for row in rows)
     emerging = "; ".join(
         f"in case {row.case} token {i} starts to lead at layer {row.limit.born[i]}"
@@ -113,9 +106,9 @@ def _summary(p: Params, rows: list[Row]) -> str:
     )
     away = max(float(np.abs(row.run.values[-1] - row.limit.points).max()) for row in rows)
     return (
-        f"Four configurations, alpha = {p.alpha}, A = I. The limit of {proved} of {tokens} tokens "
-        f"is proved, from layer {last} on at the latest; after {p.layers} layers the tokens are "
-        f"still up to {away:.2g} away from it.\n\n"
+        f"Four configurations, alpha = {p.alpha}, A = I. The limit of {(settled >= 0).sum()} of "
+        f"{len(settled)} tokens is proved, from layer {last} on at the latest; after {p.layers} "
+        f"layers the tokens are still up to {away:.2g} away from it.\n\n"
         f"Leaders that emerge: {emerging or 'none'}. Clusters without a leader: "
         f"{without or 'none'}."
     )
@@ -132,8 +125,7 @@ def _panels(p: Params, rows: list[Row]) -> cy.Picture:
         "of the token followed, the edge the token's own; two halves: it follows two tokens. The "
         "hull of the leaders is shaded in the last column."
     )
-    figure = cy.plot.figure2([row.run for row in rows], show=show)
-    return cy.Picture("Figure 2", caption, figure)
+    return cy.Picture("Figure 2", caption, cy.plot.figure2([row.run for row in rows], show=show))
 
 
 def _distances(rows: list[Row]) -> cy.Picture:

@@ -3,8 +3,8 @@
 The theorem of arXiv 2407.01602 speaks of infinite depth, models have a dozen layers. See: most
 tokens have chosen their leader for ever after a few layers (their limit is proved then), nearly
 all leaders are there at layer 0, but distances shrink only by 1 + alpha a layer: whether twelve
-layers are "converged" is a question of alpha, not of n or d. Trained tokens are measured beside the
-random ones: the words of the shipped film-review classifier, placed so that few of a review lead.
+layers are "converged" is a question of alpha, not of n or d. The words of the shipped film-review
+classifier, placed so that few of a review lead, are measured beside random tokens.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, part, report_of
+from .._frame import Progress, at_most, part, report_of, require
 from .._measurements import kept
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Finite depth: how much of the limit a few layers see"
 LAWS = ("gaussian", "ball", "words")
@@ -66,38 +64,27 @@ class DepthCurves(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Limits and layers of every cell."""
-    if unknown := set(p.laws) - set(LAWS):
-        raise ValueError(f"laws: expected some of {', '.join(LAWS)}, got {sorted(unknown)}")
-    if min(*p.d, *p.n, p.starts) < 1 or not all(0 <= k <= p.layers for k in p.marks):
-        raise ValueError(f"finite_depth: sizes start at 1 and marks lie in 0..layers; got {p}")
+    require(set(p.laws) <= set(LAWS), f"laws among {', '.join(LAWS)}", p)
+    inside = all(0 <= k <= p.layers for k in p.marks)
+    require(min(*p.d, *p.n, p.starts) >= 1 and inside, "d, n, starts >= 1, marks in 0..layers", p)
     drawn = _drawn(p)
     grid = list(product([law for law in p.laws if law not in drawn], p.d, p.n, p.alpha))
     for law, rows in drawn.items():
-        sizes = [n for n in p.n if n <= len(rows)]
-        grid += list(product([law], [rows.shape[1]], sizes, p.alpha))
-    say = part(progress, 0.0, 0.9)
+        grid += product([law], [rows.shape[1]], [n for n in p.n if n <= len(rows)], p.alpha)
+    say = part(progress, 0, 0.9)
     cells: list[DepthCurves] = []
     for law, d, n, alpha in grid:
         say(len(cells) / len(grid), f"{law}, d = {d}, n = {n}, alpha = {alpha:g}")
         cells.append(kept(_curves, p, law, drawn.get(law), d, n, alpha))
-    say(1.0, "figures")
-    z0 = cy.configurations.gaussian(40, 2, p.seed)
     statement = "a settled follower approaches its leader by the factor 1 + alpha every layer"
     slowest = 1 - min(c.slow for c in cells)  # relative
     rate = at_most("rate", "docs/mathematics.md B8", statement, slowest, 1e-6, cells=len(cells))
-    return report_of(
-        __name__,
-        p,
-        _summary(p, cells),
-        tables=[_by_alpha(p, cells), _by_size(p, cells)],
-        checks={
-            "sweep": [rate],
-            "gaussian, n = 40, d = 2": cy.check(
-                cy.simulate(cy.PureAttention(alpha=0.5), z0, layers=12)
-            ),
-        },
-        figures=[_picture(p, cells)],
-    )
+    z0 = cy.configurations.gaussian(40, 2, p.seed)
+    one = cy.check(cy.simulate(cy.PureAttention(alpha=0.5), z0, layers=12))
+    checks = {"sweep": [rate], "gaussian, n = 40, d = 2": one}
+    tables, pictures = [_by_alpha(p, cells), _by_size(p, cells)], [_picture(p, cells)]
+    summary = _summary(p, cells)
+    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
 
 
 def _drawn(p: Params) -> dict[str, np.ndarray]:
@@ -168,14 +155,13 @@ def _mean(cells: list[DepthCurves], curve: str, k: int) -> float:
 
 
 def _summary(p: Params, cells: list[DepthCurves]) -> str:
-    lines = []
-    for k in p.marks:
-        near = float(np.mean([(c.away[:, k] < 0.01).mean() for c in cells]))
-        lines.append(
-            f"At layer {k}, {_mean(cells, 'settled', k):.2%} of the tokens have a proved limit and "
-            f"{_mean(cells, 'led', k):.2%} of the final leaders lead; every token is within 1 % "
-            f"of its limit in {near:.0%} of the runs"
-        )
+    near = {k: np.mean([(c.away[:, k] < 0.01).mean() for c in cells]) for k in p.marks}
+    lines = [
+        f"At layer {k}, {_mean(cells, 'settled', k):.2%} of the tokens have a proved limit and "
+        f"{_mean(cells, 'led', k):.2%} of the final leaders lead; every token is within 1 % of its "
+        f"limit in {near[k]:.0%} of the runs"
+        for k in p.marks
+    ]
     small, large, k = min(p.alpha), max(p.alpha), p.marks[-1]
     far = {a: np.median([c.away[:, k] for c in cells if c.alpha == a]) for a in (small, large)}
     text = (
@@ -185,28 +171,24 @@ def _summary(p: Params, cells: list[DepthCurves]) -> str:
         f"{far[large]:.2g} for alpha = {large:g}."
     )
     if words := [c for c in cells if c.law == "words"]:
-        known = [f"{_mean(words, 'settled', k):.2%} at layer {k}" for k in (0, *p.marks)]
-        text += (
-            " Of words drawn from the shipped film-review classifier a limit is proved for "
-            f"{', '.join(known)}."
-        )
+        known = ", ".join(f"{_mean(words, 'settled', k):.2%} at layer {k}" for k in (0, *p.marks))
+        text += f" Of words of the shipped film-review classifier a limit is proved for {known}."
     return text
 
 
 def _by_alpha(p: Params, cells: list[DepthCurves]) -> cy.Table:
-    columns = ("alpha", "layer", "settled", "leaders present", "median distance")
-    more = ("largest distance", "largest hull distance", "(1+alpha)^-k")
+    shares = ("alpha", "layer", "settled", "leaders present")
+    lengths = ("median distance", "largest distance", "largest hull distance", "(1+alpha)^-k")
     rows = []
     for alpha, k in product(p.alpha, p.marks):
         of = [c for c in cells if c.alpha == alpha]
         away = np.array([c.away[:, k] for c in of])
         hulls = np.array([c.hull[:, k] for c in of])
         farthest = np.nanmax(hulls) if np.isfinite(hulls).any() else None
-        shares = _mean(of, "settled", k), _mean(of, "led", k)
         distances = np.median(away), away.max(), farthest, (1 + alpha) ** -k
-        rows.append((alpha, k, *shares, *distances))
+        rows.append((alpha, k, _mean(of, "settled", k), _mean(of, "led", k), *distances))
     note = "Distances are shares of the longest token; hulls for d ≤ 4, n ≤ 256."
-    return cy.Table("What a finite depth sees, by alpha", (*columns, *more), tuple(rows), note)
+    return cy.Table("What a finite depth sees, by alpha", (*shares, *lengths), tuple(rows), note)
 
 
 def _by_size(p: Params, cells: list[DepthCurves]) -> cy.Table:
@@ -228,13 +210,12 @@ def _picture(p: Params, cells: list[DepthCurves]) -> cy.Picture:
     dims = list(dict.fromkeys(c.d for c in cells))
     for colour, d in zip(cy.plot.PALETTE, dims):
         of = [c for c in cells if c.d == d]
-        for ax, curve in ((by_d, "settled"), (leaders, "led")):
-            mean = np.mean([getattr(c, curve).mean(axis=0) for c in of], axis=0)
-            ax.plot(k, _positive(1 - mean), ".-", color=colour, label=f"d = {d}")
+        by_d.plot(k, _missing(of, "settled"), ".-", color=colour, label=f"d = {d}")
+        leaders.plot(k, _missing(of, "led"), ".-", color=colour, label=f"d = {d}")
     for colour, alpha in zip(cy.plot.PALETTE[len(dims) :], p.alpha):
         of = [c for c in cells if c.alpha == alpha]
-        mean = np.mean([c.settled.mean(axis=0) for c in of], axis=0)
-        by_alpha.plot(k, _positive(1 - mean), ".-", color=colour, label=rf"$\alpha$ = {alpha:g}")
+        label = rf"$\alpha$ = {alpha:g}"
+        by_alpha.plot(k, _missing(of, "settled"), ".-", color=colour, label=label)
         away.plot(k, _positive(np.max([c.away.max(axis=0) for c in of], axis=0)), color=colour)
         if hulls := [c.hull for c in of if np.isfinite(c.hull).all()]:
             away.plot(k, _positive(np.max(np.concatenate(hulls), axis=0)), ":", color=colour)
@@ -256,18 +237,22 @@ def _picture(p: Params, cells: list[DepthCurves]) -> cy.Picture:
             ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", color=ink)
             ax.set_yticks([])
     away.set_ylim(1e-14, 3)
-    return cy.Picture("Against the layers", _CAPTION, figure)
+    return cy.Picture("Against the layers", CAPTION, figure)
 
 
-_CAPTION = (
+CAPTION = (
     "Top: tokens whose limit is not proved yet, by d and by alpha (means over everything else); "
-    "curves end where none is left, and there is none where all settle at once. Bottom left: final "
-    "leaders that do not lead yet. Bottom right: the largest distance to the limit in all runs of "
-    "an alpha (solid), the distance of the hulls (dotted; d ≤ 4, n ≤ 256) and (1 + alpha)^-k "
-    "(dashed), as shares of the longest token: once all tokens have settled they are parallel."
+    "curves end where none is left. Bottom left: final leaders that do not lead yet. Bottom right: "
+    "the largest distance to the limit in all runs of an alpha and that of the hulls (d ≤ 4, n ≤ "
+    "256), as shares of the longest token: parallel to (1 + alpha)^-k once all tokens have settled."
 )
 
 
 def _positive(y: np.ndarray) -> np.ndarray:
     """For a logarithmic axis: zero, and what is rounding, is left out."""
     return np.where(y > 1e-14, y, np.nan)
+
+
+def _missing(cells: list[DepthCurves], curve: str) -> np.ndarray:
+    """1 - the mean of a curve over the cells."""
+    return _positive(1 - np.mean([getattr(c, curve).mean(axis=0) for c in cells], axis=0))

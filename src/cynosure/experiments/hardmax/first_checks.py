@@ -13,18 +13,22 @@ coordinates, run in rationals, tie so often that limits which are no leader appe
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from itertools import accumulate
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, over_grid, part, report_of
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 
 TITLE = "First checks: a finite set, fixed leaders, growth without normalisation"
 PAPER = "arXiv 2407.01602, Theorem 1.1"
+SUMMARY = (
+    "What the first theorem on pure attention says, seen in numbers: tokens converge to finitely "
+    "many places, a few tokens that never move decide where, and the division by 1 + alpha is what "
+    "keeps them in sight."
+)
 
 
 @final
@@ -47,24 +51,15 @@ QUICK = Params(n=(10, 100), d=(1, 2, 3), alpha=(0.5, 1.0), seeds=3, layers=30, t
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The three experiments as chapters."""
     least = min(*p.n, *p.d, p.seeds, p.layers, p.ties, p.growth_layers - 3)
-    if least < 1 or min(p.d) > 3:
-        raise ValueError(
-            "first_checks: n, d, seeds, layers and ties start at 1, growth_layers at 4, and one d "
-            f"is at most 3 for the polytope; got {p}"
-        )
+    expected = "n, d, seeds, layers and ties that start at 1, growth_layers at 4, and one d <= 3"
+    require(least >= 1 and min(p.d) <= 3, expected, p)
     chapters = (
-        _finite_set(p, part(progress, 0.0, 0.6)),
+        _finite_set(p, part(progress, 0, 0.6)),
         _fixed_leaders(p, part(progress, 0.6, 0.9)),
         _growth(p),
     )
-    return report_of(__name__, p, _SUMMARY, chapters=chapters)
+    return report_of(__name__, p, SUMMARY, chapters=chapters)
 
-
-_SUMMARY = (
-    "What the first theorem on pure attention says, seen in numbers: tokens converge to finitely "
-    "many places, a few tokens that never move decide where, and the division by 1 + alpha is what "
-    "keeps them in sight."
-)
 
 # --- 1: a finite set -----------------------------------------------------------------------------
 
@@ -83,11 +78,10 @@ class GaussianLimits(NamedTuple):
 
 
 def _finite_set(p: Params, progress: Progress) -> cy.Report:
-    cells = over_grid(
-        _gaussian_limits, p, {"d": p.d, "alpha": p.alpha, "n": p.n}, part(progress, 0.0, 0.9)
-    )
+    axes = {"d": p.d, "alpha": p.alpha, "n": p.n}
+    cells = over_grid(_gaussian_limits, p, axes, part(progress, 0, 0.9))
     progress(0.9, "ties in rationals")
-    tied = _tied(p)
+    tied = TiedLimits(*map(sum, zip(*(_tied_run(seed) for seed in range(p.ties)))))
     total, proved = len(cells) * p.seeds, sum(c.certified for c in cells)
     away = max(c.away for c in cells)
     check = at_most(
@@ -108,19 +102,16 @@ def _finite_set(p: Params, progress: Progress) -> cy.Report:
         f"in {tied.runs_without_leader} of them some token ({tied.without_leader} in all) tends to "
         "a limit that is no leader."
     )
-    table = cy.Table.of(
-        "Gaussian tokens: layers until every limit is proved",
-        cells,
-        {
-            **{"d": "d", "alpha": "alpha", "n": "n"},
-            "certified": lambda c: f"{c.certified}/{p.seeds}",
-            "median layers": lambda c: np.median(c.layers),
-            "most layers": lambda c: max(c.layers),
-            "mean leaders": lambda c: np.mean(c.leaders),
-            "mean limits": lambda c: np.mean(c.limits),
-            "distance from S": "away",
-        },
-    )
+    columns: dict[str, Any] = {
+        **{"d": "d", "alpha": "alpha", "n": "n"},
+        "certified": lambda c: f"{c.certified}/{p.seeds}",
+        "median layers": lambda c: np.median(c.layers),
+        "most layers": lambda c: max(c.layers),
+        "mean leaders": lambda c: np.mean(c.leaders),
+        "mean limits": lambda c: np.mean(c.limits),
+        "distance from S": "away",
+    }
+    table = cy.Table.of("Gaussian tokens: layers until every limit is proved", cells, columns)
     return cy.Report(
         "A finite set of limits",
         summary,
@@ -163,11 +154,6 @@ class TiedLimits(NamedTuple):
     runs_without_leader: int
 
 
-def _tied(p: Params) -> TiedLimits:
-    runs = [_tied_run(seed) for seed in range(p.ties)]
-    return TiedLimits(*(sum(column) for column in zip(*runs)))
-
-
 def _tied_run(seed: int) -> TiedLimits:
     z = cy.configurations.grid(4 + seed % 9, 1 + seed % 3, seed)
     z = np.unique(z[(z != 0).any(axis=1)], axis=0)
@@ -175,12 +161,12 @@ def _tied_run(seed: int) -> TiedLimits:
         z = np.ones((1, 1))
     li = cy.limit(cy.PureAttention(alpha=("1/2", "1", "1/10")[seed % 3]), z, exact=True)
     assert li.exact_points is not None
-    corners = {li.exact_points[i] for i in li.leaders}
+    vertices = np.array([li.exact_points[i] for i in li.leaders], dtype=object)
     limits = {s for s, k in zip(li.exact_points, li.settled_at) if k >= 0}
-    best = {s: max(sum(a * b for a, b in zip(s, v)) for v in corners) for s in limits}
-    outside = sum(best[s] != sum(a * a for a in s) or not any(s) for s in limits)
+    s = np.array(list(limits), dtype=object).reshape(-1, z.shape[1])
+    outside = ((s @ vertices.T).max(axis=1) != (s * s).sum(axis=1)) | (s == 0).all(axis=1)
     without = int(((li.follows < 0) & (li.settled_at >= 0)).sum())
-    return TiedLimits(li.certified, len(limits), outside, without, without > 0)
+    return TiedLimits(li.certified, len(limits), int(outside.sum()), without, without > 0)
 
 
 def _settling(cells: list[GaussianLimits]) -> cy.Picture:
@@ -195,9 +181,7 @@ def _settling(cells: list[GaussianLimits]) -> cy.Picture:
         ax.set(xscale="log", xlabel="tokens n", title=f"d = {d}")
     axes[0, 0].set_ylabel("layers (dotted: largest)")
     axes[0, -1].legend(frameon=False, fontsize=cy.plot.LABEL)
-    caption = (
-        "Median and largest number over the seeds, by number of tokens; one panel per dimension."
-    )
+    caption = "Median and largest number over the seeds, by number of tokens."
     return cy.Picture("Layers until every limit is proved", caption, figure)
 
 
@@ -230,6 +214,7 @@ def _fixed_leaders(p: Params, progress: Progress) -> cy.Report:
         f"differ from the leaders in {differ} places."
     )
     columns = ("d", "alpha", "n", "leaders", "of them later", "largest movement")
+    table = cy.Table("Leaders over the layers", (*columns, "vertices that differ"), tuple(cells))
     z0 = cy.configurations.gaussian(60, 2, 1)
     tr = cy.simulate(cy.PureAttention(alpha=0.5), z0, layers=p.layers)
     shown = cy.plot.layers(tr, show=[k for k in (0, 1, 2, 5, p.layers) if k <= p.layers])
@@ -238,9 +223,7 @@ def _fixed_leaders(p: Params, progress: Progress) -> cy.Report:
     return cy.Report(
         "Leaders stay, and span the polytope",
         summary,
-        tables=(
-            cy.Table("Leaders over the layers", (*columns, "vertices that differ"), tuple(cells)),
-        ),
+        tables=(table,),
         checks={"sweep": (at_most("leaders", PAPER, statement, moved + differ, 0, **witness),)},
         figures=(
             cy.Picture("Sixty Gaussian tokens", caption, shown),
@@ -257,9 +240,9 @@ def _census(p: Params, d: int, alpha: float, n: int) -> LeaderCensus:
         tr, li = cy.simulate(dynamics, z0, layers=p.layers), cy.limit(dynamics, z0)
         born = cy.roles(tr).born
         leaders, later = leaders + int((born >= 0).sum()), later + int((born > 0).sum())
-        for i in np.flatnonzero(born >= 0):
-            path = tr.values[born[i] :, i]
-            moved = max(moved, float(np.abs(path - path[0]).max()))
+        leads = (born >= 0) & (np.arange(len(tr))[:, None] >= born)  # by layer
+        away = np.abs(tr.values - tr.values[born, np.arange(n)]).max(axis=-1)
+        moved = max(moved, float(away[leads].max()))
         vertices = {tuple(v) for v in cy.hull(np.unique(li.points, axis=0)).vertices.tolist()}
         differ += len(vertices ^ {tuple(v) for v in li.points[li.leaders].tolist()})
     return LeaderCensus(
@@ -294,9 +277,8 @@ def _growth(p: Params) -> cy.Report:
         cy.plot.growth(tr, ax=ax).set_title(f"alpha = {alpha:g}")
         overflow = int(np.ceil(np.log(np.finfo(float).max) / np.log1p(alpha)))
         end = cy.simulate(dynamics, z0, layers=2 * overflow, throw=False)
-        runs.append(
-            Growth(alpha, _fitted_factor(tr), _apart(dynamics, tr), int(end.t[-1]), end.status)
-        )
+        factor, apart = _fitted_factor(tr), _apart(dynamics, tr)
+        runs.append(Growth(alpha, factor, apart, int(end.t[-1]), end.status))
     off, apart = max(abs(g.off) for g in runs), max(g.apart for g in runs)
     overflowed = sum(g.status.code == "overflow" for g in runs)
     check = at_most(
@@ -313,20 +295,12 @@ def _growth(p: Params) -> cy.Report:
         f"layer gives the same tokens to {apart:.1g}. {overflowed} of {len(runs)} runs end with "
         f"the status `overflow` instead of infinities."
     )
-    table = cy.Table.of(
-        "Growth",
-        runs,
-        {
-            "alpha": "alpha",
-            "1 + alpha": lambda g: 1 + g.alpha,
-            "fitted factor": "factor",
-            "relative difference": "off",
-            "against plain steps": "apart",
-            "last layer in range": "last",
-            "status": "status.code",
-        },
-        f"alpha = {runs[0].alpha:g}: {runs[0].status}",
-    )
+    columns: dict[str, Any] = {
+        **{"alpha": "alpha", "1 + alpha": lambda g: 1 + g.alpha, "fitted factor": "factor"},
+        **{"relative difference": "off", "against plain steps": "apart"},
+        **{"last layer in range": "last", "status": "status.code"},
+    }
+    table = cy.Table.of("Growth", runs, columns, f"alpha = {runs[0].alpha:g}: {runs[0].status}")
     caption = "Largest norm by layer, beside the slope log(1 + alpha)."
     return cy.Report(
         "Growth without normalisation",
@@ -346,11 +320,8 @@ def _fitted_factor(tr: cy.Trajectory) -> float:
 
 def _apart(dynamics: cy.UnnormalizedAttention, tr: cy.Trajectory) -> float:
     """Largest relative distance to the layers stepped one by one, while both are exact enough."""
-    z, apart = tr.values[0], 0.0
-    for k in range(len(tr) - 1):
-        z = dynamics.step(z, k)
-        apart = max(apart, float(np.abs(z - tr.values[k + 1]).max() / np.abs(z).max()))
-    return apart
+    steps = accumulate(range(len(tr) - 1), dynamics.step, initial=tr.values[0])
+    return max(float(np.abs(z - of).max() / np.abs(z).max()) for z, of in zip(steps, tr.values))
 
 
 def _range(values: tuple) -> str:

@@ -5,16 +5,15 @@
 See: a handful of leaders in the plane, whatever n; almost every token once d is well above
 2 log n, so that nothing moves. Real data beside it, on d principal directions, against Gaussian
 tokens of the same second moments: handwritten digits; the words of the shipped film-review
-classifier, which were placed on a curve so that few of a review lead; the word embeddings of MiniLM
-where it is installed; a file of tokens (`embeddings`, one per row). Then whole reviews. The model
-is that of arXiv 2407.01602.
+classifier, placed on a curve so that few of a review lead; the word embeddings of MiniLM where it
+is installed; a file of tokens. Then whole reviews. The model is that of arXiv 2407.01602.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from itertools import product
+from itertools import groupby, product
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -23,11 +22,9 @@ import cynosure as cy
 
 from ...pretrained.examples import example_transformer, weights_note
 from ...theorems import expected_leaders
-from .._frame import Progress, at_most, over_grid, part, report_of
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 from .._measurements import kept
 from ..reviews._texts import REVIEWS
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "How many tokens lead: counts beside the formula"
 
@@ -38,7 +35,8 @@ class Params:
     """Grid of dimensions and numbers of tokens, starts per cell, starts taken to infinite depth.
 
     `data`: which of digits, reviews and MiniLM are measured, `drawn` times for each n, on so many
-    principal directions as `directions` says and, where they have no more than 400, on all.
+    principal directions as `directions` says and, where they have no more than 400, on all;
+    `embeddings` may name a file of tokens, one per row.
     """
 
     d: tuple[int, ...] = (1, 2, 3, 4, 8, 16, 32)
@@ -106,20 +104,13 @@ class DataCount(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Count leaders on the grid, then on data."""
-    if p.starts < 2 or not 1 <= p.followed_through <= p.starts or min(*p.d, *p.n) < 1:
-        raise ValueError(
-            "leader_count: starts begins at 2, followed_through lies in 1..starts, d and n begin "
-            f"at 1; got {p}"
-        )
-    if unknown := set(p.data) - {"digits", "reviews", "MiniLM"}:
-        raise ValueError(f"data: expected some of digits, reviews, MiniLM; got {sorted(unknown)}")
-    cells = over_grid(_count, p, {"d": p.d, "n": p.n}, part(progress, 0.0, 0.8))
-    say = part(progress, 0.8, 1.0)
-    data: list[DataCount] = []
-    for name, rows in _data(p).items():
-        say(0.0, name)
-        data += kept(_against_gaussian, p, name, rows)
-    say(0.8, "figures")
+    sensible = 1 <= p.followed_through <= p.starts and min(*p.d, *p.n, p.starts - 1) >= 1
+    require(sensible, "starts >= 2, followed_through in 1..starts, d and n >= 1", p)
+    known = ("digits", "reviews", "MiniLM")
+    require(set(p.data) <= set(known), f"data among {', '.join(known)}", p)
+    cells = over_grid(_count, p, {"d": p.d, "n": p.n}, part(progress, 0, 0.8))
+    part(progress, 0.8, 1)(0.0, "data")
+    data = [count for name, z in _data(p).items() for count in kept(_against_gaussian, p, name, z)]
     counts: dict[str, Any] = {
         **{"d": "d", "n": "n", "mean |L_0|": "mean", "standard error": "error"},
         **{"expected": "expected", "difference in errors": "deviation"},
@@ -132,41 +123,28 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     tables = [
         cy.Table.of("Leaders of Gaussian tokens", cells, counts),
         cy.Table.of("Leaders of real data", data, on_data, "Ratio: data over formula."),
+        *([_reviews()] if "reviews" in p.data else []),
     ]
-    figures = [_curves(cells)]
-    if "reviews" in p.data:
-        tables.append(_reviews())
-    if data:
-        figures.append(_ratios(data))
-    return report_of(
-        __name__,
-        p,
-        _summary(p, cells, data),
-        tables=tables,
-        checks={"grid": [_check(cells)]},
-        figures=figures,
-    )
+    pictures = [_curves(cells), *([_ratios(data)] if data else [])]
+    checks, summary = {"grid": [_check(cells)]}, _summary(p, cells, data)
+    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
 
 
 def _count(p: Params, d: int, n: int) -> LeaderCount:
     rng = np.random.default_rng([p.seed, d, n])
     starts = [rng.standard_normal((n, d)) for _ in range(p.starts)]
     counts = np.array([_leaders(z) for z in starts], dtype=float)
-    limits = [cy.limit(cy.PureAttention(), z) for z in starts[: p.followed_through]]
+    limits = (cy.limit(cy.PureAttention(), z) for z in starts[: p.followed_through])
     final = np.array([len(li.leaders) for li in limits], dtype=float)
-    return LeaderCount(d, n, counts, expected_leaders(n, d), final, counts[: len(limits)])
+    return LeaderCount(d, n, counts, expected_leaders(n, d), final, counts[: len(final)])
 
 
 def _leaders(z: np.ndarray) -> int:
     return int(cy.Hardmax().followed(z).leads.sum())
 
 
-def _worst(cells: list[LeaderCount]) -> LeaderCount:
-    return max(cells, key=lambda c: abs(c.deviation))
-
-
 def _check(cells: list[LeaderCount]) -> cy.Check:
-    worst = _worst(cells)
+    worst = max(cells, key=lambda c: abs(c.deviation))
     return at_most(
         "mean count",
         "docs/mathematics.md B14",
@@ -214,17 +192,9 @@ def _against_gaussian(p: Params, name: str, rows: np.ndarray) -> list[DataCount]
         # Equal rows, as words of one weight have, are one leader.
         real = [_leaders(np.unique(z, axis=0)) for z in draws]
         twins = [_leaders(rng.standard_normal((n, len(S))) @ root.T) for _ in range(p.drawn)]
-        out.append(
-            DataCount(
-                name=name,
-                d=d,
-                n=n,
-                real=float(np.mean(real)),
-                gaussian=float(np.mean(twins)),
-                error=float(np.std(twins) / np.sqrt(p.drawn)),
-                formula=expected_leaders(n, len(S), S),
-            )
-        )
+        error, formula = float(np.std(twins) / np.sqrt(p.drawn)), expected_leaders(n, len(S), S)
+        means = {"real": float(np.mean(real)), "gaussian": float(np.mean(twins))}
+        out.append(DataCount(name=name, d=d, n=n, **means, error=error, formula=formula))
     return out
 
 
@@ -242,15 +212,13 @@ def _reviews() -> cy.Table:
 
 
 def _summary(p: Params, cells: list[LeaderCount], data: list[DataCount]) -> str:
-    worst, largest = _worst(cells), max(p.n)
+    worst, largest = max(cells, key=lambda c: abs(c.deviation)), max(p.n)
     few = min((c for c in cells if c.n == largest), key=lambda c: c.expected)
     many = max((c for c in cells if c.n == largest), key=lambda c: c.mean / c.n)
     later = sum(float((c.final - c.first).sum()) for c in cells)
     total = sum(float(c.first.sum()) for c in cells)
-    told = []
-    for name in dict.fromkeys(s.name for s in data):
-        ratios = [s.ratio for s in data if s.name == name]
-        told.append(f"{name} {min(ratios):.2f} to {max(ratios):.2f}")
+    ratios = {name: [s.ratio for s in of] for name, of in _by_name(data).items()}
+    told = [f"{name} {min(ratio):.2f} to {max(ratio):.2f}" for name, ratio in ratios.items()]
     return (
         f"Counts agree with the formula in all {len(cells)} cells: the largest difference is "
         f"{abs(worst.deviation):.2g} standard errors (d = {worst.d}, n = {worst.n}). Among "
@@ -262,15 +230,18 @@ def _summary(p: Params, cells: list[LeaderCount], data: list[DataCount]) -> str:
     )
 
 
+def _by_name(data: list[DataCount]) -> dict[str, list[DataCount]]:
+    return {name: list(of) for name, of in groupby(data, key=lambda s: s.name)}
+
+
 def _curves(cells: list[LeaderCount]) -> cy.Picture:
     figure, ((ax,),) = cy.plot.sheet(1, 1, 6.4, 4.2)
     n = np.array(sorted({c.n for c in cells}))
     for colour, d in zip(cy.plot.PALETTE, sorted({c.d for c in cells})):
         line = sorted((c for c in cells if c.d == d), key=lambda c: c.n)
-        error = [2 * c.counts.std() / np.sqrt(len(c.counts)) for c in line]
         look = {"fmt": "o", "color": colour, "ms": 4.5, "capsize": 2, "label": f"d = {d}"}
         ax.plot(n, [c.expected for c in line], color=colour, lw=1.2)
-        ax.errorbar(n, [c.mean for c in line], error, **look)
+        ax.errorbar(n, [c.mean for c in line], [2 * c.error for c in line], **look)
     ax.plot(n, n, "--", color=cy.plot.GREY, lw=1)
     ax.set(xscale="log", yscale="log", xlabel="tokens n", ylabel="leaders at layer 0")
     ax.legend(frameon=False, fontsize=cy.plot.LABEL, loc="upper left")
@@ -282,25 +253,22 @@ def _curves(cells: list[LeaderCount]) -> cy.Picture:
 
 
 def _ratios(data: list[DataCount]) -> cy.Picture:
-    names = list(dict.fromkeys(s.name for s in data))
-    figure, axes = cy.plot.sheet(1, len(names), 4.2, 3.8)
-    for ax, name in zip(axes[0], names):
-        dims = dict.fromkeys(s.d for s in data if s.name == name)
-        for colour, d in zip(cy.plot.PALETTE, dims):
-            line = [s for s in data if (s.name, s.d) == (name, d)]
-            n = [s.n for s in line]
-            ax.plot(n, [s.ratio for s in line], "s-", color=colour, ms=5, label=f"d = {d}")
-            twins = [s.gaussian / s.formula for s in line]
+    groups = _by_name(data)
+    figure, axes = cy.plot.sheet(1, len(groups), 4.2, 3.8)
+    for ax, (name, of) in zip(axes[0], groups.items()):
+        for colour, (d, cells) in zip(cy.plot.PALETTE, groupby(of, key=lambda s: s.d)):
+            line = list(cells)
+            n, twins = [s.n for s in line], [s.gaussian / s.formula for s in line]
             error = [2 * s.error / s.formula for s in line]
+            ax.plot(n, [s.ratio for s in line], "s-", color=colour, ms=5, label=f"d = {d}")
             ax.errorbar(n, twins, error, fmt="o", mfc="white", color=colour, ms=4, capsize=2, lw=1)
         ax.axhline(1, color=cy.plot.GREY, lw=0.8, ls="--", zorder=0)
         ax.set(xscale="log", xlabel="tokens n", title=name)
         ax.legend(frameon=False, fontsize=cy.plot.LABEL)
     axes[0, 0].set_ylabel("leaders at layer 0 / formula")
     caption = (
-        "Mean number of leaders among n tokens drawn from data, divided by the formula for "
-        "Gaussian tokens of the same second moments (filled), and the same for Gaussian tokens "
-        "(open, with two standard errors); by number of principal directions. 1 means that the "
-        "Gaussian count is right."
+        "Mean number of leaders among n tokens drawn from data (filled) and among Gaussian tokens "
+        "of the same second moments (open, with two standard errors), divided by the formula for "
+        "the latter; by number of principal directions. 1: the Gaussian count is right."
     )
     return cy.Picture("Real data beside Gaussian tokens", caption, figure)

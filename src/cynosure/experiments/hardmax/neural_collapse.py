@@ -6,12 +6,10 @@ within over between groups, tr(Sw Sb^+)/C, and the angles between group means ag
 -1/(C-1): two marks of neural collapse (question of Sugolov and Aubry). See: hardmax collapses each
 group onto its leader at the exact rate (1+alpha)^{-2k}, where a group has one, but the means stay
 where the leaders are, so that no simplex forms without training. Cold softmax does the same; warm
-softmax, and in the end the sphere, bring the groups to each other as well: then the within-group
-scatter has nothing to be small against, or two means point the same way.
+softmax, and in the end the sphere, bring the groups to each other as well.
 
 The start drawn was picked by hand (seed 0: every group keeps one leader, the clear case). In most
-starts some group is torn between two leaders: the last table has the first `starts` seeds, none
-left out.
+starts some group is torn between two leaders: the last table has the first seeds, none left out.
 """
 
 from __future__ import annotations
@@ -23,10 +21,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, part, report_of
-from .._measurements import kept
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 
 TITLE = "Neural collapse: scatter within groups, and the angles between their means"
 
@@ -77,30 +72,20 @@ class StartOutcome(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every model from the same tokens."""
-    if p.groups < 3 or min(p.size, p.d) < 2 or p.layers < 10 or p.alpha <= 0 or p.starts < 1:
-        raise ValueError(
-            "neural_collapse: groups >= 3, size and d >= 2, layers >= 10, alpha > 0, starts >= 1; "
-            f"got {p}"
-        )
-    say = part(progress, 0.2, 0.8)
+    sensible = p.groups >= 3 and min(p.size, p.d) >= 2 and p.layers >= 10 and p.alpha > 0
+    expected = "groups >= 3, size and d >= 2, layers >= 10, alpha > 0, starts >= 1"
+    require(sensible and p.starts >= 1, expected, p)
     z0, labels = _tokens(p)
     runs = _runs(p, z0)
     courses = [_course(p, name, tr, labels) for name, tr in runs.items()]
-    others: list[StartOutcome] = []
-    for seed in range(p.starts):
-        say(seed / p.starts, f"start {seed}")
-        others.append(kept(_start, replace(p, seed=seed)))
-    checks = cy.check(runs["hardmax"], only=("B5", "B8"))
+    others = over_grid(_start, p, {"start": range(p.starts)}, part(progress, 0.2, 0.8))
+    hard = cy.check(runs["hardmax"], only=("B5", "B8"))
     if _own_leaders(p, z0, labels):
-        checks += _rate(p, courses[0])
-    return report_of(
-        __name__,
-        p,
-        f"{_summary(p, courses)}\n\n{_over_starts(p, others)}",
-        tables=[_table(courses), _others(p, others)],
-        checks={"hardmax": checks},
-        figures=[_curves(p, courses), _ends(z0, labels, courses)],
-    )
+        hard += _rate(p, courses[0])
+    tables = [_table(courses), _others(p, others)]
+    pictures = [_curves(p, courses), _ends(z0, labels, courses)]
+    summary, checks = _summary(p, courses, others), {"hardmax": hard}
+    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
 
 
 def _tokens(p: Params) -> tuple[np.ndarray, np.ndarray]:
@@ -114,10 +99,7 @@ def _tokens(p: Params) -> tuple[np.ndarray, np.ndarray]:
         new /= np.linalg.norm(new)
         if all(new @ old < 0.5 for old in means):
             means.append(new)
-    else:
-        raise ValueError(
-            f"neural_collapse: {p.groups} groups 60 degrees apart need more than R^{p.d}"
-        )
+    require(len(means) == p.groups, "a d with room for so many groups 60 degrees apart", p)
     labels = np.repeat(np.arange(p.groups), p.size)
     away = p.spread * rng.standard_normal((len(labels), p.d))
     length = rng.uniform(0.5, 1, (len(labels), 1))
@@ -158,13 +140,13 @@ def _course(p: Params, name: str, tr: cy.Trajectory, labels: np.ndarray) -> Cour
     )
 
 
-def _start(p: Params) -> StartOutcome:
-    z0, labels = _tokens(p)
+def _start(p: Params, seed: int) -> StartOutcome:
+    z0, labels = _tokens(replace(p, seed=seed))
     runs = _runs(p, z0)
     hard = _course(p, "hardmax", runs["hardmax"], labels)
     counts = {name: _clusters(tr, z0) for name, tr in runs.items()}
     fall = float(hard.scatter[-1] / hard.scatter[0])
-    return StartOutcome(p.seed, _own_leaders(p, z0, labels), counts, fall, float(hard.angle[-1]))
+    return StartOutcome(seed, _own_leaders(p, z0, labels), counts, fall, float(hard.angle[-1]))
 
 
 def _own_leaders(p: Params, z0: np.ndarray, labels: np.ndarray) -> bool:
@@ -217,31 +199,23 @@ def _others(p: Params, others: list[StartOutcome]) -> cy.Table:
     return cy.Table.of("Other starts", others, columns, note)
 
 
-def _summary(p: Params, courses: list[Course]) -> str:
+def _summary(p: Params, courses: list[Course], others: list[StartOutcome]) -> str:
     hard, ball = courses[0], courses[-1]
-    fall = hard.scatter[-1] / hard.scatter[0]
     merged = [c.name for c in courses if c.clusters < p.groups]
+    counts, off = [o.clusters["hardmax"] for o in others], [o.simplex for o in others]
+    fewer = {name: sum(o.clusters[name] < p.groups for o in others) for name in others[0].clusters}
     return (
-        f"{p.groups} groups of {p.size} tokens. Hardmax: the scatter ratio falls by {fall:.2g} in "
-        f"{p.layers} layers and the tokens end in {hard.clusters} clusters, but the cosines "
-        f"between means stay {hard.angle[-1]:.2f} off the simplex (start: {hard.angle[0]:.2f}). "
-        f"Fewer clusters than groups at the end: "
+        f"{p.groups} groups of {p.size} tokens. Hardmax: the scatter ratio falls by "
+        f"{hard.scatter[-1] / hard.scatter[0]:.2g} in {p.layers} layers and the tokens end in "
+        f"{hard.clusters} clusters, but the cosines between means stay {hard.angle[-1]:.2f} off "
+        f"the simplex (start: {hard.angle[0]:.2f}). Fewer clusters than groups at the end: "
         f"{', '.join(merged) or 'none'}. On the sphere the ratio is {ball.scatter.min():.2g} at "
-        f"its least and {ball.scatter[-1]:.2g} at the end."
-    )
-
-
-def _over_starts(p: Params, others: list[StartOutcome]) -> str:
-    counts = [o.clusters["hardmax"] for o in others]
-    off = [o.simplex for o in others]
-    merged = "; ".join(
-        f"{name} {sum(o.clusters[name] < p.groups for o in others)}" for name in others[0].clusters
-    )
-    return (
+        f"its least and {ball.scatter[-1]:.2g} at the end.\n\n"
         f"Over the first {len(others)} seeds: under hardmax every group ends at one leader of its "
         f"own in {sum(o.own_leaders for o in others)}; the tokens end in {min(counts)} to "
         f"{max(counts)} clusters, the means {min(off):.2f} to {max(off):.2f} off the simplex. "
-        f"Starts that end with fewer clusters than groups: {merged}."
+        "Starts that end with fewer clusters than groups: "
+        f"{'; '.join(f'{name} {count}' for name, count in fewer.items())}."
     )
 
 
@@ -255,19 +229,16 @@ def _curves(p: Params, courses: list[Course]) -> cy.Picture:
     hard = courses[0]
     law = hard.scatter[0] * (1 + p.alpha) ** (-2 * hard.t)
     left.semilogy(hard.t, law, "--", color=cy.plot.INK, lw=0.9, label="(1+alpha)$^{-2k}$")
-    names = ("tr($S_w S_b^+$)/C", "off the simplex (cosine)", "spread of lengths")
-    for ax, name in zip(axes[0], names):
-        ax.set(xlabel="layer k", ylabel=name)
-    for ax in (middle, right):
-        ax.set_ylim(bottom=0)
-    handles = left.get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncols=6, frameon=False)
+    left.set(xlabel="layer k", ylabel="tr($S_w S_b^+$)/C")
+    middle.set(xlabel="layer k", ylabel="off the simplex (cosine)", ylim=(0, None))
+    right.set(xlabel="layer k", ylabel="spread of lengths", ylim=(0, None))
+    cy.plot.legend_below(left, 6)
     caption = (
-        "Left: tr(Sw Sb^+)/C, scatter within groups over scatter between them; dashed is the "
-        "hardmax rate (1+alpha)^(-2k). Middle: the largest difference of a cosine between centred "
-        "means from that of the simplex. Right: relative spread of the lengths of the centred "
-        "means (0 for a simplex). One layer counts as a time alpha of the sphere flow; where its "
-        "curve drops, two means agree to rounding, and Sb^+ no longer sees their difference."
+        "Left: scatter within groups over scatter between them; dashed is the hardmax rate "
+        "(1+alpha)^(-2k). Middle: the largest difference of a cosine between centred means from "
+        "that of the simplex. Right: relative spread of their lengths (0 for a simplex). One layer "
+        "counts as a time alpha of the sphere flow; where its curve drops, two means agree to "
+        "rounding, and Sb^+ no longer sees their difference."
     )
     return cy.Picture("Measures of collapse", caption, figure)
 
@@ -282,9 +253,5 @@ def _ends(z0: np.ndarray, labels: np.ndarray, courses: list[Course]) -> cy.Pictu
             ax.plot(*start[labels == g, :2].T, ".", color=colour, ms=4)
             ax.plot(*c.end[labels == g, :2].T, "s", **square)
         ax.set(aspect="equal", title=c.name, xlabel="$z_1$", ylabel="$z_2$")
-    caption = (
-        "First two coordinates, one colour per group: starts (dots) and ends (squares). Hardmax "
-        "and cold softmax keep the groups apart, each at its leader; warm softmax and the sphere "
-        "merge them."
-    )
+    caption = "First two coordinates, one colour per group: starts (dots) and ends (squares)."
     return cy.Picture("Where the groups end", caption, figure)

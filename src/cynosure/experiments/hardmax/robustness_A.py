@@ -4,8 +4,7 @@ The theorem of arXiv 2407.01602 asks for a symmetric positive definite A; the Ká
 is neither. See: the hull of the tokens shrinks for every A (that part of the proof needs nothing),
 but norms fall, leaders vanish and tokens chase each other in circles as A turns; three tokens
 under a turn by 75 degrees have no leader at all and collapse to their centre at a known rate
-(docs/mathematics.md B16). The A = K^T Q of every head of a trained transformer (MiniLM where it is
-installed, or the one that `model` names) are measured on the tokens of a sentence.
+(docs/mathematics.md B16). The heads of a trained transformer are measured on a sentence.
 """
 
 from __future__ import annotations
@@ -20,11 +19,9 @@ import numpy as np
 import cynosure as cy
 
 from ...pretrained.examples import SENTENCE, example_transformer, weights_note
-from .._frame import Progress, at_most, over_grid, part, report_of
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 from .._measurements import kept
 from ._forms import FormEffect, effect_of, families_of, turn
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Robustness: forms A that the theorem does not allow"
 TURN = 75  # degrees: the rotation of docs/mathematics.md B16
@@ -74,14 +71,14 @@ class LearnedForm(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The turn, the families of forms, the collapse, and the heads of a model if one is named."""
-    if p.d < 2 or p.n < 3 or p.starts < 1 or p.layers < 2:
-        raise ValueError(f"robustness_A: d >= 2, n >= 3, starts >= 1, layers >= 2; got {p}")
-    angles = over_grid(_turned, p, {"degrees": p.angles}, part(progress, 0.0, 0.5))
+    sensible = p.d >= 2 and p.n >= 3 and p.starts >= 1 and p.layers >= 2
+    require(sensible, "d >= 2, n >= 3, starts >= 1, layers >= 2", p)
     names = list(families_of(p.d))
+    angles = over_grid(_turned, p, {"degrees": p.angles}, part(progress, 0, 0.5))
     drawn = over_grid(_drawn, p, {"A": names}, part(progress, 0.5, 0.7))
     turned, families = dict(zip(p.angles, angles)), dict(zip(names, drawn))
     collapse, collapse_table, collapse_picture = _collapse(p)
-    part(progress, 0.7, 1.0)(0.2, "heads")
+    part(progress, 0.7, 1)(0.2, "heads")
     heads = _heads(p)
     note = "Numbers of leaders and clusters are means; the other columns are shares of the starts."
     tables = [
@@ -89,27 +86,18 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         _table("Families of forms", "A", families),
         collapse_table,
     ]
-    figures = [_phase(p, turned), collapse_picture]
+    pictures = [_phase(p, turned), collapse_picture]
     if heads:
         tables.append(_head_table(heads))
-        figures.append(_heads_picture(heads))
+        pictures.append(_heads_picture(heads))
     effects = [f for runs in (*angles, *drawn) for f in runs] + [h.effect for h in heads]
-    shrinks = at_most(
-        "hull shrinks",
-        "docs/mathematics.md B1",
-        "the hull of the tokens shrinks, whatever the matrix A",
-        max(f.left_hull for f in effects),
-        1e-12,
-        runs=len(effects),
-    )
-    return report_of(
-        __name__,
-        p,
-        _summary(turned, families) + _learned_text(heads),
-        tables=tables,
-        checks={"any A": [shrinks], "three tokens": [collapse]},
-        figures=figures,
-    )
+    worst = max(f.left_hull for f in effects)
+    statement = "the hull of the tokens shrinks, whatever the matrix A"
+    source = "docs/mathematics.md B1"
+    shrinks = at_most("hull shrinks", source, statement, worst, 1e-12, runs=len(effects))
+    checks = {"any A": [shrinks], "three tokens": [collapse]}
+    summary = _summary(turned, families) + _learned_text(heads)
+    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
 
 
 def _start(p: Params, s: int) -> np.ndarray:
@@ -151,14 +139,11 @@ def _collapse(p: Params) -> tuple[cy.Check, cy.Table, cy.Picture]:
     right.set_xticks(range(0, layers + 1, 5))
     right.legend(frameon=False, fontsize=cy.plot.LABEL)
     caption = (
-        "Each token follows the next one for ever; nobody leads. Left: the paths. Right: the "
-        "distance to the centre by layer beside the rate |rho + eta e^(2 pi i/3)|^k."
+        "Each token follows the next one for ever; nobody leads. Right: the distance to the centre "
+        "by layer beside the rate |rho + eta e^(2 pi i/3)|^k."
     )
-    return (
-        check,
-        cy.Table("The collapse of three tokens", columns, (row,)),
-        cy.Picture("Three tokens, A turned by 75 degrees", caption, figure),
-    )
+    table = cy.Table("The collapse of three tokens", columns, (row,))
+    return check, table, cy.Picture("Three tokens, A turned by 75 degrees", caption, figure)
 
 
 def _mean(runs: list[FormEffect], column: str) -> float:
@@ -203,8 +188,6 @@ def _head_table(heads: list[LearnedForm]) -> cy.Table:
 
 
 def _heads_picture(heads: list[LearnedForm]) -> cy.Picture:
-    from matplotlib.ticker import MaxNLocator
-
     blue, orange, *_ = cy.plot.PALETTE
     figure, axes = cy.plot.sheet(1, 2, 5, 3.6)
     left, right = axes[0]
@@ -220,42 +203,38 @@ def _heads_picture(heads: list[LearnedForm]) -> cy.Picture:
         count = np.bincount([getattr(h.effect, what) for h in heads], minlength=most + 1)
         right.bar(np.arange(len(count)) + shift, count, 0.4, color=colour, label=what)
     right.set(xlabel="number of them", ylabel="heads")
-    right.xaxis.set_major_locator(MaxNLocator(integer=True))
+    right.locator_params(axis="x", integer=True)
     for ax in axes[0]:
         ax.legend(frameon=False, fontsize=cy.plot.LABEL)
     caption = (
         "Left: one dot per head, how far its A is from symmetric (0: symmetric, 1: antisymmetric, "
-        "0.71: random) against the number of clusters its hardmax layers leave of a sentence; "
-        "filled where tokens follow each other in a circle at an early layer. Right: how many "
-        "heads have so many leaders, so many clusters; where the two differ some cluster has no "
-        "leader."
+        "0.71: random) against the clusters its hardmax layers leave of a sentence; filled where "
+        "tokens follow each other in a circle at an early layer. Right: heads by number of leaders "
+        "and of clusters; where the two differ some cluster has no leader."
     )
     return cy.Picture("Heads of a trained transformer", caption, figure)
 
 
 def _summary(turned: dict[int, list[FormEffect]], families: dict[str, list[FormEffect]]) -> str:
-    fell = [angle for angle, runs in turned.items() if _mean(runs, "norms fell")]
-    circled = [angle for angle, runs in turned.items() if _mean(runs, "circle")]
-    single = [angle for angle, runs in turned.items() if _mean(runs, "one cluster") > 0.5]
-    norms = f"Norms fall from {min(fell)} degrees on" if fell else "Norms never fall"
-    circles = (
-        f"circles of followers appear from {min(circled)} degrees on"
-        if circled
-        else "no circle of followers appears"
-    )
-    most = (
-        f"and at {min(single)} degrees most starts end in a single cluster."
-        if single
-        else "and no angle makes most starts end in a single cluster."
-    )
-    part_definite, arbitrary = families["positive definite symmetric part"], families["arbitrary"]
+    def first(column: str, least: float | int = 0) -> int | None:
+        """The smallest angle at which the mean of the column is larger than `least`."""
+        angles = (angle for angle, runs in turned.items() if _mean(runs, column) > least)
+        return min(angles, default=None)
+
+    fell, circled, single = first("norms fell"), first("circle"), first("one cluster", 0.5)
+    norms = "Norms never fall" if fell is None else f"Norms fall from {fell} degrees on"
+    circles = "no circle of followers appears"
+    if circled is not None:
+        circles = f"circles of followers appear from {circled} degrees on"
+    most = f"{'no angle makes' if single is None else f'at {single} degrees'} most starts end"
+    definite, arbitrary = families["positive definite symmetric part"], families["arbitrary"]
     return (
-        f"{norms}, {circles}, {most} With a positive definite symmetric part "
-        f"{1 - _mean(part_definite, 'none leads'):.0%} of the runs still have a leader and "
-        f"{_mean(part_definite, 'one cluster'):.0%} end in one cluster; for an arbitrary matrix "
+        f"{norms}, {circles}, and {most} in a single cluster. With a positive definite symmetric "
+        f"part {1 - _mean(definite, 'none leads'):.0%} of the runs still have a leader and "
+        f"{_mean(definite, 'one cluster'):.0%} end in one cluster; for an arbitrary matrix "
         f"{1 - _mean(arbitrary, 'none leads'):.0%} have a leader and "
         f"{_mean(arbitrary, 'still moving'):.0%} still move at the last layer. The hull shrinks in "
-        f"every run, as it must for any A."
+        "every run, as it must for any A."
     )
 
 
@@ -282,14 +261,9 @@ def _phase(p: Params, turned: dict[int, list[FormEffect]]) -> cy.Picture:
     figure, axes = cy.plot.sheet(1, 3, 4.3, 3.8)
     left, middle, right = axes[0]
     half = (angles[1] - angles[0]) / 2 if len(angles) > 1 else 1
-    image = left.imshow(
-        np.where(share > 0, share, np.nan),
-        origin="lower",
-        aspect="auto",
-        cmap="Blues",
-        vmin=0,
-        extent=(angles[0] - half, angles[-1] + half, 0.5, most + 0.5),
-    )
+    extent = (angles[0] - half, angles[-1] + half, 0.5, most + 0.5)
+    grid: dict[str, Any] = {"origin": "lower", "aspect": "auto", "extent": extent}
+    image = left.imshow(np.where(share > 0, share, np.nan), cmap="Blues", vmin=0, **grid)
     figure.colorbar(image, ax=left, label="share of the starts")
     left.set_ylabel("clusters")
     left.grid(False)
@@ -311,9 +285,8 @@ def _phase(p: Params, turned: dict[int, list[FormEffect]]) -> cy.Picture:
     for ax in axes[0]:
         ax.set(xlabel="angle of A in degrees", xticks=range(0, int(angles[-1]) + 1, 45))
     caption = (
-        "A is a rotation by the angle (its symmetric part is cos(angle) I). Left: share of the "
-        "starts by number of clusters at the last layer. Middle: mean number of leaders and of "
-        "clusters. Right: share of the starts from which tokens follow each other in a circle at "
-        "an early layer, some norm falls, some token still moves at the last layer."
+        "A is a rotation by the angle (its symmetric part is cos(angle) I). Clusters are those of "
+        "the last layer; right: tokens follow each other in a circle at an early layer, some norm "
+        "falls, some token still moves at the last layer."
     )
     return cy.Picture("Clusters and leaders against the angle", caption, figure)
