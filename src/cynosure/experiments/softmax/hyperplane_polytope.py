@@ -16,10 +16,8 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 from ._flow_panels import dots, nearest, panels
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "V with multiplicity: polytope x hyperplane"
 
@@ -63,17 +61,13 @@ class CouplingCensus(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The paper's run, a coupled one, and many starts of each coupling."""
-    largest = max(*p.couplings, p.coupling)
-    if not 0 <= largest < 0.7071 or not p.rest < 1 or p.starts < 1:
-        raise ValueError(
-            "hyperplane_polytope: couplings in [0, 0.707) keep Q^T K definite, rest < 1, "
-            f"starts >= 1; got {p}"
-        )
+    sensible = 0 <= max(*p.couplings, p.coupling) < 0.7071 and p.rest < 1 and p.starts >= 1
+    require(sensible, "couplings in [0, 0.707), where Q^T K is definite, rest < 1, starts >= 1", p)
     shown = {c: f"coupled, c = {c:g}" if c else "Q^T K = I" for c in (0.0, p.coupling)}
-    flows = over_grid(_flow, p, {"coupling": tuple(shown)}, part(progress, 0.0, 0.1))
+    flows = over_grid(_flow, p, {"coupling": tuple(shown)}, part(progress, 0, 0.1))
     runs = dict(zip(shown.values(), flows))
     ends = {name: _limits(tr) for name, tr in runs.items()}
-    sweep = over_grid(_census, p, {"coupling": p.couplings}, part(progress, 0.1, 1.0))
+    sweep = over_grid(_census, p, {"coupling": p.couplings}, part(progress, 0.1, 1))
     rescaled = {name: (_rescaled(p, tr), ends[name].labels) for name, tr in runs.items()}
     figures = (
         cy.Picture("Tokens", _TOKENS, panels(rescaled, p.show, equal=False)),
@@ -86,14 +80,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 
 
 _TOKENS = (
-    "Rescaled tokens in the colour of the vertex of the polytope in F that they end at. The "
-    "vertical axis is the third direction, where V is smaller: tokens spread along lines (axes not "
-    "to one scale)."
+    "Rescaled tokens in the colour of the vertex of the polytope in F that they end at. Along the "
+    "vertical, third direction V is smaller, and tokens spread (axes not to one scale)."
 )
-_ABOVE = (
-    "The same tokens seen along the third direction: the components in F and their hull, which "
-    "only shrinks. The limiting polygon is dashed."
-)
+_ABOVE = "The components in F of the same tokens and their hull; dashed: the limiting polygon."
 
 
 def _matrices(p: Params, c: float) -> dict[str, np.ndarray | None]:

@@ -18,10 +18,8 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 from ._flow_panels import panels
-
-__all__ = ["MATRICES", "QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Three hyperplanes: V with a simple leading eigenvalue"
 
@@ -77,12 +75,14 @@ class HyperplaneCount(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The paper's three matrices, then many starts of each."""
-    if p.n < 2 or p.starts < 1 or not p.time > 1:
-        raise ValueError(f"hyperplanes: n >= 2, starts >= 1 and time > 1; got {p}")
+    require(p.n >= 2 and p.starts >= 1 and p.time > 1, "n >= 2, starts >= 1, time > 1", p)
     names = {"matrix": tuple(MATRICES)}
-    runs = over_grid(_flow, p, names, part(progress, 0.0, 0.3))
-    examples = {name: _example(tr) for name, tr in zip(MATRICES, runs)}
-    counts = over_grid(_count, p, {**names, "side": p.sides}, part(progress, 0.3, 1.0))
+    runs = over_grid(_flow, p, names, part(progress, 0, 0.3))
+    examples = {
+        name: Example(cy.spectra.good_triple(V=V), tr, cy.spectra.hyperplane_values(tr, tol=1e-4))
+        for (name, V), tr in zip(MATRICES.items(), runs)
+    }
+    counts = over_grid(_count, p, {**names, "side": p.sides}, part(progress, 0.3, 1))
 
     def planes(ax: Any, name: str, z: np.ndarray, t: float) -> None:
         if t >= max(p.show) / 2:
@@ -103,10 +103,7 @@ _PANELS = (
     "Rescaled tokens e^(-tV) x_i(t), in the colour of the hyperplane they end on, drawn at the "
     "later times; grey: where they started. Within a hyperplane they need not meet."
 )
-_VALUES = (
-    "The coordinate f1* of every token along the leading eigenvector: it tends to a, b, or, "
-    "never seen from random starts, 0. The range only shrinks."
-)
+_VALUES = "The coordinate f1* of every token tends to a, b, or, never seen from random starts, 0."
 
 
 def _flow(p: Params, matrix: str) -> cy.Trajectory:
@@ -114,11 +111,6 @@ def _flow(p: Params, matrix: str) -> cy.Trajectory:
     z0 = p.side * cy.configurations.box(p.n, len(V), p.seed)
     times = np.linspace(0, p.time, int(20 * p.time) + 1)
     return cy.simulate(cy.RescaledFlow(V=V), z0, times=times, stepper=cy.Adaptive(1e-9, 1e-12))
-
-
-def _example(tr: cy.Trajectory) -> Example:
-    triple = cy.spectra.good_triple(V=tr.dynamics.V)  # type: ignore[union-attr]
-    return Example(triple, tr, cy.spectra.hyperplane_values(tr, tol=1e-4))
 
 
 def _count(p: Params, matrix: str, side: float) -> HyperplaneCount:
@@ -209,8 +201,8 @@ def _values(examples: dict[str, Example]) -> Any:
         for value in e.planes.values:
             ax.axhline(value, color=cy.plot.INK, lw=0.8, ls="--")
             place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-            size = cy.plot.LABEL
-            ax.annotate(f"{value:.3f}", (1, value), (-2, 3), ha="right", fontsize=size, **place)
+            look = {"ha": "right", "fontsize": cy.plot.LABEL}
+            ax.annotate(f"{value:.3f}", (1, value), (-2, 3), **look, **place)
         low, high = float(f.min()), float(f.max())
         ax.set(xlabel="time t", xlim=(0, 10), ylim=(low - 0.05 * (high - low), 1.12 * high))
         ax.set_ylabel("$f_1^*(z_i)$")

@@ -8,9 +8,8 @@ two is where P becomes stochastic with as many eigenvalues near 1 as there are c
 hardmax (arXiv 2407.01602) the spectrum of P is its diagonal (B7), and the prediction is exact to
 rounding from the layer on at which nobody changes whom they follow (C3).
 
-The start drawn was picked by hand (seed 4: somebody changes their mind as late as in few starts,
-which makes the frontier visible in both models). Most starts settle much sooner: the last table
-has the first `starts` seeds, none left out.
+The start drawn was picked by hand (seed 4 settles late, which makes the frontier visible). Most
+settle much sooner: the last table has the first `starts` seeds, none left out.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, over_grid, part, report_of
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 from .._measurements import kept
 
 TITLE = "Master equation: how long a frozen attention matrix predicts the tokens"
@@ -82,12 +81,11 @@ class Start(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Both models, frozen at every saved time."""
-    if p.n < 2 or p.saves < 4 or p.layers < 3 or p.time <= 0 or p.starts < 1:
-        raise ValueError(
-            f"master_equation: n >= 2, saves >= 4, layers >= 3, time > 0, starts >= 1; got {p}"
-        )
-    starts = over_grid(_start, p, {"start": range(p.starts)}, part(progress, 0.0, 0.7))
+    sensible = p.n >= 2 and p.saves >= 4 and p.layers >= 3 and p.time > 0 and p.starts >= 1
+    require(sensible, "n >= 2, saves >= 4, layers >= 3, time > 0, starts >= 1", p)
+    starts = over_grid(_start, p, {"start": range(p.starts)}, part(progress, 0, 0.7))
     drawn = kept(_start, p, p.seed)
+    flow, layers = drawn.flow, drawn.layers
     late = at_most(
         "settled layers",
         "docs/mathematics.md C3, E9",
@@ -100,14 +98,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         __name__,
         p,
         _summary(p, drawn) + "\n\n" + _spread(starts),
-        tables=[
-            _table("Softmax flow", drawn.flow),
-            _table("Hardmax layers", drawn.layers),
-            _other_starts(starts),
-        ],
+        tables=[_table("Softmax flow", flow), _table("Hardmax layers", layers), _others(starts)],
         checks={
-            "softmax flow": cy.check(drawn.flow.run, only=("B23", "B24")),
-            "hardmax layers": [*cy.check(drawn.layers.run, only=("B7", "B8")), late],
+            "softmax flow": cy.check(flow.run, only=("B23", "B24")),
+            "hardmax layers": [*cy.check(layers.run, only=("B7", "B8")), late],
         },
         figures=[
             cy.Picture("Error of the prediction", _ERRORS, _draw_errors(drawn)),
@@ -118,14 +112,12 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 
 _ERRORS = (
     "Relative error of the tokens predicted a time s ahead by the attention matrix of time t0 "
-    "(logarithmic colours, white beyond the end of the run). Left: softmax, V = I. Right: hardmax "
-    "layers; above the dashed line everybody follows the same tokens for ever, and the prediction "
-    "is exact up to rounding."
+    "(white: beyond the end of the run). Right, above the dashed line: nobody changes whom they "
+    "follow any more, and the prediction is exact up to rounding."
 )
 _EIGENVALUES = (
-    "Moduli of the eigenvalues of P(t): they gather at 0 and 1. Lines: how many lie within 1e-6 "
-    "of 1, and the number of clusters that the tokens end in. Left: softmax. Right: hardmax, whose "
-    "eigenvalues are the diagonal of P."
+    "Moduli of the eigenvalues of P(t) (for hardmax its diagonal): they gather at 0 and 1. Lines: "
+    "how many lie within 1e-6 of 1, and the number of clusters that the tokens end in."
 )
 
 
@@ -157,9 +149,9 @@ def _frozen(tr: cy.Trajectory, ends: np.ndarray) -> Frozen:
 def _settled(tr: cy.Trajectory) -> int:
     """The first layer from which on nobody changes whom they follow, within the run."""
     roles = cy.roles(tr)
-    sets = [roles.followed(k).weights() for k in range(len(tr.t))]
-    changes = [k for k in range(1, len(sets)) if not np.array_equal(sets[k - 1], sets[k])]
-    return changes[-1] if changes else 0
+    sets = np.stack([roles.followed(k).weights() for k in range(len(tr.t))])
+    changed = (sets[1:] != sets[:-1]).any(axis=(1, 2))
+    return max(np.flatnonzero(changed).tolist(), default=-1) + 1
 
 
 def _table(title: str, frozen: Frozen) -> cy.Table:
@@ -179,7 +171,7 @@ def _table(title: str, frozen: Frozen) -> cy.Table:
     return cy.Table.of(title, sorted({round(last * j / 8) for j in range(9)}), columns)
 
 
-def _other_starts(starts: list[Start]) -> cy.Table:
+def _others(starts: list[Start]) -> cy.Table:
     columns: dict[str, Any] = {
         "seed": "seed",
         "error from t = 0": lambda s: float(np.nanmax(s.flow.error[0])),

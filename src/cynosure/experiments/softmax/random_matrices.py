@@ -17,7 +17,7 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems import expected_leaders
-from .._frame import Progress, at_most, over_grid, part, report_of
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 
 TITLE = "Leaders under random definite A and V"
 KINDS = {  # whether A is random, whether V is
@@ -81,9 +81,9 @@ class FlowLeaders(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The law of leaders, then the flows."""
-    if min(p.kappa) < 1 or min(*p.d, p.few, p.n) < 2 or min(p.draws, p.flows) < 2:
-        raise ValueError(f"random_matrices: kappa >= 1, d, n, few, draws, flows >= 2; got {p}")
-    counts = over_grid(_count, p, {"d": p.d, "kappa": p.kappa}, part(progress, 0.0, 0.5))
+    sensible = min(p.kappa) >= 1 and min(*p.d, p.n, p.few, p.draws, p.flows) >= 2
+    require(sensible, "kappa >= 1, d, n, few, draws, flows >= 2", p)
+    counts = over_grid(_count, p, {"d": p.d, "kappa": p.kappa}, part(progress, 0, 0.5))
     flows = over_grid(_flows, p, {"matrices": tuple(KINDS)}, part(progress, 0.5, 0.9))
     checks = {f.kind: cy.check(f.first, only=("B24", "B26")) for f in flows}
     return report_of(
@@ -100,14 +100,13 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 
 
 _LAW = (
-    "Mean number of leaders of n Gaussian tokens under hardmax with a random A of condition number "
-    "kappa: at layer 0 (dots, bars are two standard errors), in the limit (crosses), and the "
-    "expected number at layer 0 (lines, B14)."
+    "Mean number of hardmax leaders under a random A of condition number kappa: at layer 0 (dots, "
+    "bars are two standard errors), in the limit (crosses), expected at layer 0 (lines, B14)."
 )
 _PANELS = (
-    "One start under the four kinds of matrices: tokens y from grey circles along thin paths to "
-    "squares; stars are the tokens that hold more than half of somebody's attention at the end. A "
-    "random V leaves two of them at most, at the ends of its leading direction (dashed)."
+    "One start under the four kinds of matrices: tokens y from circles along paths to squares; "
+    "stars hold more than half of somebody's attention at the end. A random V leaves two at most, "
+    "at the ends of its leading direction (dashed)."
 )
 
 
@@ -136,14 +135,9 @@ def _law(p: Params, counts: list[LeaderCounts]) -> cy.Check:
         abs(c.first.mean() - c.expected) / (5 * np.sqrt(c.expected / p.draws) + 0.01 * c.expected)
         for c in counts
     )
-    return at_most(
-        "mean leaders",
-        "docs/mathematics.md B14, general A",
-        "the mean number of leaders at layer 0 is the expected one (in five standard errors)",
-        worst,
-        1.0,
-        cells=len(counts),
-    )
+    reference = "docs/mathematics.md B14, general A"
+    claim = "the mean number of leaders at layer 0 is the expected one (in five standard errors)"
+    return at_most("mean leaders", reference, claim, worst, 1, cells=len(counts))
 
 
 def _flows(p: Params, kind: str) -> FlowLeaders:
@@ -206,8 +200,6 @@ def _summary(p: Params, counts: list[LeaderCounts], flows: list[FlowLeaders]) ->
 
 
 def _draw_law(p: Params, counts: list[LeaderCounts]) -> Any:
-    from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
-
     figure, ((ax,),) = cy.plot.sheet(1, 1, 6.5, 4.2)
     for colour, d in zip(cy.plot.PALETTE, p.d):
         row = [c for c in counts if c.d == d]
@@ -219,9 +211,7 @@ def _draw_law(p: Params, counts: list[LeaderCounts]) -> Any:
     ax.plot([], [], color=cy.plot.GREY, lw=1, label="expected (B14)")
     ax.axhline(2, color=cy.plot.INK, lw=0.8, ls=":")
     ax.set(xscale="log", yscale="log", xlabel="condition number of A", ylabel="leaders")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    ax.yaxis.set_major_formatter(ScalarFormatter())
-    ax.yaxis.set_minor_locator(NullLocator())
+    cy.plot.plain_log(ax.yaxis)
     ax.legend(frameon=False)
     return figure
 
@@ -237,6 +227,5 @@ def _draw_flows(flows: list[FlowLeaders]) -> Any:
         ax.plot(*y[-1].T, "s", color=cy.plot.PALETTE[1], ms=6, label="end")
         ax.plot(*y[0, leads].T, "*", color=cy.plot.PALETTE[2], ms=12, label="leader, at its start")
         ax.set(aspect="equal", title=f.kind, xlabel="$y_1$", ylabel="$y_2$")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    cy.plot.legend_below(axes[0])
     return figure

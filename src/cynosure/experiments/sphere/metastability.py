@@ -16,7 +16,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 from .._measurements import kept
 
 TITLE = "Metastability: the staircase of the energy"
@@ -58,27 +58,21 @@ class Staircase(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The three caps over beta, the staircase, and the checked caps."""
-    if len(p.degrees) != 3 or len(p.beta) < 2 or p.per_cap < 1 or p.saved < 20:
-        raise ValueError(
-            f"metastability: three caps, two or more beta, per_cap >= 1, saved >= 20; got {p}"
-        )
-    caps = over_grid(_caps, p, {"beta": p.beta}, part(progress, 0.0, 0.5))
+    sensible = len(p.degrees) == 3 and len(p.beta) >= 2 and p.per_cap >= 1 and p.saved >= 20
+    require(sensible, "three degrees, two or more beta, per_cap >= 1, saved >= 20", p)
+    caps = over_grid(_caps, p, {"beta": p.beta}, part(progress, 0, 0.5))
     stairs = kept(_stairs, p)
     separated = over_grid(_separated, p, {"beta": p.checked}, part(progress, 0.6, 0.9))
-    return report_of(
-        __name__,
-        p,
-        _summary(p, caps, stairs),
-        tables=_tables(caps, stairs),
-        checks={
-            f"caps {_angles(p.apart)}, beta = {c.beta:g}": cy.check(c.run, only=("B30", "B33"))
-            for c in separated
-        },
-        figures=[
-            cy.Picture("Three caps", _CAPS, _draw_caps(p, caps)),
-            cy.Picture("Staircase", _STAIRS, _draw_stairs(stairs)),
-        ],
+    checks = {
+        f"caps {_angles(p.apart)}, beta = {c.beta:g}": cy.check(c.run, only=("B30", "B33"))
+        for c in separated
+    }
+    figures = (
+        cy.Picture("Three caps", _CAPS, _draw_caps(p, caps)),
+        cy.Picture("Staircase", _STAIRS, _draw_stairs(stairs)),
     )
+    text, tables = _summary(p, caps, stairs), _tables(caps, stairs)
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _CAPS = (
@@ -86,10 +80,7 @@ _CAPS = (
     "merger (dashed: three, two, one equal clusters). Right: times of the two mergers against "
     "beta, with the slopes 1 - cos of the angle to be bridged."
 )
-_STAIRS = (
-    "Single tokens on the circle, with growing gaps between them: their angles (left) and the "
-    "energy (right) against the logarithm of time."
-)
+_STAIRS = "Single tokens on the circle, the gaps between them growing: their angles and the energy."
 
 
 def _angles(degrees: tuple[float, ...]) -> str:
@@ -189,8 +180,7 @@ def _draw_caps(p: Params, caps: list[Staircase]) -> Any:
     beta = np.array([c.beta for c in caps])
     for colour, clusters, bridge in zip(cy.plot.PALETTE, (2, 1), _bridges(p)):
         t = np.array([c.merger(clusters) for c in caps])
-        name = f"{clusters + 1} become {clusters}"
-        right.plot(beta, t, "o", color=colour, label=name)
+        right.plot(beta, t, "o", color=colour, label=f"{clusters + 1} become {clusters}")
         here = np.isfinite(t)
         if here.any():
             line = t[here][-1] * np.exp(bridge * (beta - beta[here][-1]))
