@@ -61,17 +61,12 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     sensible = min(*p.heads, p.n, p.starts) >= 1 and p.layers >= 2
     require(sensible, "heads, n, starts >= 1, layers >= 2", p)
     groups = over_grid(_head_runs, p, {"heads": KINDS, "H": p.heads}, part(progress, 0, 0.9))
-    return report_of(
-        __name__,
-        p,
-        _summary(p, groups),
-        tables=[_table(groups)],
-        checks={"V_h = I": _checks(groups)},
-        figures=[
-            cy.Picture("One start, one and several heads", _PANELS, _draw_starts(p)),
-            cy.Picture("Against the number of heads", _CURVES, _draw_means(p, groups)),
-        ],
+    figures = (
+        cy.Picture("One start, one and several heads", _PANELS, _draw_starts(p)),
+        cy.Picture("Against the number of heads", _CURVES, _draw_means(p, groups)),
     )
+    text, checks = _summary(p, groups), {"V_h = I": _checks(groups)}
+    return report_of(__name__, p, text, tables=[_table(groups)], checks=checks, figures=figures)
 
 
 _CURVES = (
@@ -101,8 +96,8 @@ def _run(p: Params, kind: str, h: int, s: int) -> tuple[np.ndarray, np.ndarray]:
     if kind == "softmax heads":
         heads = cy.Heads([cy.Softmax(p.beta, A) for A in forms])
     elif kind == "random heads and values":
-        rng = np.random.default_rng([p.seed, s, 2])
-        heads = cy.Heads(hardmax, np.eye(p.d) + p.spread * rng.standard_normal((h, p.d, p.d)))
+        noise = np.random.default_rng([p.seed, s, 2]).standard_normal((h, p.d, p.d))
+        heads = cy.Heads(hardmax, list(np.eye(p.d) + p.spread * noise))
     dynamics = cy.PureAttention(heads, alpha=p.alpha)
     z = cy.simulate(dynamics, z0, layers=p.layers, throw=False).values
     return z, np.array([head.followed(z0).leads for head in hardmax])

@@ -86,7 +86,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         cy.Picture("Rank in many dimensions", _RANKS, _low_rank.curves(ranks)),
     )
     checks = {name: cy.check(e.run, only=("B22", "B23", "B24")) for name, e in examples.items()}
-    tables = (_table(p, examples), _fits(examples), _low_rank.table(ranks, p.eps))
+    tables = (*_tables(p, examples), _low_rank.table(ranks, p.eps))
     text = _summary(p, examples) + "\n\n" + _low_rank.text(ranks, p.n, p.d)
     return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
@@ -153,28 +153,25 @@ def _summary(p: Params, examples: dict[str, Example]) -> str:
     return "\n\n".join(parts)
 
 
-def _table(p: Params, examples: dict[str, Example]) -> cy.Table:
-    rows = []
-    for name, e in examples.items():
-        for k in [nearest(e.run, t) for t in (*p.show, p.time)]:
-            P, read = e.P[k], cy.spectra.boolean_limit(e.P[k])
-            rank, boolean = cy.spectra.epsilon_rank(P, p.eps), len(P) - len(read.exceptional)
-            least = float(P.max(axis=1).min())
-            rows.append((name, float(e.run.t[k]), rank, boolean, len(read.columns), least))
-    columns = ("start", "t", "rank", "Boolean rows", "their columns", "least row maximum")
-    note = f"Rank: singular values above {p.eps:g} of the largest; Boolean: within 1e-8."
-    return cy.Table("Attention matrix", columns, tuple(rows), note)
-
-
-def _fits(examples: dict[str, Example]) -> cy.Table:
-    lines = []
-    for name, (_, P, rows) in examples.items():
+def _tables(p: Params, examples: dict[str, Example]) -> list[cy.Table]:
+    states, fits = [], []
+    for name, (tr, P, rows) in examples.items():
+        for k in [nearest(tr, t) for t in (*p.show, p.time)]:
+            read = cy.spectra.boolean_limit(P[k])
+            boolean, least = len(P[k]) - len(read.exceptional), float(P[k].max(axis=1).min())
+            rank = cy.spectra.epsilon_rank(P[k], p.eps)
+            states.append((name, float(tr.t[k]), rank, boolean, len(read.columns), least))
         for i, (slope, outside) in enumerate(zip(rows.slope.tolist(), rows.outside[-1].tolist())):
             column = None if i in rows.excepted else int(P[-1, i].argmax())
-            lines.append((name, i, column, outside, slope if np.isfinite(slope) else None))
+            fits.append((name, i, column, outside, slope if np.isfinite(slope) else None))
+    matrix = ("start", "t", "rank", "Boolean rows", "their columns", "least row maximum")
+    near = f"Rank: singular values above {p.eps:g} of the largest; Boolean: within 1e-8."
     columns = ("start", "row", "looks at", "weight outside at the end", "slope of log(-log)")
     note = "An exceptional row looks at no single token. A token near 0 leaves late: few points."
-    return cy.Table("Doubly exponential fit", columns, tuple(lines), note)
+    return [
+        cy.Table("Attention matrix", matrix, tuple(states), near),
+        cy.Table("Doubly exponential fit", columns, tuple(fits), note),
+    ]
 
 
 def _heat_maps(p: Params, examples: dict[str, Example]) -> Any:

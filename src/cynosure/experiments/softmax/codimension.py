@@ -130,8 +130,7 @@ def _census(p: Params, case: tuple[int, int, str]) -> LimitCensus:
     d, k, kind = case
     rng = np.random.default_rng([p.seed, d, k, len(kind)])
     times = np.array([0.0, 12 / p.least, 20 / p.least])
-    # Fixed steps: once tokens agree to rounding, who is looked at is decided by noise, and
-    # error control would follow every change of mind with a tiny step.
+    # fixed steps: error control would follow every change of mind of tokens equal up to rounding
     stepper = cy.RK4(0.1)
     early, limits, spreads, gaps = [], [], [], []
     for m in range(p.matrices):
@@ -159,36 +158,35 @@ def _summary(p: Params, values: np.ndarray, end: cy.Clusters, tried: list[LimitC
         verdict = f"{over} of {len(limits)} have more than three limits: {doubt}."
     return (
         f"The paper's V has the eigenvalues {', '.join(f'{v:.3f}' for v in values)}; at t = 60 the "
-        f"components along the first two have {end.count} limits "
-        f"({', '.join(map(str, end.sizes))} tokens), so the tokens are on {end.count} "
-        f"parallel lines.\n\nRandom V at t = {20 / p.least:g}: {verdict} Number of limits where "
-        f"k > 1 ({share}). In {sum(a != b for a, b in zip(early, limits))} of them the count at "
-        f"t = {12 / p.least:g} was another, up to {max(early)}: groups that stand "
-        "still for long and merge after all. A count at a finite time is evidence, no proof."
+        f"components along the first two have {end.count} limits ({', '.join(map(str, end.sizes))} "
+        f"tokens): the tokens are on {end.count} parallel lines.\n\nRandom V at t = "
+        f"{20 / p.least:g}: {verdict} Number of limits where k > 1 ({share}). In "
+        f"{sum(a != b for a, b in zip(early, limits))} of them the count at t = {12 / p.least:g} "
+        f"was another, up to {max(early)}: groups may stand still for long and merge after all. "
+        "A count at a finite time is evidence, no proof."
     )
 
 
 def _table(p: Params, tried: list[LimitCensus]) -> cy.Table:
-    return cy.Table.of(
-        "Limits of the leading k components",
-        tried,
-        {
-            "d": "d",
-            "k": "k",
-            "leading block": "kind",
-            "matrices": lambda case: len(case.limits),
-            "one": lambda case: case.limits.count(1),
-            "two": lambda case: case.limits.count(2),
-            "three": lambda case: case.limits.count(3),
-            "more": lambda case: sum(count > 3 for count in case.limits),
-            "most before": lambda case: max(case.early),
-            "spread": "spread",
-            "gap": "gap",
-        },
+    columns: dict[str, Any] = {
+        "d": "d",
+        "k": "k",
+        "leading block": "kind",
+        "matrices": lambda case: len(case.limits),
+        "one": lambda case: case.limits.count(1),
+        "two": lambda case: case.limits.count(2),
+        "three": lambda case: case.limits.count(3),
+        "more": lambda case: sum(count > 3 for count in case.limits),
+        "most before": lambda case: max(case.early),
+        "spread": "spread",
+        "gap": "gap",
+    }
+    note = (
         f"At t = {20 / p.least:g}; groups parted by gaps above {p.tol:g} of the largest component. "
-        f"Most before: largest count at t = {12 / p.least:g}. "
-        "Spread: widest group; gap: nearest two groups; both relative, the worst of the cell.",
+        f"Most before: largest count at t = {12 / p.least:g}. Spread: widest group; gap: nearest "
+        "two groups; both relative, the worst of the cell."
     )
+    return cy.Table.of("Limits of the leading k components", tried, columns, note)
 
 
 def _components(w: cy.Trajectory, labels: np.ndarray) -> Any:

@@ -74,8 +74,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         cy.Picture("Components in F", _ABOVE, _above(p, runs, ends)),
     )
     checks = {name: cy.check(tr, only=("B27",)) for name, tr in runs.items()}
-    tables = (_table(ends), _sweep_table(sweep))
-    text = _summary(p, ends, sweep)
+    text, tables = _summary(p, ends, sweep), _tables(ends, sweep)
     return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
@@ -120,12 +119,10 @@ def _limits(tr: cy.Trajectory) -> LimitsInF:
 
 
 def _census(p: Params, c: float) -> CouplingCensus:
-    flow = cy.LeadingFlow(**_matrices(p, c))
-    ends = []
-    for s in range(p.starts):
-        z0 = p.side * cy.configurations.box(p.n, 3, p.seed + s)
-        tr = cy.simulate(flow, z0, times=[0.0, p.time], stepper=cy.Adaptive(1e-8))
-        ends.append(_limits(tr))
+    flow, stepper = cy.LeadingFlow(**_matrices(p, c)), cy.Adaptive(1e-8)
+    starts = [p.side * cy.configurations.box(p.n, 3, p.seed + s) for s in range(p.starts)]
+    runs = [cy.simulate(flow, z0, times=[0.0, p.time], stepper=stepper) for z0 in starts]
+    ends = [_limits(tr) for tr in runs]
     inner = sum(len(e.centres) - len(e.body.index) for e in ends)
     return CouplingCensus(c, [len(e.centres) for e in ends], inner, max(e.inside for e in ends))
 
@@ -147,29 +144,25 @@ def _summary(p: Params, ends: dict[str, LimitsInF], sweep: list[CouplingCensus])
     return "\n\n".join(text)
 
 
-def _table(ends: dict[str, LimitsInF]) -> cy.Table:
+def _tables(ends: dict[str, LimitsInF], sweep: list[CouplingCensus]) -> list[cy.Table]:
     rows = tuple(
         (name, tuple(e.centres[g].tolist()), int((e.labels == g).sum()), g in e.body.index)
         for name, e in ends.items()
         for g in range(len(e.centres))
     )
-    return cy.Table("Limits in F", ("run", "limit", "tokens", "vertex"), rows)
-
-
-def _sweep_table(sweep: list[CouplingCensus]) -> cy.Table:
-    return cy.Table.of(
-        "Coupling F with the rest",
-        sweep,
-        {
-            "coupling": "coupling",
-            "least eigenvalue of Q^T K": lambda cell: float(1 - np.sqrt(2) * cell.coupling),
-            "runs": lambda cell: len(cell.limits),
-            "mean limits": lambda cell: float(np.mean(cell.limits)),
-            "no vertex": "inner",
-            "inside": "inside",
-        },
-        "Inside: largest distance of a limit from the boundary and 0, relative to the longest.",
-    )
+    columns: dict[str, Any] = {
+        "coupling": "coupling",
+        "least eigenvalue of Q^T K": lambda cell: float(1 - np.sqrt(2) * cell.coupling),
+        "runs": lambda cell: len(cell.limits),
+        "mean limits": lambda cell: float(np.mean(cell.limits)),
+        "no vertex": "inner",
+        "inside": "inside",
+    }
+    note = "Inside: largest distance of a limit from the boundary and 0, relative to the longest."
+    return [
+        cy.Table("Limits in F", ("run", "limit", "tokens", "vertex"), rows),
+        cy.Table.of("Coupling F with the rest", sweep, columns, note),
+    ]
 
 
 def _above(p: Params, runs: dict[str, cy.Trajectory], ends: dict[str, LimitsInF]) -> Any:

@@ -85,29 +85,21 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     require(sensible, "n >= 2, saves >= 4, layers >= 3, time > 0, starts >= 1", p)
     starts = over_grid(_start, p, {"start": range(p.starts)}, part(progress, 0, 0.7))
     drawn = kept(_start, p, p.seed)
-    flow, layers = drawn.flow, drawn.layers
-    late = at_most(
-        "settled layers",
-        "docs/mathematics.md C3, E9",
-        "hardmax: the prediction is exact once nobody changes whom they follow",
-        drawn.exact,
-        1e-13,  # p.layers products of matrices of norm 1
-        settled=drawn.settled,
+    _, flow, layers, settled = drawn
+    law = "hardmax: the prediction is exact once nobody changes whom they follow"
+    tol = 1e-13  # p.layers products of matrices of norm 1
+    late = at_most("settled", "docs/mathematics.md C3, E9", law, drawn.exact, tol, settled=settled)
+    checks = {
+        "softmax flow": cy.check(flow.run, only=("B23", "B24")),
+        "hardmax layers": [*cy.check(layers.run, only=("B7", "B8")), late],
+    }
+    figures = (
+        cy.Picture("Error of the prediction", _ERRORS, _draw_errors(drawn)),
+        cy.Picture("Eigenvalues of P(t)", _EIGENVALUES, _draw_eigenvalues(drawn)),
     )
-    return report_of(
-        __name__,
-        p,
-        _summary(p, drawn) + "\n\n" + _spread(starts),
-        tables=[_table("Softmax flow", flow), _table("Hardmax layers", layers), _others(starts)],
-        checks={
-            "softmax flow": cy.check(flow.run, only=("B23", "B24")),
-            "hardmax layers": [*cy.check(layers.run, only=("B7", "B8")), late],
-        },
-        figures=[
-            cy.Picture("Error of the prediction", _ERRORS, _draw_errors(drawn)),
-            cy.Picture("Eigenvalues of P(t)", _EIGENVALUES, _draw_eigenvalues(drawn)),
-        ],
-    )
+    tables = _table("Softmax flow", flow), _table("Hardmax layers", layers), _others(starts)
+    text = _summary(p, drawn, starts)
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _ERRORS = (
@@ -155,17 +147,13 @@ def _settled(tr: cy.Trajectory) -> int:
 
 
 def _table(title: str, frozen: Frozen) -> cy.Table:
-    def next_modulus(k: int) -> float | None:
-        one = frozen.near_one[k]
-        return float(frozen.moduli[k, one]) if one < frozen.moduli.shape[1] else None
-
     last = len(frozen.error) - 1
     columns: dict[str, Any] = {
         "frozen at": lambda k: float(frozen.run.t[k]),
         "largest error to the end": lambda k: float(np.nanmax(frozen.error[k])),
         "error a quarter ahead": lambda k: float(frozen.error[k, (last + 2 - k) // 4]),
         "eigenvalues at 1": lambda k: int(frozen.near_one[k]),
-        "next modulus": next_modulus,
+        "next modulus": lambda k: next(iter(frozen.moduli[k, frozen.near_one[k] :].tolist()), None),
         "clusters now": lambda k: int(frozen.clusters[k]),
     }
     return cy.Table.of(title, sorted({round(last * j / 8) for j in range(9)}), columns)
@@ -188,8 +176,12 @@ def _others(starts: list[Start]) -> cy.Table:
     return cy.Table.of("Other starts", starts, columns, note)
 
 
-def _summary(p: Params, drawn: Start) -> str:
+def _summary(p: Params, drawn: Start, starts: list[Start]) -> str:
+    def middle(values: list[float]) -> str:
+        return f"{np.median(values):.2g} ({min(values):.2g} to {max(values):.2g})"
+
     _, flow, layers, settled = drawn
+    agree = sum(s.flow.near_one[-1] == s.flow.ends for s in starts)
     return (
         f"Softmax flow, {p.n} tokens: predicted from t = 0 they are off by up to "
         f"{np.nanmax(flow.error[0]):.0%}; from t0 = {flow.lasting(0.1):g} on the prediction stays "
@@ -198,16 +190,7 @@ def _summary(p: Params, drawn: Start) -> str:
         f"clusters.\n\nHardmax layers (alpha = {p.alpha:g}): nobody changes whom they follow from "
         f"layer {settled} on, and from there the prediction is off by {drawn.exact:.1g}; before, "
         f"by up to {np.nanmax(layers.error[: max(1, settled)]):.0%}. P has {layers.near_one[-1]} "
-        f"eigenvalues at 1 at the end, one per leader; there are {layers.ends} limits."
-    )
-
-
-def _spread(starts: list[Start]) -> str:
-    def middle(values: list[float]) -> str:
-        return f"{np.median(values):.2g} ({min(values):.2g} to {max(values):.2g})"
-
-    agree = sum(s.flow.near_one[-1] == s.flow.ends for s in starts)
-    return (
+        f"eigenvalues at 1 at the end, one per leader; there are {layers.ends} limits.\n\n"
         f"Over the first {len(starts)} seeds, median and range: softmax predictions stay within "
         f"10 % from t0 = {middle([s.flow.lasting(0.1) for s in starts])} on, within 0.1 % from "
         f"{middle([s.flow.lasting(1e-3) for s in starts])} on; eigenvalues at 1 and clusters agree "

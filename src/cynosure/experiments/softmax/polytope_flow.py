@@ -82,8 +82,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         cy.Picture("Shrinking, arriving, counting", _CURVES, _curves(p, runs, sizes)),
     )
     checks = {name: cy.check(r.run, only=("B23", "B24")) for name, r in runs.items()}
-    tables = (_table(runs), _size_table(sizes))
-    text = _summary(p, runs, sizes)
+    text, tables = _summary(p, runs, sizes), _tables(runs, sizes)
     return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
@@ -139,7 +138,7 @@ def _summary(p: Params, runs: dict[str, PolytopeRun], sizes: list[SizeCensus]) -
     return "\n\n".join(text)
 
 
-def _table(runs: dict[str, PolytopeRun]) -> cy.Table:
+def _tables(runs: dict[str, PolytopeRun], sizes: list[SizeCensus]) -> list[cy.Table]:
     rows = []
     for name, r in runs.items():
         size = np.bincount(r.labels)
@@ -147,27 +146,21 @@ def _table(runs: dict[str, PolytopeRun]) -> cy.Table:
             s = r.centres[c]
             excess = float(abs((r.body.vertices @ s).max() - s @ s))
             rows.append((name, tuple(s.tolist()), int(size[c]), c in r.body.index, excess))
-    columns = ("run", "limit", "tokens", "vertex", "max <s, y> - |s|²")
-    note = "The last column is 0 exactly when the limit lies in S."
-    return cy.Table("Limits", columns, tuple(rows), note)
-
-
-def _size_table(sizes: list[SizeCensus]) -> cy.Table:
-    return cy.Table.of(
-        "Size of the start",
-        sizes,
-        {
-            "d": "d",
-            "side": "side",
-            "runs": lambda c: len(c.limits),
-            "mean limits": lambda c: float(np.mean(c.limits)),
-            "fewest": lambda c: min(c.limits),
-            "most": lambda c: max(c.limits),
-            "no vertex": "inner",
-            "away from S": "away",
-        },
-        "`away from S`: largest distance of a limit from S and 0, relative to the longest token.",
-    )
+    limits = ("run", "limit", "tokens", "vertex", "max <s, y> - |s|²")
+    zero = "The last column is 0 exactly when the limit lies in S."
+    columns: dict[str, Any] = {
+        "d": "d",
+        "side": "side",
+        "runs": lambda c: len(c.limits),
+        "mean limits": lambda c: float(np.mean(c.limits)),
+        "fewest": lambda c: min(c.limits),
+        "most": lambda c: max(c.limits),
+        "no vertex": "inner",
+        "away from S": "away",
+    }
+    note = "`away from S`: largest distance of a limit from S and 0, relative to the longest token."
+    sweep = cy.Table.of("Size of the start", sizes, columns, note)
+    return [cy.Table("Limits", limits, tuple(rows), zero), sweep]
 
 
 def _curves(p: Params, runs: dict[str, PolytopeRun], sizes: list[SizeCensus]) -> Any:

@@ -85,18 +85,22 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     require(sensible, "kappa >= 1, d, n, few, draws, flows >= 2", p)
     counts = over_grid(_count, p, {"d": p.d, "kappa": p.kappa}, part(progress, 0, 0.5))
     flows = over_grid(_flows, p, {"matrices": tuple(KINDS)}, part(progress, 0.5, 0.9))
-    checks = {f.kind: cy.check(f.first, only=("B24", "B26")) for f in flows}
-    return report_of(
-        __name__,
-        p,
-        _summary(p, counts, flows),
-        tables=[_law_table(counts), _flow_table(flows)],
-        checks={"hardmax": [_law(p, counts)]} | checks,
-        figures=[
-            cy.Picture("Hardmax leaders against kappa", _LAW, _draw_law(p, counts)),
-            cy.Picture("Softmax flows under random A and V", _PANELS, _draw_flows(flows)),
-        ],
+    # counts of leaders spread less than Poisson ones; 1 % is the law's own quadrature
+    worst = max(
+        abs(c.first.mean() - c.expected) / (5 * np.sqrt(c.expected / p.draws) + 0.01 * c.expected)
+        for c in counts
     )
+    reference = "docs/mathematics.md B14, general A"
+    claim = "the mean number of leaders at layer 0 is the expected one (in five standard errors)"
+    law = at_most("mean leaders", reference, claim, worst, 1, cells=len(counts))
+    checks = {"hardmax": [law]}
+    checks |= {f.kind: cy.check(f.first, only=("B24", "B26")) for f in flows}
+    figures = (
+        cy.Picture("Hardmax leaders against kappa", _LAW, _draw_law(p, counts)),
+        cy.Picture("Softmax flows under random A and V", _PANELS, _draw_flows(flows)),
+    )
+    text, tables = _summary(p, counts, flows), _tables(counts, flows)
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _LAW = (
@@ -125,19 +129,7 @@ def _count(p: Params, d: int, kappa: float) -> LeaderCounts:
         first.append(int(hardmax.followed(z0).leads.sum()))
         last.append(len(cy.limit(cy.PureAttention(hardmax, alpha=p.alpha), z0).leaders))
     form = np.diag(np.geomspace(1, 1 / kappa, d))  # its directions do not matter
-    expected = expected_leaders(p.n, d, form)
-    return LeaderCounts(d, kappa, np.array(first), np.array(last), expected)
-
-
-def _law(p: Params, counts: list[LeaderCounts]) -> cy.Check:
-    # Counts of leaders spread less than Poisson ones; 1 % is the law's own quadrature.
-    worst = max(
-        abs(c.first.mean() - c.expected) / (5 * np.sqrt(c.expected / p.draws) + 0.01 * c.expected)
-        for c in counts
-    )
-    reference = "docs/mathematics.md B14, general A"
-    claim = "the mean number of leaders at layer 0 is the expected one (in five standard errors)"
-    return at_most("mean leaders", reference, claim, worst, 1, cells=len(counts))
+    return LeaderCounts(d, kappa, np.array(first), np.array(last), expected_leaders(p.n, d, form))
 
 
 def _flows(p: Params, kind: str) -> FlowLeaders:
@@ -157,8 +149,8 @@ def _flows(p: Params, kind: str) -> FlowLeaders:
     return FlowLeaders(kind, np.array(values), np.array(leads), limits, runs[0])
 
 
-def _law_table(counts: list[LeaderCounts]) -> cy.Table:
-    columns: dict[str, Any] = {
+def _tables(counts: list[LeaderCounts], flows: list[FlowLeaders]) -> list[cy.Table]:
+    law: dict[str, Any] = {
         "d": "d",
         "kappa": "kappa",
         "leaders at layer 0": lambda c: float(c.first.mean()),
@@ -167,11 +159,7 @@ def _law_table(counts: list[LeaderCounts]) -> cy.Table:
         "leaders in the limit": lambda c: float(c.last.mean()),
         "runs with an emerging leader": lambda c: float((c.last > c.first).mean()),
     }
-    return cy.Table.of("Hardmax leaders", counts, columns)
-
-
-def _flow_table(flows: list[FlowLeaders]) -> cy.Table:
-    columns: dict[str, Any] = {
+    flow: dict[str, Any] = {
         "matrices": "kind",
         "mean leaders": lambda f: float(f.leaders.mean()),
         "most": lambda f: int(f.leaders.max()),
@@ -179,7 +167,8 @@ def _flow_table(flows: list[FlowLeaders]) -> cy.Table:
         "l1 - |l2| of V": lambda f: float(np.mean([cy.spectra.good_triple(V=V).gap for V in f.V])),
     }
     note = "A leader holds more than half of somebody's attention at the end."
-    return cy.Table.of("Softmax flows", flows, columns, note)
+    softmax = cy.Table.of("Softmax flows", flows, flow, note)
+    return [cy.Table.of("Hardmax leaders", counts, law), softmax]
 
 
 def _summary(p: Params, counts: list[LeaderCounts], flows: list[FlowLeaders]) -> str:

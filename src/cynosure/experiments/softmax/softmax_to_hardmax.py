@@ -91,28 +91,20 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     long = "Slopes over lifetimes of at least 100 layers; gaps are those between two leaders."
     pairs = [pair for s in starts for pair in pairwise(s.lives)]
     broken = sum((b.lost or p.most) < (a.lost or p.most) for a, b in pairs)
-    longer = at_most(
-        "lifetimes",
-        "docs/mathematics.md A2, E15",
-        "a larger beta keeps the leaders at least as long (share of neighbours that do not)",
-        broken / max(1, len(pairs)),
-        0.1,  # a trend, not a theorem: at small beta a lucky mean may hold a leader
-        pairs=len(pairs),
+    claim = "a larger beta keeps the leaders at least as long (share of neighbours that do not)"
+    share, tol = broken / max(1, len(pairs)), 0.1  # a trend: at small beta a lucky mean may hold
+    reference = "docs/mathematics.md A2, E15"
+    longer = at_most("lifetimes", reference, claim, share, tol, pairs=len(pairs))
+    tables = (
+        cy.Table.of("Agreement of softmax with hardmax", lives, columns, note),
+        cy.Table.of("Slopes", starts, slopes, long),
     )
-    return report_of(
-        __name__,
-        p,
-        _summary(p, starts),
-        tables=[
-            cy.Table.of("Agreement of softmax with hardmax", lives, columns, note),
-            cy.Table.of("Slopes", starts, slopes, long),
-        ],
-        checks={"all starts": [longer]},
-        figures=[
-            cy.Picture("Lifetime of the agreement", _LIFE, _draw_lives(p, starts)),
-            cy.Picture("Clusters against depth", _CLUSTERS, _draw_clusters(p, counts)),
-        ],
+    figures = (
+        cy.Picture("Lifetime of the agreement", _LIFE, _draw_lives(p, starts)),
+        cy.Picture("Clusters against depth", _CLUSTERS, _draw_clusters(p, counts)),
     )
+    text, checks = _summary(p, starts), {"all starts": [longer]}
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _LIFE = (

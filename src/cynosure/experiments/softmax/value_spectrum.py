@@ -83,8 +83,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         cy.Picture("Given V", _PANELS, _panels(p, runs)),
         cy.Picture("Random V", _SCATTER, _scatter(p, cases)),
     )
-    tables = (_given_table(p, runs), _random_table(p, cases))
-    text = _summary(p, cases)
+    text, tables = _summary(p, cases), (_given_table(p, runs), _random_table(p, cases))
     return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
@@ -151,27 +150,22 @@ def _case(p: Params, name: str, tr: cy.Trajectory) -> SpectrumCase:
     )
 
 
-def _text(values: np.ndarray) -> str:
-    pairs = ((v.real, v.imag) for v in values)
-    return ", ".join(f"{a:.3g}" if abs(b) < 1e-9 else f"{a:.3g}{b:+.3g}i" for a, b in pairs)
-
-
 def _given_table(p: Params, runs: dict[str, cy.Trajectory]) -> cy.Table:
-    return cy.Table.of(
-        "Given V",
-        [_case(p, name, tr) for name, tr in runs.items()],
-        {
-            "V": "name",
-            "eigenvalues": lambda c: _text(c.eigenvalues),
-            "good triple": lambda c: c.spectrum == "good triple",
-            "multiplicity": lambda c: cy.spectra.good_triple(V=GIVEN[c.name]).multiplicity,
-            "limit": "kind",
-            "clusters of y": "clusters",
-            "values of f1*": lambda c: c.values or None,
-            "speed at the end": "speed",
-        },
-        "Speed of y relative to its size; a complex pair never comes to rest.",
-    )
+    def text(v: complex) -> str:
+        return f"{v.real:.3g}" if abs(v.imag) < 1e-9 else f"{v.real:.3g}{v.imag:+.3g}i"
+
+    columns: dict[str, Any] = {
+        "V": "name",
+        "eigenvalues": lambda c: ", ".join(map(text, c.eigenvalues)),
+        "good triple": lambda c: c.spectrum == "good triple",
+        "multiplicity": lambda c: cy.spectra.good_triple(V=GIVEN[c.name]).multiplicity,
+        "limit": "kind",
+        "clusters of y": "clusters",
+        "values of f1*": lambda c: c.values or None,
+        "speed at the end": "speed",
+    }
+    note = "Speed of y relative to its size; a complex pair never comes to rest."
+    return cy.Table.of("Given V", [_case(p, *item) for item in runs.items()], columns, note)
 
 
 def _random_table(p: Params, cases: list[SpectrumCase]) -> cy.Table:
@@ -223,22 +217,16 @@ def _panels(p: Params, runs: dict[str, cy.Trajectory]) -> Any:
         below.plot(*y[0].T, "o", color=grey, ms=2.5)
         below.plot(*y[-1].T, "s", color=cy.plot.PALETTE[1], ms=5)
         below.margins(0.15)
+        frame = {"xlim": below.get_xlim(), "ylim": below.get_ylim()}
         if len(GIVEN[name]) == 2 and _spectrum_class(GIVEN[name]) == "good triple":
-            _levels(p, below, tr)
-        below.set(xlabel="$y_1$", ylabel="$y_2$")
+            dual = cy.spectra.good_triple(V=GIVEN[name]).dual
+            for value in cy.spectra.hyperplane_values(tr, tol=p.tol).values:  # lines f1* = value
+                foot, along = value * dual / (dual @ dual), np.array([-dual[1], dual[0]])
+                below.axline(foot, foot + along, ls="--", lw=0.8, color=cy.plot.INK)
+        below.set(xlabel="$y_1$", ylabel="$y_2$", **frame)
     for ax in axes[2 * (k // width) :, k % width + 1 :].flat:
         ax.set_axis_off()
     return figure
-
-
-def _levels(p: Params, ax: Any, tr: cy.Trajectory) -> None:
-    """The lines f1* = const through the clusters of the end, inside the present frame."""
-    dual = cy.spectra.good_triple(V=tr.dynamics.V).dual  # type: ignore[union-attr]
-    frame = {"xlim": ax.get_xlim(), "ylim": ax.get_ylim()}
-    for value in cy.spectra.hyperplane_values(tr, tol=p.tol).values:
-        foot, along = value * dual / (dual @ dual), np.array([-dual[1], dual[0]])
-        ax.axline(foot, foot + along, ls="--", lw=0.8, color=cy.plot.INK)
-    ax.set(**frame)
 
 
 def _scatter(p: Params, cases: list[SpectrumCase]) -> Any:

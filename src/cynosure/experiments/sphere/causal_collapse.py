@@ -63,8 +63,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     if p.d == 3:
         figures.insert(0, cy.Picture("Tokens on the sphere", _SPHERES, _spheres(p, collapses)))
     checks = {c.name: cy.check(c.run, only=("B34",)) for c in collapses}
-    tables = [_table(p, collapses), _arrival_table(p, collapses), _line()]
-    text = _summary(p, collapses)
+    text, tables = _summary(p, collapses), _tables(p, collapses)
     return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
@@ -115,7 +114,7 @@ def _summary(p: Params, collapses: list[Collapse]) -> str:
     )
 
 
-def _table(p: Params, collapses: list[Collapse]) -> cy.Table:
+def _tables(p: Params, collapses: list[Collapse]) -> list[cy.Table]:
     rows = []
     for c in collapses:
         for k in [nearest(c.run, t) for t in p.show]:
@@ -123,26 +122,21 @@ def _table(p: Params, collapses: list[Collapse]) -> cy.Table:
             far = float(gap.max()), float(np.median(gap[1:]))  # the first has gap 0
             rows.append((c.name, float(c.run.t[k]), *far, int((gap <= p.met).sum())))
     columns = ("run", "t", "largest 1 - cos", "median 1 - cos", "arrived")
-    return cy.Table("Distance from the first token", columns, tuple(rows))
-
-
-def _arrival_table(p: Params, collapses: list[Collapse]) -> cy.Table:
-    medians = [np.median(c.arrivals, axis=0) for c in collapses]
-    rows = tuple(
-        (k + 1, *(float(t[k]) if np.isfinite(t[k]) else None for t in medians))
-        for k in range(1, p.n)
-    )
-    columns = ("k", *(c.name for c in collapses))
-    return cy.Table("Median arrival of the k-th token", columns, rows)
-
-
-def _line() -> cy.Table:
-    """d = 1, where the statement is false: nothing ever moves."""
+    names = ("k", *(c.name for c in collapses))
+    medians = np.median([c.arrivals for c in collapses], axis=1).T
+    arrived = [
+        (k, *(t if np.isfinite(t) else None for t in row))
+        for k, row in enumerate(medians[1:].tolist(), 2)
+    ]
     z0 = np.array([[1.0], [-1.0], [1.0], [-1.0]])
     end = cy.simulate(_flow(1.0), z0, time=100.0).values[-1]
-    rows = tuple((k + 1, float(z0[k, 0]), float(end[k, 0])) for k in range(len(z0)))
+    line = zip((1, 2, 3, 4), z0[:, 0].tolist(), end[:, 0].tolist())
     note = "Tangent velocities vanish on a sphere of two points."
-    return cy.Table("Dimension 1", ("token", "start", "at t = 100"), rows, note)
+    return [
+        cy.Table("Distance from the first token", columns, tuple(rows)),
+        cy.Table("Median arrival of the k-th token", names, tuple(arrived)),
+        cy.Table("Dimension 1", ("token", "start", "at t = 100"), tuple(line), note),
+    ]
 
 
 def _colours(n: int) -> np.ndarray:

@@ -87,12 +87,12 @@ def _angles(degrees: tuple[float, ...]) -> str:
     return ", ".join(f"{a:g}°" for a in degrees)
 
 
-def _start(degrees: tuple[float, ...], per_cap: int, spread: float, seed: int) -> np.ndarray:
+def _start(p: Params, degrees: tuple[float, ...], spread: float) -> np.ndarray:
     """Tokens around centres on the equator of S^2."""
     a = np.deg2rad(degrees)
     centres = np.stack([np.cos(a), np.sin(a), np.zeros(len(a))], axis=1)
-    noise = np.random.default_rng(seed).standard_normal((per_cap * len(a), 3))
-    x = np.repeat(centres, per_cap, axis=0) + spread * noise
+    noise = np.random.default_rng(p.seed).standard_normal((p.per_cap * len(a), 3))
+    x = np.repeat(centres, p.per_cap, axis=0) + spread * noise
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
@@ -112,14 +112,12 @@ def _bridges(p: Params) -> tuple[float, float]:
 def _caps(p: Params, beta: float) -> Staircase:
     # long enough for the last merger, not much longer: at rest rounding is all that moves
     time = 0.15 * float(np.exp(_bridges(p)[1] * beta))
-    x0 = _start(p.degrees, p.per_cap, p.spread, p.seed)
-    return _climb(beta, x0, time, p.saved, 0.1)
+    return _climb(beta, _start(p, p.degrees, p.spread), time, p.saved, 0.1)
 
 
 def _separated(p: Params, beta: float) -> Staircase:
     """Caps far enough apart for the theorem."""
-    x0 = _start(p.apart, p.per_cap, 0.6 * p.spread, p.seed)
-    return _climb(beta, x0, 1e4, p.saved, 0.1)
+    return _climb(beta, _start(p, p.apart, 0.6 * p.spread), 1e4, p.saved, 0.1)
 
 
 def _stairs(p: Params) -> Staircase:
@@ -153,19 +151,17 @@ def _summary(p: Params, caps: list[Staircase], stairs: Staircase) -> str:
     )
 
 
-def _plateaus(c: Staircase) -> list[tuple[Any, ...]]:
-    """(clusters, from, to, energy at the end) of each plateau."""
-    ends = [int(np.searchsorted(c.run.t, q.stop)) for q in c.plateaus]
-    return [(q.clusters, q.start, q.stop, float(c.energy[k])) for q, k in zip(c.plateaus, ends)]
-
-
 def _tables(caps: list[Staircase], stairs: Staircase) -> list[cy.Table]:
+    def plateaus(c: Staircase) -> list[tuple[Any, ...]]:
+        energy = c.energy[np.searchsorted(c.run.t, [q.stop for q in c.plateaus])].tolist()
+        return [(q.clusters, q.start, q.stop, e) for q, e in zip(c.plateaus, energy)]
+
     columns = ("clusters", "from", "to", "energy at its end")
-    rows = tuple((c.beta, *row) for c in caps for row in _plateaus(c))
+    rows = tuple((c.beta, *row) for c in caps for row in plateaus(c))
     note = "Clusters are joined at distance 0.1; the last plateau ends with the run."
     return [
         cy.Table("Plateaus of three caps", ("beta", *columns), rows, note),
-        cy.Table("Plateaus of the staircase", columns, tuple(_plateaus(stairs))),
+        cy.Table("Plateaus of the staircase", columns, tuple(plateaus(stairs))),
     ]
 
 

@@ -74,19 +74,15 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     runs = {f"beta = {beta:g}": tr for beta, tr in zip(p.drawn, drawn)}
     decays = over_grid(_decay, p, {"norm": tuple(_LAWS)}, part(progress, 0.75, 0.8))
     checks = {name: cy.check(tr, only=("B30",)) for name, tr in runs.items()}
-    return report_of(
-        __name__,
-        p,
-        _summary(p, met, runs, decays),
-        tables=[_table(p, met), _wendel(p), _norm_table(decays)],
-        checks=checks | {"pre-norm and post-norm": [_rate(c) for c in decays]},
-        figures=[
-            cy.Picture("Phase diagram", _PHASE, _draw_met(p, met)),
-            cy.Picture("Tokens on the sphere", _SPHERES, _spheres(p, runs)),
-            cy.Picture("Clusters over time", _COUNTS, _draw_counts(runs)),
-            cy.Picture("Pre-norm and post-norm", _NORMS, _draw_norms(p, decays)),
-        ],
+    checks["pre-norm and post-norm"] = [_rate(c) for c in decays]
+    figures = (
+        cy.Picture("Phase diagram", _PHASE, _draw_met(p, met)),
+        cy.Picture("Tokens on the sphere", _SPHERES, _spheres(p, runs)),
+        cy.Picture("Clusters over time", _COUNTS, _draw_counts(runs)),
+        cy.Picture("Pre-norm and post-norm", _NORMS, _draw_norms(p, decays)),
     )
+    text, tables = _summary(p, met, runs, decays), _tables(p, met, decays)
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _PHASE = (
@@ -177,27 +173,23 @@ def _summary(
     )
 
 
-def _table(p: Params, met: dict[int, np.ndarray]) -> cy.Table:
-    rows = tuple(
+def _tables(p: Params, met: dict[int, np.ndarray], decays: list[Decay]) -> list[cy.Table]:
+    half = tuple(
         (beta, _meeting_time(p, beta), *(_first(_times(p), s[b] >= 0.5) for s in met.values()))
         for b, beta in enumerate(_betas(p))
     )
     columns = ("beta", "equiangular", *(f"half met, d = {d}" for d in p.d))
-    note = "Times; empty: later than the diagram."
-    return cy.Table("When half of the pairs have met", columns, rows, note)
-
-
-def _wendel(p: Params) -> cy.Table:
-    """Hemisphere starts have a proof with a rate; how many starts are such."""
+    empty = "Times; empty: later than the diagram."
+    # starts in a hemisphere have a proof with a rate: how many starts are such
     dims = (2, 3, *(d for d in p.d if d > 3))
-    rows = tuple((d, p.n, hemisphere_probability(p.n, d)) for d in dims)
+    wendel = tuple((d, p.n, hemisphere_probability(p.n, d)) for d in dims)
     note = "Wendel: 2^(1-n) sum over k < d of C(n-1, k). B30 needs this to happen by some time."
-    return cy.Table("Starts in an open hemisphere", ("d", "n", "probability"), rows, note)
-
-
-def _norm_table(decays: list[Decay]) -> cy.Table:
     points = [(c.norm, float(t), float(r)) for c in decays for t, r in zip(c.t[::20], c.gap[::20])]
-    return cy.Table("Pre-norm and post-norm", ("flow", "t", "1 - mean cosine"), tuple(points))
+    return [
+        cy.Table("When half of the pairs have met", columns, half, empty),
+        cy.Table("Starts in an open hemisphere", ("d", "n", "probability"), wendel, note),
+        cy.Table("Pre-norm and post-norm", ("flow", "t", "1 - mean cosine"), tuple(points)),
+    ]
 
 
 def _draw_met(p: Params, met: dict[int, np.ndarray]) -> Any:
