@@ -1,15 +1,14 @@
 """The attention matrix becomes Boolean: tokens on a line, arXiv 2305.05465, Theorem 2.1.
 
 With d = 1 and Q = K = V = 1 every token looks, in the end, at the largest or at the smallest one:
-P(t) tends to a matrix whose rows are e_a or e_b, of rank 1 or 2, but for one row at most. See in
-the heat maps (the paper's figure, n = 40, tokens sorted) how two columns take over; in the curves,
-that each row is within exp(-c e^t) of its unit vector; and in the second row of maps the
-exceptional row, which a token that starts exactly in the middle of a symmetric start keeps.
+P(t) tends to a matrix whose rows are e_a or e_b, of rank 1 or 2, but for one row at most. See how
+two columns take over (the paper's figure, n = 40, tokens sorted); that each row is within
+exp(-c e^t) of its unit vector; and the exceptional row, kept by a token in the exact middle of a
+symmetric start.
 
 Then d = 80, where the published script moves the tokens by V alone and never uses its attention.
-See what that hides: short tokens that do attend average each other out first, and P falls to a
-rank of a few where by V alone it falls slowly or, for V = I, never; long tokens look at themselves
-from the start, and there the two nearly agree.
+See what that hides: short tokens that do attend average each other out, and P falls to a rank of a
+few; long tokens look at themselves from the start, and there the two nearly agree.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     sensible = p.n >= 2 and p.d >= 2 and p.times >= 3 and p.time > 0 and p.long > 0
     require(sensible, "n, d >= 2, times >= 3, time and long > 0", p)
     say = part(progress, 0, 1)
-    say(0, "d = 1")
+    say(0.0, "d = 1")
     half = np.abs(cy.configurations.box(p.n // 2, 1, p.seed + 1))
     # -a next to a, so that sums cancel to the last bit: a token off 0 by rounding leaves by t = 4
     pairs = np.concatenate([np.stack([-half, half], axis=1).reshape(-1, 1), [[0.0]]])

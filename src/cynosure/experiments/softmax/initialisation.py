@@ -43,8 +43,7 @@ QUICK = Params(n=24, starts=1)
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every kind of start under both models."""
-    sensible = p.n >= 4 and p.starts >= 1 and p.time >= 12
-    require(sensible, "n >= 4, starts >= 1, time >= 12", p)
+    require(p.n >= 4 and p.starts >= 1 and p.time >= 12, "n >= 4, starts >= 1, time >= 12", p)
     kinds = over_grid(_group, p, {"start": tuple(_starts(p, 0))}, part(progress, 0, 0.9))
     last: dict[str, Any] = {"hardmax moved": lambda g: g.mean("moved"), "softmax rate": "rate"}
     note = "Means over the starts. Hardmax moved: the longest way of a token to its limit."

@@ -219,6 +219,7 @@ def _draw_eigenvalues(drawn: Start) -> Any:
     from matplotlib.ticker import MaxNLocator
 
     figure, (axes,) = cy.plot.sheet(1, 2, 5.6, 3.9)
+    blue, orange = cy.plot.PALETTE[:2]
     names = (("softmax flow", "time t"), ("hardmax layers", "layer k"))
     for ax, frozen, (title, unit) in zip(axes, (drawn.flow, drawn.layers), names):
         t = np.asarray(frozen.run.t, dtype=float)[:-1]
@@ -226,9 +227,8 @@ def _draw_eigenvalues(drawn: Start) -> Any:
         ax.set(xlabel=unit, ylabel="modulus of an eigenvalue", ylim=(-0.03, 1.05), title=title)
         right = ax.twinx()
         right.spines["top"].set_visible(False)
-        label = "eigenvalues at 1"
-        right.step(t, frozen.near_one, where="mid", color=cy.plot.PALETTE[1], label=label)
-        right.axhline(frozen.ends, color=cy.plot.PALETTE[0], ls="--", label="clusters in the limit")
+        right.step(t, frozen.near_one, where="mid", color=orange, label="eigenvalues at 1")
+        right.axhline(frozen.ends, color=blue, ls="--", label="clusters in the limit")
         right.set(ylabel="count", ylim=(0, max(*frozen.near_one, frozen.ends) + 1.5))
         right.tick_params(labelsize=cy.plot.TICK + 0.5)
         for axis in (ax.xaxis, right.yaxis):

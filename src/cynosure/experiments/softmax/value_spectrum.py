@@ -151,7 +151,7 @@ def _case(p: Params, name: str, tr: cy.Trajectory) -> SpectrumCase:
 
 
 def _given_table(p: Params, runs: dict[str, cy.Trajectory]) -> cy.Table:
-    def text(v: complex) -> str:
+    def text(v: Any) -> str:
         return f"{v.real:.3g}" if abs(v.imag) < 1e-9 else f"{v.real:.3g}{v.imag:+.3g}i"
 
     columns: dict[str, Any] = {
