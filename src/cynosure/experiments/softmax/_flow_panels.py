@@ -64,18 +64,12 @@ def panels(
                 decorate(ax, name, z[k], float(run.t[k]))
             _frame(ax, z[: max(at) + 1], equal)
             ax.set_title(f"t = {run.t[k]:g}", fontsize=cy.plot.LABEL, pad=-2 if solid else 4)
-            if column == 0:
-                _name_row(ax, name, solid)
+            if column == 0 and solid:  # axes in space have no label on the left
+                look = {"rotation": 90, "va": "center", "ha": "center", "fontsize": cy.plot.LABEL}
+                ax.text2D(-0.12, 0.5, name, transform=ax.transAxes, **look)
+            elif column == 0:
+                ax.set_ylabel(name, fontsize=cy.plot.LABEL)
     return figure
-
-
-def _name_row(ax: Any, name: str, solid: bool) -> None:
-    """The name of a run at the left of its row; axes in space have no label on that side."""
-    if solid:
-        centred = {"rotation": 90, "va": "center", "ha": "center"}
-        ax.text2D(-0.12, 0.5, name, transform=ax.transAxes, fontsize=cy.plot.LABEL, **centred)
-    else:
-        ax.set_ylabel(name, fontsize=cy.plot.LABEL)
 
 
 def _frame(ax: Any, z: np.ndarray, equal: bool) -> None:

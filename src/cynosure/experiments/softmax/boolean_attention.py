@@ -1,15 +1,14 @@
 """The attention matrix becomes Boolean: tokens on a line, arXiv 2305.05465, Theorem 2.1.
 
 With d = 1 and Q = K = V = 1 every token looks, in the end, at the largest or at the smallest one:
-P(t) tends to a matrix whose rows are e_a or e_b, of rank 1 or 2, but for one row at most. See in
-the heat maps (the paper's figure, n = 40, tokens sorted) how two columns take over; in the curves,
-that each row is within exp(-c e^t) of its unit vector; and in the second row of maps the
-exceptional row, which a token that starts exactly in the middle of a symmetric start keeps.
+P(t) tends to a matrix whose rows are e_a or e_b, of rank 1 or 2, but for one row at most. See how
+two columns take over (the paper's figure, n = 40, tokens sorted); that each row is within
+exp(-c e^t) of its unit vector; and the exceptional row, kept by a token in the exact middle of a
+symmetric start.
 
 Then d = 80, where the published script moves the tokens by V alone and never uses its attention.
-See what that hides: short tokens that do attend average each other out first, and P falls to a
-rank of a few where by V alone it falls slowly or, for V = I, never; long tokens look at themselves
-from the start, and there the two nearly agree.
+See what that hides: short tokens that do attend average each other out, and P falls to a rank of a
+few; long tokens look at themselves from the start, and there the two nearly agree.
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, part, report_of
+from .._frame import Progress, part, report_of, require
 from . import _low_rank
 from ._flow_panels import nearest
 
-__all__ = ["QUICK", "TITLE", "Params", "run"]
-
 TITLE = "Boolean attention: d = 1, two columns take over"
+_LEAST = 5e-324  # the least positive float, whose -log is 744.4
 
 
 @final
@@ -67,9 +65,9 @@ class Example(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The paper's random start, and a symmetric one with a token at 0."""
-    if p.n < 2 or p.d < 2 or p.times < 3 or not (p.time > 0 and p.long > 0):
-        raise ValueError(f"boolean_attention: n, d >= 2, times >= 3, time and long > 0; got {p}")
-    say = part(progress, 0.0, 1.0)
+    sensible = p.n >= 2 and p.d >= 2 and p.times >= 3 and p.time > 0 and p.long > 0
+    require(sensible, "n, d >= 2, times >= 3, time and long > 0", p)
+    say = part(progress, 0, 1)
     say(0.0, "d = 1")
     half = np.abs(cy.configurations.box(p.n // 2, 1, p.seed + 1))
     # -a next to a, so that sums cancel to the last bit: a token off 0 by rounding leaves by t = 4
@@ -87,35 +85,31 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         cy.Picture("Rank in many dimensions", _RANKS, _low_rank.curves(ranks)),
     )
     checks = {name: cy.check(e.run, only=("B22", "B23", "B24")) for name, e in examples.items()}
-    tables = (_table(p, examples), _fits(examples), _low_rank.table(ranks, p.eps))
+    tables = (*_tables(p, examples), _low_rank.table(ranks, p.eps))
     text = _summary(p, examples) + "\n\n" + _low_rank.text(ranks, p.n, p.d)
     return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _APPROACH = (
-    "From left to right: rescaled tokens z = e^(-t) x; weight outside the column a row ends in, "
-    "one line per row, in double logarithms, where exp(-c e^t) is a line of slope 1 (dashed); "
-    "rank of P(t) up to a relative eps."
+    "Left: rescaled tokens z = e^(-t) x. Middle: weight outside the column a row ends in, twice "
+    "logarithmic, so that exp(-c e^t) has slope 1. Right: rank of P(t) up to a relative eps."
 )
 _RANKS = (
-    "Above: rank of P(t) for tokens that attend to each other and for tokens moved by V alone, "
-    "from the same start. Below: both P at the end, rows look at columns. Short tokens that attend "
-    "average each other out and end looking at very few; long ones look at themselves at first."
+    "Above: rank of P(t) for tokens that attend to each other and for tokens moved by V alone. "
+    "Below: both P at the end. Short tokens that attend average each other out and end looking at "
+    "very few; long ones look at themselves at first."
 )
 
 
 def _caption(examples: dict[str, Example]) -> str:
     """The exceptional row needs sums that cancel exactly, which is up to the library that adds."""
     odd = [i for e in examples.values() for i in e.rows.excepted]
+    middle = "the token at 0 should look evenly at all for ever, but a rounding error sent it away."
+    if odd:
+        middle = f"row {odd[0]} is exceptional: its token stays at 0, evenly looking at all."
     return (
         "Weights P_ij(t), row i looks at column j, tokens sorted. Tokens that end positive look at "
-        "the last column, the others at the first. "
-    ) + (
-        f"Row {odd[0]} of the symmetric start is the exceptional one: its token stays at 0 "
-        "and looks evenly at all of them for ever."
-        if odd
-        else "The token at 0 of the symmetric start should look evenly at all for ever, but a "
-        "rounding error in a sum sent it away."
+        f"the last column, the others at the first. Symmetric start: {middle}"
     )
 
 
@@ -133,17 +127,12 @@ def _rows(times: np.ndarray, P: np.ndarray) -> Rows:
     n = P.shape[1]
     outside = (P * (np.arange(n) != P[-1].argmax(axis=1)[:, None])).sum(axis=2)
     slope = np.full(n, np.nan)
-    for i, size in enumerate(_minus_log(outside).T):
+    for i, size in enumerate(-np.log(np.maximum(outside, _LEAST)).T):
         # from e^-10 on the largest of the n - 1 terms rules; past e^-700 floats end
         fitted = (size > 10) & (size < 700)
         if fitted.sum() >= 5:
             slope[i] = np.polyfit(times[fitted], np.log(size[fitted]), 1)[0]
     return Rows(outside, tuple(np.flatnonzero(outside[-1] > 1e-8).tolist()), slope)
-
-
-def _minus_log(weight: np.ndarray) -> np.ndarray:
-    with np.errstate(divide="ignore"):
-        return -np.log(weight)
 
 
 def _summary(p: Params, examples: dict[str, Example]) -> str:
@@ -163,28 +152,25 @@ def _summary(p: Params, examples: dict[str, Example]) -> str:
     return "\n\n".join(parts)
 
 
-def _table(p: Params, examples: dict[str, Example]) -> cy.Table:
-    rows = []
-    for name, e in examples.items():
-        for k in [nearest(e.run, t) for t in (*p.show, p.time)]:
-            P, read = e.P[k], cy.spectra.boolean_limit(e.P[k])
-            rank, boolean = cy.spectra.epsilon_rank(P, p.eps), len(P) - len(read.exceptional)
-            least = float(P.max(axis=1).min())
-            rows.append((name, float(e.run.t[k]), rank, boolean, len(read.columns), least))
-    columns = ("start", "t", "rank", "Boolean rows", "their columns", "least row maximum")
-    note = f"Rank: singular values above {p.eps:g} of the largest; Boolean: within 1e-8."
-    return cy.Table("Attention matrix", columns, tuple(rows), note)
-
-
-def _fits(examples: dict[str, Example]) -> cy.Table:
-    lines = []
-    for name, (_, P, rows) in examples.items():
+def _tables(p: Params, examples: dict[str, Example]) -> list[cy.Table]:
+    states, fits = [], []
+    for name, (tr, P, rows) in examples.items():
+        for k in [nearest(tr, t) for t in (*p.show, p.time)]:
+            read = cy.spectra.boolean_limit(P[k])
+            boolean, least = len(P[k]) - len(read.exceptional), float(P[k].max(axis=1).min())
+            rank = cy.spectra.epsilon_rank(P[k], p.eps)
+            states.append((name, float(tr.t[k]), rank, boolean, len(read.columns), least))
         for i, (slope, outside) in enumerate(zip(rows.slope.tolist(), rows.outside[-1].tolist())):
             column = None if i in rows.excepted else int(P[-1, i].argmax())
-            lines.append((name, i, column, outside, slope if np.isfinite(slope) else None))
+            fits.append((name, i, column, outside, slope if np.isfinite(slope) else None))
+    matrix = ("start", "t", "rank", "Boolean rows", "their columns", "least row maximum")
+    near = f"Rank: singular values above {p.eps:g} of the largest; Boolean: within 1e-8."
     columns = ("start", "row", "looks at", "weight outside at the end", "slope of log(-log)")
     note = "An exceptional row looks at no single token. A token near 0 leaves late: few points."
-    return cy.Table("Doubly exponential fit", columns, tuple(lines), note)
+    return [
+        cy.Table("Attention matrix", matrix, tuple(states), near),
+        cy.Table("Doubly exponential fit", columns, tuple(fits), note),
+    ]
 
 
 def _heat_maps(p: Params, examples: dict[str, Example]) -> Any:
@@ -206,7 +192,7 @@ def _curves(p: Params, examples: dict[str, Example]) -> Any:
     figure, axes = cy.plot.sheet(len(examples), 3, 4, 3.5)
     blue, orange = cy.plot.PALETTE[:2]
     for (left, middle, right), (name, (tr, P, rows)) in zip(axes, examples.items()):
-        size = _minus_log(rows.outside)
+        size = -np.log(np.maximum(rows.outside, _LEAST))
         size[(size < 1e-2) | (size > 744)] = np.nan
         for i, column in enumerate(P[-1].argmax(axis=1)):
             odd = i in rows.excepted
@@ -216,8 +202,7 @@ def _curves(p: Params, examples: dict[str, Example]) -> Any:
                 middle.plot(tr.t, size[:, i], color=colour, lw=0.7, alpha=0.8)
         left.set(xlabel="time t", ylabel="rescaled token $e^{-t} x_i(t)$")
         left.set_title(name, loc="left", fontsize=cy.plot.LABEL)
-        slope = {"color": cy.plot.INK, "lw": 1.2, "label": "slope 1: $e^t$"}
-        middle.plot(tr.t, np.exp(tr.t), "--", **slope)
+        middle.plot(tr.t, np.exp(tr.t), "--", color=cy.plot.INK, lw=1.2, label="slope 1: $e^t$")
         middle.set(yscale="log", ylim=(0.05, 2000), xlabel="time t")
         middle.set_ylabel(r"$-\log$ (weight outside the column)")
         middle.legend(frameon=False, fontsize=cy.plot.LABEL, loc="lower right")

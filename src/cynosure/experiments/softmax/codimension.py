@@ -4,9 +4,9 @@ Conjecture: if k eigenvalues of V have positive real part, the rescaled tokens z
 tend to at most three parallel affine subspaces of codimension k. With f_1*, ..., f_k* the dual
 eigenvectors this says: the points (f_1*(z_i), ..., f_k*(z_i)) of R^k have at most three limits.
 For k = 1 it is the theorem on hyperplanes; for larger k nothing is proved. See the paper's example
-(two positive eigenvalues, one negative: tokens end on lines), the leading components on their way,
-and, over random V, how many limits there are. The tokens are followed in the eigenbasis of V, where
-the growing components cannot drown the others in rounding.
+(two positive eigenvalues, one negative: tokens end on lines) and, over random V, the number of
+limits. Tokens are followed in the eigenbasis of V, where the growing components cannot drown the
+others in rounding.
 
 Trap: count late. Where the second eigenvalue is near the first, scores along the leading direction
 overtake the others only like e^(2 (l1 - l2) t), and until then a further group stands still as if
@@ -22,11 +22,9 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 from .._measurements import kept
 from ._flow_panels import dots, nearest, panels
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Codimension k: a conjecture tried"
 PAPER_V = (
@@ -69,8 +67,8 @@ class LimitCensus(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The paper's matrix, then the random ones."""
-    if not all(1 <= k < d for d, k in p.cells) or not 0 < p.least < 1:
-        raise ValueError(f"codimension: cells (d, k) with 1 <= k < d, 0 < least < 1; got {p}")
+    sensible = all(1 <= k < d for d, k in p.cells) and 0 < p.least < 1
+    require(sensible, "cells (d, k) with 1 <= k < d, 0 < least < 1", p)
     values, S = np.linalg.eigh(np.array(PAPER_V))  # symmetric, so S is orthogonal
     values, S = values[::-1], S[:, ::-1]
     times, stepper = np.linspace(0, 60, 601), cy.Adaptive(1e-9, 1e-12)
@@ -78,7 +76,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     last = w.values[-1, :, :2]
     end = cy.clusters(last, p.tol * float(np.abs(last).max()))
     kinds = [(d, k, kind) for d, k in p.cells for kind in KINDS if kind == "real" or k >= 3]
-    tried = over_grid(_census, p, {"random V (d, k, kind)": kinds}, part(progress, 0.1, 1.0))
+    tried = over_grid(_census, p, {"random V (d, k, kind)": kinds}, part(progress, 0.1, 1))
     # tolerances are relative to the longest token: judge before the growing component is huge
     early = replace(w, z=w.z[:201], t=w.t[:201])
     tokens = {"the paper's V": (replace(w, z=w.values @ S.T), end.labels)}
@@ -93,17 +91,14 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 
 
 _TOKENS = (
-    "Rescaled tokens for the paper's V, in the colour of the line they end on. The third direction "
-    "of V has a negative eigenvalue: along it tokens spread without bound."
+    "Rescaled tokens for the paper's V, in the colour of the line they end on; along the direction "
+    "of the negative eigenvalue they spread without bound."
 )
 _LEADING = (
     "The components along the two eigenvectors of positive eigenvalue. First the larger eigenvalue "
     "parts the tokens, then the smaller draws each part together, at its own slower rate."
 )
-_COUNTS = (
-    "Random V with k eigenvalues of positive real part: number of limits of the leading k "
-    "components. The conjecture allows three at most."
-)
+_COUNTS = "Limits of the leading k components for random V: the conjecture allows three at most."
 
 
 def _in_eigenbasis(
@@ -135,19 +130,18 @@ def _census(p: Params, case: tuple[int, int, str]) -> LimitCensus:
     d, k, kind = case
     rng = np.random.default_rng([p.seed, d, k, len(kind)])
     times = np.array([0.0, 12 / p.least, 20 / p.least])
-    # Fixed steps: once tokens agree to rounding, who is looked at is decided by noise, and
-    # error control would follow every change of mind with a tiny step.
+    # fixed steps: error control would follow every change of mind of tokens equal up to rounding
     stepper = cy.RK4(0.1)
     early, limits, spreads, gaps = [], [], [], []
     for m in range(p.matrices):
         D, S = _random_modes(rng, d, k, kind, p.least)
-        w = _in_eigenbasis(p, D, S, p.seed + m, times, stepper).values[1:, :, :k]
-        sizes = np.abs(w).max(axis=(1, 2))
-        before, end = (cy.clusters(z, p.tol * size) for z, size in zip(w, sizes.tolist()))
-        early.append(before.count)
+        before, w = _in_eigenbasis(p, D, S, p.seed + m, times, stepper).values[1:, :, :k]
+        size = float(np.abs(w).max())
+        end = cy.clusters(w, p.tol * size)
+        early.append(cy.clusters(before, p.tol * float(np.abs(before).max())).count)
         limits.append(end.count)
-        spreads.append(float(np.abs(w[1] - end.centres[end.labels]).max() / sizes[1]))
-        gaps += (pdist(end.centres) / sizes[1]).tolist()
+        spreads.append(float(np.abs(w - end.centres[end.labels]).max() / size))
+        gaps += (pdist(end.centres) / size).tolist()
     spread, gap = max(spreads), min(gaps, default=None)
     return LimitCensus(d=d, k=k, kind=kind, early=early, limits=limits, spread=spread, gap=gap)
 
@@ -158,44 +152,41 @@ def _summary(p: Params, values: np.ndarray, end: cy.Clusters, tried: list[LimitC
     several = [count for case in tried if case.k > 1 for count in case.limits]
     share = ", ".join(f"{c}: {several.count(c)}" for c in sorted(set(several)))
     over = sum(count > 3 for count in limits)
-    verdict = (
-        f"{over} of {len(limits)} have more than three limits: a counterexample, or a run that "
-        "is not at its end (see the spread)."
-        if over
-        else f"none of {len(limits)} has more than three limits: no counterexample found."
-    )
+    verdict = f"none of {len(limits)} has more than three limits: no counterexample found."
+    if over:
+        doubt = "a counterexample, or a run that is not at its end (see the spread)"
+        verdict = f"{over} of {len(limits)} have more than three limits: {doubt}."
     return (
         f"The paper's V has the eigenvalues {', '.join(f'{v:.3f}' for v in values)}; at t = 60 the "
-        f"components along the first two have {end.count} limits "
-        f"({', '.join(map(str, end.sizes))} tokens), so the tokens are on {end.count} "
-        f"parallel lines.\n\nRandom V at t = {20 / p.least:g}: {verdict} Number of limits where "
-        f"k > 1 ({share}). In {sum(a != b for a, b in zip(early, limits))} of them the count at "
-        f"t = {12 / p.least:g} was another, up to {max(early)}: groups that stand "
-        "still for long and merge after all. A count at a finite time is evidence, no proof."
+        f"components along the first two have {end.count} limits ({', '.join(map(str, end.sizes))} "
+        f"tokens): the tokens are on {end.count} parallel lines.\n\nRandom V at t = "
+        f"{20 / p.least:g}: {verdict} Number of limits where k > 1 ({share}). In "
+        f"{sum(a != b for a, b in zip(early, limits))} of them the count at t = {12 / p.least:g} "
+        f"was another, up to {max(early)}: groups may stand still for long and merge after all. "
+        "A count at a finite time is evidence, no proof."
     )
 
 
 def _table(p: Params, tried: list[LimitCensus]) -> cy.Table:
-    return cy.Table.of(
-        "Limits of the leading k components",
-        tried,
-        {
-            "d": "d",
-            "k": "k",
-            "leading block": "kind",
-            "matrices": lambda case: len(case.limits),
-            "one": lambda case: case.limits.count(1),
-            "two": lambda case: case.limits.count(2),
-            "three": lambda case: case.limits.count(3),
-            "more": lambda case: sum(count > 3 for count in case.limits),
-            "most before": lambda case: max(case.early),
-            "spread": "spread",
-            "gap": "gap",
-        },
+    columns: dict[str, Any] = {
+        "d": "d",
+        "k": "k",
+        "leading block": "kind",
+        "matrices": lambda case: len(case.limits),
+        "one": lambda case: case.limits.count(1),
+        "two": lambda case: case.limits.count(2),
+        "three": lambda case: case.limits.count(3),
+        "more": lambda case: sum(count > 3 for count in case.limits),
+        "most before": lambda case: max(case.early),
+        "spread": "spread",
+        "gap": "gap",
+    }
+    note = (
         f"At t = {20 / p.least:g}; groups parted by gaps above {p.tol:g} of the largest component. "
-        f"Most before: largest count at t = {12 / p.least:g}. "
-        "Spread: widest group; gap: nearest two groups; both relative, the worst of the cell.",
+        f"Most before: largest count at t = {12 / p.least:g}. Spread: widest group; gap: nearest "
+        "two groups; both relative, the worst of the cell."
     )
+    return cy.Table.of("Limits of the leading k components", tried, columns, note)
 
 
 def _components(w: cy.Trajectory, labels: np.ndarray) -> Any:
@@ -218,12 +209,11 @@ def _bars(tried: list[LimitCensus]) -> Any:
     for c in range(1, 1 + max(count for case in tried for count in case.limits)):
         height = [case.limits.count(c) for case in tried]
         if any(height):
-            name = "1 limit" if c == 1 else f"{c} limits"
-            colour = cy.plot.PALETTE[c - 1]
-            ax.bar(range(len(tried)), height, bottom=bottom, color=colour, label=name)
+            look = {"color": cy.plot.PALETTE[c - 1], "label": f"{c} limit{'s' * (c > 1)}"}
+            ax.bar(range(len(tried)), height, bottom=bottom, **look)
         bottom += height
-    kinds = ["" if case.kind == "real" else f"\n{case.kind}" for case in tried]
-    names = [f"d = {case.d}, k = {case.k}{kind}" for case, kind in zip(tried, kinds)]
+    kinds = {"real": "", "complex pair": "\ncomplex pair"}
+    names = [f"d = {case.d}, k = {case.k}{kinds[case.kind]}" for case in tried]
     ax.set_xticks(range(len(tried)), names, fontsize=cy.plot.LABEL)
     ax.set(ylabel="matrices", ylim=(0, 1.25 * bottom.max()))
     ax.yaxis.set_major_locator(MaxNLocator(5, integer=True))

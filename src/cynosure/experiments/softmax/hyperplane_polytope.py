@@ -16,10 +16,8 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 from ._flow_panels import dots, nearest, panels
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "V with multiplicity: polytope x hyperplane"
 
@@ -63,37 +61,28 @@ class CouplingCensus(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The paper's run, a coupled one, and many starts of each coupling."""
-    largest = max(*p.couplings, p.coupling)
-    if not 0 <= largest < 0.7071 or not p.rest < 1 or p.starts < 1:
-        raise ValueError(
-            "hyperplane_polytope: couplings in [0, 0.707) keep Q^T K definite, rest < 1, "
-            f"starts >= 1; got {p}"
-        )
+    sensible = 0 <= max(*p.couplings, p.coupling) < 0.7071 and p.rest < 1 and p.starts >= 1
+    require(sensible, "couplings in [0, 0.707), where Q^T K is definite, rest < 1, starts >= 1", p)
     shown = {c: f"coupled, c = {c:g}" if c else "Q^T K = I" for c in (0.0, p.coupling)}
-    flows = over_grid(_flow, p, {"coupling": tuple(shown)}, part(progress, 0.0, 0.1))
+    flows = over_grid(_flow, p, {"coupling": tuple(shown)}, part(progress, 0, 0.1))
     runs = dict(zip(shown.values(), flows))
     ends = {name: _limits(tr) for name, tr in runs.items()}
-    sweep = over_grid(_census, p, {"coupling": p.couplings}, part(progress, 0.1, 1.0))
+    sweep = over_grid(_census, p, {"coupling": p.couplings}, part(progress, 0.1, 1))
     rescaled = {name: (_rescaled(p, tr), ends[name].labels) for name, tr in runs.items()}
     figures = (
         cy.Picture("Tokens", _TOKENS, panels(rescaled, p.show, equal=False)),
         cy.Picture("Components in F", _ABOVE, _above(p, runs, ends)),
     )
     checks = {name: cy.check(tr, only=("B27",)) for name, tr in runs.items()}
-    tables = (_table(ends), _sweep_table(sweep))
-    text = _summary(p, ends, sweep)
+    text, tables = _summary(p, ends, sweep), _tables(ends, sweep)
     return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _TOKENS = (
-    "Rescaled tokens in the colour of the vertex of the polytope in F that they end at. The "
-    "vertical axis is the third direction, where V is smaller: tokens spread along lines (axes not "
-    "to one scale)."
+    "Rescaled tokens in the colour of the vertex of the polytope in F that they end at. Along the "
+    "vertical, third direction V is smaller, and tokens spread (axes not to one scale)."
 )
-_ABOVE = (
-    "The same tokens seen along the third direction: the components in F and their hull, which "
-    "only shrinks. The limiting polygon is dashed."
-)
+_ABOVE = "The components in F of the same tokens and their hull; dashed: the limiting polygon."
 
 
 def _matrices(p: Params, c: float) -> dict[str, np.ndarray | None]:
@@ -130,12 +119,10 @@ def _limits(tr: cy.Trajectory) -> LimitsInF:
 
 
 def _census(p: Params, c: float) -> CouplingCensus:
-    flow = cy.LeadingFlow(**_matrices(p, c))
-    ends = []
-    for s in range(p.starts):
-        z0 = p.side * cy.configurations.box(p.n, 3, p.seed + s)
-        tr = cy.simulate(flow, z0, times=[0.0, p.time], stepper=cy.Adaptive(1e-8))
-        ends.append(_limits(tr))
+    flow, stepper = cy.LeadingFlow(**_matrices(p, c)), cy.Adaptive(1e-8)
+    starts = [p.side * cy.configurations.box(p.n, 3, p.seed + s) for s in range(p.starts)]
+    runs = [cy.simulate(flow, z0, times=[0.0, p.time], stepper=stepper) for z0 in starts]
+    ends = [_limits(tr) for tr in runs]
     inner = sum(len(e.centres) - len(e.body.index) for e in ends)
     return CouplingCensus(c, [len(e.centres) for e in ends], inner, max(e.inside for e in ends))
 
@@ -157,29 +144,25 @@ def _summary(p: Params, ends: dict[str, LimitsInF], sweep: list[CouplingCensus])
     return "\n\n".join(text)
 
 
-def _table(ends: dict[str, LimitsInF]) -> cy.Table:
+def _tables(ends: dict[str, LimitsInF], sweep: list[CouplingCensus]) -> list[cy.Table]:
     rows = tuple(
         (name, tuple(e.centres[g].tolist()), int((e.labels == g).sum()), g in e.body.index)
         for name, e in ends.items()
         for g in range(len(e.centres))
     )
-    return cy.Table("Limits in F", ("run", "limit", "tokens", "vertex"), rows)
-
-
-def _sweep_table(sweep: list[CouplingCensus]) -> cy.Table:
-    return cy.Table.of(
-        "Coupling F with the rest",
-        sweep,
-        {
-            "coupling": "coupling",
-            "least eigenvalue of Q^T K": lambda cell: float(1 - np.sqrt(2) * cell.coupling),
-            "runs": lambda cell: len(cell.limits),
-            "mean limits": lambda cell: float(np.mean(cell.limits)),
-            "no vertex": "inner",
-            "inside": "inside",
-        },
-        "Inside: largest distance of a limit from the boundary and 0, relative to the longest.",
-    )
+    columns: dict[str, Any] = {
+        "coupling": "coupling",
+        "least eigenvalue of Q^T K": lambda cell: float(1 - np.sqrt(2) * cell.coupling),
+        "runs": lambda cell: len(cell.limits),
+        "mean limits": lambda cell: float(np.mean(cell.limits)),
+        "no vertex": "inner",
+        "inside": "inside",
+    }
+    note = "Inside: largest distance of a limit from the boundary and 0, relative to the longest."
+    return [
+        cy.Table("Limits in F", ("run", "limit", "tokens", "vertex"), rows),
+        cy.Table.of("Coupling F with the rest", sweep, columns, note),
+    ]
 
 
 def _above(p: Params, runs: dict[str, cy.Trajectory], ends: dict[str, LimitsInF]) -> Any:

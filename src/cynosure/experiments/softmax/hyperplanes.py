@@ -18,10 +18,8 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 from ._flow_panels import panels
-
-__all__ = ["MATRICES", "QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Three hyperplanes: V with a simple leading eigenvalue"
 
@@ -77,25 +75,20 @@ class HyperplaneCount(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The paper's three matrices, then many starts of each."""
-    if p.n < 2 or p.starts < 1 or not p.time > 1:
-        raise ValueError(f"hyperplanes: n >= 2, starts >= 1 and time > 1; got {p}")
+    require(p.n >= 2 and p.starts >= 1 and p.time > 1, "n >= 2, starts >= 1, time > 1", p)
     names = {"matrix": tuple(MATRICES)}
-    runs = over_grid(_flow, p, names, part(progress, 0.0, 0.3))
-    examples = {name: _example(tr) for name, tr in zip(MATRICES, runs)}
-    counts = over_grid(_count, p, {**names, "side": p.sides}, part(progress, 0.3, 1.0))
-
-    def planes(ax: Any, name: str, z: np.ndarray, t: float) -> None:
-        if t >= max(p.show) / 2:
-            _draw_planes(ax, examples[name], z)
-
-    drawn = panels({k: (e.run, e.planes.labels) for k, e in examples.items()}, p.show, planes)
+    runs = over_grid(_flow, p, names, part(progress, 0, 0.3))
+    examples = {
+        name: Example(cy.spectra.good_triple(V=V), tr, cy.spectra.hyperplane_values(tr, tol=1e-4))
+        for (name, V), tr in zip(MATRICES.items(), runs)
+    }
+    counts = over_grid(_count, p, {**names, "side": p.sides}, part(progress, 0.3, 1))
     figures = (
-        cy.Picture("Tokens and hyperplanes", _PANELS, drawn),
+        cy.Picture("Tokens and hyperplanes", _PANELS, _draw_planes(p, examples)),
         cy.Picture("Values of f1*", _VALUES, _values(examples)),
     )
     checks = {name: cy.check(e.run, only=("B26",)) for name, e in examples.items()}
-    tables = (_table(examples), _triples(examples), _count_table(p, counts))
-    text = _summary(examples, counts)
+    text, tables = _summary(examples, counts), _tables(p, examples, counts)
     return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
@@ -103,10 +96,7 @@ _PANELS = (
     "Rescaled tokens e^(-tV) x_i(t), in the colour of the hyperplane they end on, drawn at the "
     "later times; grey: where they started. Within a hyperplane they need not meet."
 )
-_VALUES = (
-    "The coordinate f1* of every token along the leading eigenvector: it tends to a, b, or, "
-    "never seen from random starts, 0. The range only shrinks."
-)
+_VALUES = "The coordinate f1* of every token tends to a, b, or, never seen from random starts, 0."
 
 
 def _flow(p: Params, matrix: str) -> cy.Trajectory:
@@ -116,20 +106,13 @@ def _flow(p: Params, matrix: str) -> cy.Trajectory:
     return cy.simulate(cy.RescaledFlow(V=V), z0, times=times, stepper=cy.Adaptive(1e-9, 1e-12))
 
 
-def _example(tr: cy.Trajectory) -> Example:
-    triple = cy.spectra.good_triple(V=tr.dynamics.V)  # type: ignore[union-attr]
-    return Example(triple, tr, cy.spectra.hyperplane_values(tr, tol=1e-4))
-
-
 def _count(p: Params, matrix: str, side: float) -> HyperplaneCount:
     V = np.array(MATRICES[matrix])
     flow = cy.LeadingFlow(V=V)  # y = e^{-l1 t} x has the same f1*, and nothing in it grows
     stepper = cy.Adaptive(1e-8, 1e-10, "LSODA")
-    ends = []
-    for s in range(p.starts):
-        z0 = side * cy.configurations.box(p.n, len(V), p.seed + s)
-        tr = cy.simulate(flow, z0, times=[0.0, p.time], stepper=stepper)
-        ends.append(cy.spectra.hyperplane_values(tr, tol=1e-4))
+    starts = [side * cy.configurations.box(p.n, len(V), p.seed + s) for s in range(p.starts)]
+    runs = [cy.simulate(flow, z0, times=[0.0, p.time], stepper=stepper) for z0 in starts]
+    ends = [cy.spectra.hyperplane_values(tr, tol=1e-4) for tr in runs]
     return HyperplaneCount(matrix, side, [len(h.values) for h in ends], all(h.holds for h in ends))
 
 
@@ -149,55 +132,52 @@ def _summary(examples: dict[str, Example], counts: list[HyperplaneCount]) -> str
     )
 
 
-def _table(examples: dict[str, Example]) -> cy.Table:
-    rows = []
+def _tables(
+    p: Params, examples: dict[str, Example], counts: list[HyperplaneCount]
+) -> list[cy.Table]:
+    planes, triples = [], []
     for name, e in examples.items():
-        for g, value in enumerate(e.planes.values):
-            f = e.planes.f[e.planes.labels == g]
-            rows.append((name, float(value), len(f), float(np.ptp(f))))
-    columns = ("matrix", "value of f1*", "tokens", "spread at the end")
-    return cy.Table("Hyperplanes found", columns, tuple(rows))
-
-
-def _triples(examples: dict[str, Example]) -> cy.Table:
-    rows = []
-    for name, e in examples.items():
+        groups = [e.planes.f[e.planes.labels == g] for g in range(len(e.planes.values))]
+        sizes = zip(e.planes.values.tolist(), groups)
+        planes += [(name, value, len(f), float(np.ptp(f))) for value, f in sizes]
         values = np.linalg.eigvals(MATRICES[name])
         text = (f"{v.real:.3f}{v.imag:+.3f}i" if v.imag else f"{v.real:.3f}" for v in values)
-        rows.append((name, ", ".join(text), e.triple.gap, e.triple.alignment, e.triple.holds))
-    columns = ("matrix", "eigenvalues of V", "l1 - |l2|", "<Qf, Kf>", "good triple")
-    return cy.Table("Hypotheses", columns, tuple(rows))
+        triples.append((name, ", ".join(text), e.triple.gap, e.triple.alignment, e.triple.holds))
+    columns = ("matrix", "value of f1*", "tokens", "spread at the end")
+    hypotheses = ("matrix", "eigenvalues of V", "l1 - |l2|", "<Qf, Kf>", "good triple")
+    counted: dict[str, Any] = {
+        "matrix": "matrix",
+        "side": "side",
+        "starts": lambda c: len(c.counts),
+        "one": lambda c: c.counts.count(1),
+        "two": lambda c: c.counts.count(2),
+        "three": lambda c: c.counts.count(3),
+        "all of the form {a, 0, b}": "right",
+    }
+    note = f"Groups of f1* at t = {p.time:g}, gaps above 1e-4 of the largest value."
+    return [
+        cy.Table("Hyperplanes found", columns, tuple(planes)),
+        cy.Table("Hypotheses", hypotheses, tuple(triples)),
+        cy.Table.of("Number of hyperplanes over random starts", counts, counted, note),
+    ]
 
 
-def _count_table(p: Params, counts: list[HyperplaneCount]) -> cy.Table:
-    return cy.Table.of(
-        "Number of hyperplanes over random starts",
-        counts,
-        {
-            "matrix": "matrix",
-            "side": "side",
-            "starts": lambda c: len(c.counts),
-            "one": lambda c: c.counts.count(1),
-            "two": lambda c: c.counts.count(2),
-            "three": lambda c: c.counts.count(3),
-            "all of the form {a, 0, b}": "right",
-        },
-        f"Groups of f1* at t = {p.time:g}, gaps above 1e-4 of the largest value.",
-    )
+def _draw_planes(p: Params, examples: dict[str, Example]) -> Any:
+    def draw(ax: Any, name: str, z: np.ndarray, t: float) -> None:
+        """{f1* = value}: a line across the frame in the plane, a patch under tokens in space."""
+        e = examples[name]
+        w = e.triple.dual
+        basis = np.linalg.svd(w[None])[2][1:]  # spans the hyperplane f1* = 0
+        for group, value in enumerate(e.planes.values if t >= max(p.show) / 2 else ()):
+            foot = value * w / (w @ w)
+            if len(w) == 2:
+                ax.axline(foot, foot + basis[0], color=cy.plot.GREY, lw=1, ls="--", zorder=1.5)
+            else:
+                seen = (z[e.planes.labels == group] - foot) @ basis.T
+                corners = list(product(*zip(seen.min(axis=0) - 2, seen.max(axis=0) + 2)))
+                cy.plot.shade(ax, cy.hull(foot + np.array(corners) @ basis), cy.plot.GREY, 0.25)
 
-
-def _draw_planes(ax: Any, e: Example, z: np.ndarray) -> None:
-    """{f1* = value}: a line across the frame in the plane, a patch under its tokens in space."""
-    w = e.triple.dual
-    basis = np.linalg.svd(w[None])[2][1:]  # spans the hyperplane f1* = 0
-    for group, value in enumerate(e.planes.values):
-        foot = value * w / (w @ w)
-        if len(w) == 2:
-            ax.axline(foot, foot + basis[0], color=cy.plot.GREY, lw=1, ls="--", zorder=1.5)
-        else:
-            seen = (z[e.planes.labels == group] - foot) @ basis.T
-            corners = list(product(*zip(seen.min(axis=0) - 2, seen.max(axis=0) + 2)))
-            cy.plot.shade(ax, cy.hull(foot + np.array(corners) @ basis), cy.plot.GREY, 0.25)
+    return panels({k: (e.run, e.planes.labels) for k, e in examples.items()}, p.show, draw)
 
 
 def _values(examples: dict[str, Example]) -> Any:
@@ -209,8 +189,8 @@ def _values(examples: dict[str, Example]) -> Any:
         for value in e.planes.values:
             ax.axhline(value, color=cy.plot.INK, lw=0.8, ls="--")
             place = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
-            size = cy.plot.LABEL
-            ax.annotate(f"{value:.3f}", (1, value), (-2, 3), ha="right", fontsize=size, **place)
+            look = {"ha": "right", "fontsize": cy.plot.LABEL}
+            ax.annotate(f"{value:.3f}", (1, value), (-2, 3), **look, **place)
         low, high = float(f.min()), float(f.max())
         ax.set(xlabel="time t", xlim=(0, 10), ylim=(low - 0.05 * (high - low), 1.12 * high))
         ax.set_ylabel("$f_1^*(z_i)$")

@@ -17,10 +17,8 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, over_grid, part, report_of
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 from ._polytope_runs import COLUMNS, StartGroup, at_rest, draw
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Initialisation: box, Gaussian, circle and sphere"
 _SQUARES = 5 * 13 * 17 * 29  # a sum of two squares in 64 ways, counting signs and order
@@ -45,9 +43,8 @@ QUICK = Params(n=24, starts=1)
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every kind of start under both models."""
-    if p.n < 4 or p.starts < 1 or p.time < 12:
-        raise ValueError(f"initialisation: n >= 4, starts >= 1, time >= 12; got {p}")
-    kinds = over_grid(_group, p, {"start": tuple(_starts(p, 0))}, part(progress, 0.0, 0.9))
+    require(p.n >= 4 and p.starts >= 1 and p.time >= 12, "n >= 4, starts >= 1, time >= 12", p)
+    kinds = over_grid(_group, p, {"start": tuple(_starts(p, 0))}, part(progress, 0, 0.9))
     last: dict[str, Any] = {"hardmax moved": lambda g: g.mean("moved"), "softmax rate": "rate"}
     note = "Means over the starts. Hardmax moved: the longest way of a token to its limit."
     table = cy.Table.of("Initialisation", kinds, {"start": "name"} | COLUMNS | last, note)
@@ -61,14 +58,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 
 
 _PANELS = (
-    "Rescaled tokens under softmax, V = I, from grey starts along thin paths to squares; the hull "
-    "of the limits is shaded. Crosses are the limits of hardmax layers from the same tokens: on "
-    "the circle and on the lattice circle there is a cross on every start, since nothing moves."
+    "Rescaled tokens under softmax, V = I, from circles to squares, the hull of the limits shaded. "
+    "Crosses: limits of hardmax layers, which on both circles move no token at all."
 )
-_RATES = (
-    "The largest distance of a token to its limit under softmax, for one run of each start, beside "
-    "e^{-t} (dashed)."
-)
+_RATES = "The largest distance of a token to its limit under softmax, for one run of each start."
 
 
 def lattice_circle() -> np.ndarray:
@@ -89,10 +82,9 @@ def _starts(p: Params, s: int) -> dict[str, np.ndarray]:
         "Gaussian in 3-D": cy.configurations.gaussian(p.n, 3, seed) / np.sqrt(3),
         "sphere in 3-D": cy.configurations.sphere(p.n, 3, seed),
     }
-    scaled = {kind: p.size * z for kind, z in drawn.items()}
-    lattice = lattice_circle()
-    chosen = np.random.default_rng(seed).permutation(len(lattice))[: p.n]
-    return scaled | {"lattice circle": lattice[np.sort(chosen)]}
+    chosen = np.random.default_rng(seed).permutation(64)[: p.n]
+    lattice = {"lattice circle": lattice_circle()[np.sort(chosen)]}
+    return {kind: p.size * z for kind, z in drawn.items()} | lattice
 
 
 def _group(p: Params, kind: str) -> StartGroup:
@@ -133,8 +125,7 @@ def _panels(kinds: list[StartGroup]) -> Any:
         hard = cy.limit(cy.PureAttention(), kind.first.values[0]).points
         ax.plot(*hard.T, "x", color=cy.plot.PALETTE[0], ms=6, label="limit, hardmax")
         ax.set_title(kind.name)
-    labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(*labels, loc="outside lower center", ncols=3, frameon=False)
+    cy.plot.legend_below(axes[0, 0])
     return figure
 
 

@@ -19,7 +19,7 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems.long_context import output_cosine
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 
 TITLE = "Long context: beta = gamma log n"
 
@@ -56,35 +56,26 @@ class Layer(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Real layers first, then the closed form."""
-    if min(*p.n, *p.measured) < 2 or not all(0 < r < 1 for r in p.r) or min(p.at) <= 0:
-        raise ValueError(f"long_context: n >= 2, 0 < r < 1 and at > 0; got {p}")
+    sensible = min(*p.n, *p.measured) >= 2 and all(0 < r < 1 for r in p.r) and min(p.at) > 0
+    require(sensible, "n >= 2, 0 < r < 1 and at > 0", p)
     axes = {"r": p.r, "n": p.measured, "gamma (1 - r)": p.at}
-    layers = over_grid(_layer, p, axes, part(progress, 0.0, 0.8))
+    layers = over_grid(_layer, p, axes, part(progress, 0, 0.8))
     checks: dict[str, list[cy.Check]] = {}
     for c in layers:
         checks.setdefault(f"r = {c.r:g}, n = {c.n}", []).append(c.check)
-    columns = {
-        "r": "r",
-        "n": "n",
-        "gamma (1 - r)": "edge",
-        "cosine": "cosine",
-        "off the closed form": "error",
-    }
-    return report_of(
-        __name__,
-        p,
-        _summary(p, layers),
-        tables=[_limits(p), cy.Table.of("Layers computed on real tokens", layers, columns)],
-        # one verdict per (r, n): that of the gamma with the least to spare
-        checks={name: [min(group, key=lambda c: c.margin)] for name, group in checks.items()},
-        figures=[cy.Picture("Cosine of the outputs", _CAPTION, _draw(p, layers))],
-    )
+    # one verdict per (r, n): that of the gamma with the least to spare
+    tightest = {name: [min(group, key=lambda c: c.margin)] for name, group in checks.items()}
+    shown = {"r": "r", "n": "n", "gamma (1 - r)": "edge", "cosine": "cosine"}
+    columns = shown | {"off the closed form": "error"}
+    tables = [_limits(p), cy.Table.of("Layers computed on real tokens", layers, columns)]
+    figures = [cy.Picture("Cosine of the outputs", _CAPTION, _draw(p, layers))]
+    text = _summary(p, layers)
+    return report_of(__name__, p, text, tables=tables, checks=tightest, figures=figures)
 
 
 _CAPTION = (
     "Cosine of two outputs against gamma (1 - r), inputs of cosine r (dotted). Lines: closed form; "
-    "circles: softmax layers computed on real tokens. The black points are the limits at, and the "
-    "black lines those beside, the critical gamma."
+    "circles: layers computed on real tokens; black: the limits, a point at the critical gamma."
 )
 
 
@@ -151,6 +142,5 @@ def _draw(p: Params, layers: list[Layer]) -> Any:
         ax.set(xlabel=r"$\gamma\,(1 - r)$", ylim=(0.9 * min(p.r), 1.03))
         ax.set_title(f"r = {r:g}", fontsize=cy.plot.LABEL)
     axes[0].set_ylabel("cosine of two outputs")
-    lines, names = axes[0].get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside lower center", ncols=len(names), frameon=False)
+    cy.plot.legend_below(axes[0], len({*p.n, *p.measured}))
     return figure

@@ -8,9 +8,8 @@ two is where P becomes stochastic with as many eigenvalues near 1 as there are c
 hardmax (arXiv 2407.01602) the spectrum of P is its diagonal (B7), and the prediction is exact to
 rounding from the layer on at which nobody changes whom they follow (C3).
 
-The start drawn was picked by hand (seed 4: somebody changes their mind as late as in few starts,
-which makes the frontier visible in both models). Most starts settle much sooner: the last table
-has the first `starts` seeds, none left out.
+The start drawn was picked by hand (seed 4 settles late, which makes the frontier visible). Most
+settle much sooner: the last table has the first `starts` seeds, none left out.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, over_grid, part, report_of
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 from .._measurements import kept
 
 TITLE = "Master equation: how long a frozen attention matrix predicts the tokens"
@@ -82,50 +81,35 @@ class Start(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Both models, frozen at every saved time."""
-    if p.n < 2 or p.saves < 4 or p.layers < 3 or p.time <= 0 or p.starts < 1:
-        raise ValueError(
-            f"master_equation: n >= 2, saves >= 4, layers >= 3, time > 0, starts >= 1; got {p}"
-        )
-    starts = over_grid(_start, p, {"start": range(p.starts)}, part(progress, 0.0, 0.7))
+    sensible = p.n >= 2 and p.saves >= 4 and p.layers >= 3 and p.time > 0 and p.starts >= 1
+    require(sensible, "n >= 2, saves >= 4, layers >= 3, time > 0, starts >= 1", p)
+    starts = over_grid(_start, p, {"start": range(p.starts)}, part(progress, 0, 0.7))
     drawn = kept(_start, p, p.seed)
-    late = at_most(
-        "settled layers",
-        "docs/mathematics.md C3, E9",
-        "hardmax: the prediction is exact once nobody changes whom they follow",
-        drawn.exact,
-        1e-13,  # p.layers products of matrices of norm 1
-        settled=drawn.settled,
+    _, flow, layers, settled = drawn
+    law = "hardmax: the prediction is exact once nobody changes whom they follow"
+    tol = 1e-13  # p.layers products of matrices of norm 1
+    late = at_most("settled", "docs/mathematics.md C3, E9", law, drawn.exact, tol, settled=settled)
+    checks = {
+        "softmax flow": cy.check(flow.run, only=("B23", "B24")),
+        "hardmax layers": [*cy.check(layers.run, only=("B7", "B8")), late],
+    }
+    figures = (
+        cy.Picture("Error of the prediction", _ERRORS, _draw_errors(drawn)),
+        cy.Picture("Eigenvalues of P(t)", _EIGENVALUES, _draw_eigenvalues(drawn)),
     )
-    return report_of(
-        __name__,
-        p,
-        _summary(p, drawn) + "\n\n" + _spread(starts),
-        tables=[
-            _table("Softmax flow", drawn.flow),
-            _table("Hardmax layers", drawn.layers),
-            _other_starts(starts),
-        ],
-        checks={
-            "softmax flow": cy.check(drawn.flow.run, only=("B23", "B24")),
-            "hardmax layers": [*cy.check(drawn.layers.run, only=("B7", "B8")), late],
-        },
-        figures=[
-            cy.Picture("Error of the prediction", _ERRORS, _draw_errors(drawn)),
-            cy.Picture("Eigenvalues of P(t)", _EIGENVALUES, _draw_eigenvalues(drawn)),
-        ],
-    )
+    tables = _table("Softmax flow", flow), _table("Hardmax layers", layers), _others(starts)
+    text = _summary(p, drawn, starts)
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _ERRORS = (
     "Relative error of the tokens predicted a time s ahead by the attention matrix of time t0 "
-    "(logarithmic colours, white beyond the end of the run). Left: softmax, V = I. Right: hardmax "
-    "layers; above the dashed line everybody follows the same tokens for ever, and the prediction "
-    "is exact up to rounding."
+    "(white: beyond the end of the run). Right, above the dashed line: nobody changes whom they "
+    "follow any more, and the prediction is exact up to rounding."
 )
 _EIGENVALUES = (
-    "Moduli of the eigenvalues of P(t): they gather at 0 and 1. Lines: how many lie within 1e-6 "
-    "of 1, and the number of clusters that the tokens end in. Left: softmax. Right: hardmax, whose "
-    "eigenvalues are the diagonal of P."
+    "Moduli of the eigenvalues of P(t) (for hardmax its diagonal): they gather at 0 and 1. Lines: "
+    "how many lie within 1e-6 of 1, and the number of clusters that the tokens end in."
 )
 
 
@@ -157,29 +141,25 @@ def _frozen(tr: cy.Trajectory, ends: np.ndarray) -> Frozen:
 def _settled(tr: cy.Trajectory) -> int:
     """The first layer from which on nobody changes whom they follow, within the run."""
     roles = cy.roles(tr)
-    sets = [roles.followed(k).weights() for k in range(len(tr.t))]
-    changes = [k for k in range(1, len(sets)) if not np.array_equal(sets[k - 1], sets[k])]
-    return changes[-1] if changes else 0
+    sets = np.stack([roles.followed(k).weights() for k in range(len(tr.t))])
+    changed = (sets[1:] != sets[:-1]).any(axis=(1, 2))
+    return max(np.flatnonzero(changed).tolist(), default=-1) + 1
 
 
 def _table(title: str, frozen: Frozen) -> cy.Table:
-    def next_modulus(k: int) -> float | None:
-        one = frozen.near_one[k]
-        return float(frozen.moduli[k, one]) if one < frozen.moduli.shape[1] else None
-
     last = len(frozen.error) - 1
     columns: dict[str, Any] = {
         "frozen at": lambda k: float(frozen.run.t[k]),
         "largest error to the end": lambda k: float(np.nanmax(frozen.error[k])),
         "error a quarter ahead": lambda k: float(frozen.error[k, (last + 2 - k) // 4]),
         "eigenvalues at 1": lambda k: int(frozen.near_one[k]),
-        "next modulus": next_modulus,
+        "next modulus": lambda k: next(iter(frozen.moduli[k, frozen.near_one[k] :].tolist()), None),
         "clusters now": lambda k: int(frozen.clusters[k]),
     }
     return cy.Table.of(title, sorted({round(last * j / 8) for j in range(9)}), columns)
 
 
-def _other_starts(starts: list[Start]) -> cy.Table:
+def _others(starts: list[Start]) -> cy.Table:
     columns: dict[str, Any] = {
         "seed": "seed",
         "error from t = 0": lambda s: float(np.nanmax(s.flow.error[0])),
@@ -196,8 +176,12 @@ def _other_starts(starts: list[Start]) -> cy.Table:
     return cy.Table.of("Other starts", starts, columns, note)
 
 
-def _summary(p: Params, drawn: Start) -> str:
+def _summary(p: Params, drawn: Start, starts: list[Start]) -> str:
+    def middle(values: list[float]) -> str:
+        return f"{np.median(values):.2g} ({min(values):.2g} to {max(values):.2g})"
+
     _, flow, layers, settled = drawn
+    agree = sum(s.flow.near_one[-1] == s.flow.ends for s in starts)
     return (
         f"Softmax flow, {p.n} tokens: predicted from t = 0 they are off by up to "
         f"{np.nanmax(flow.error[0]):.0%}; from t0 = {flow.lasting(0.1):g} on the prediction stays "
@@ -206,16 +190,7 @@ def _summary(p: Params, drawn: Start) -> str:
         f"clusters.\n\nHardmax layers (alpha = {p.alpha:g}): nobody changes whom they follow from "
         f"layer {settled} on, and from there the prediction is off by {drawn.exact:.1g}; before, "
         f"by up to {np.nanmax(layers.error[: max(1, settled)]):.0%}. P has {layers.near_one[-1]} "
-        f"eigenvalues at 1 at the end, one per leader; there are {layers.ends} limits."
-    )
-
-
-def _spread(starts: list[Start]) -> str:
-    def middle(values: list[float]) -> str:
-        return f"{np.median(values):.2g} ({min(values):.2g} to {max(values):.2g})"
-
-    agree = sum(s.flow.near_one[-1] == s.flow.ends for s in starts)
-    return (
+        f"eigenvalues at 1 at the end, one per leader; there are {layers.ends} limits.\n\n"
         f"Over the first {len(starts)} seeds, median and range: softmax predictions stay within "
         f"10 % from t0 = {middle([s.flow.lasting(0.1) for s in starts])} on, within 0.1 % from "
         f"{middle([s.flow.lasting(1e-3) for s in starts])} on; eigenvalues at 1 and clusters agree "
@@ -244,6 +219,7 @@ def _draw_eigenvalues(drawn: Start) -> Any:
     from matplotlib.ticker import MaxNLocator
 
     figure, (axes,) = cy.plot.sheet(1, 2, 5.6, 3.9)
+    blue, orange = cy.plot.PALETTE[:2]
     names = (("softmax flow", "time t"), ("hardmax layers", "layer k"))
     for ax, frozen, (title, unit) in zip(axes, (drawn.flow, drawn.layers), names):
         t = np.asarray(frozen.run.t, dtype=float)[:-1]
@@ -251,9 +227,8 @@ def _draw_eigenvalues(drawn: Start) -> Any:
         ax.set(xlabel=unit, ylabel="modulus of an eigenvalue", ylim=(-0.03, 1.05), title=title)
         right = ax.twinx()
         right.spines["top"].set_visible(False)
-        label = "eigenvalues at 1"
-        right.step(t, frozen.near_one, where="mid", color=cy.plot.PALETTE[1], label=label)
-        right.axhline(frozen.ends, color=cy.plot.PALETTE[0], ls="--", label="clusters in the limit")
+        right.step(t, frozen.near_one, where="mid", color=orange, label="eigenvalues at 1")
+        right.axhline(frozen.ends, color=blue, ls="--", label="clusters in the limit")
         right.set(ylabel="count", ylim=(0, max(*frozen.near_one, frozen.ends) + 1.5))
         right.tick_params(labelsize=cy.plot.TICK + 0.5)
         for axis in (ax.xaxis, right.yaxis):

@@ -17,10 +17,8 @@ import numpy as np
 import cynosure as cy
 
 from ...analysis.polytope import minimal_points
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 from ._flow_panels import panels
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "V = I: tokens gather at the vertices of a polytope"
 
@@ -72,12 +70,11 @@ class SizeCensus(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The paper's two runs, then the sweep over the size of the start."""
-    if not set(p.d) <= {2, 3} or p.n < 4 or p.starts < 1:
-        raise ValueError(f"polytope_flow: d is 2 or 3, n >= 4 and starts >= 1; got {p}")
+    require(set(p.d) <= {2, 3} and p.n >= 4 and p.starts >= 1, "d 2 or 3, n >= 4, starts >= 1", p)
     paper = {"d": p.d, "side": (p.side,), "seed": (p.seed,)}
-    flows = over_grid(_flow, p, paper, part(progress, 0.0, 0.1))
+    flows = over_grid(_flow, p, paper, part(progress, 0, 0.1))
     runs = {f"d = {d}": _limits(tr) for d, tr in zip(p.d, flows)}
-    sizes = over_grid(_census, p, {"d": p.d, "side": p.sides}, part(progress, 0.1, 1.0))
+    sizes = over_grid(_census, p, {"d": p.d, "side": p.sides}, part(progress, 0.1, 1))
     labelled = {name: (r.run, r.labels) for name, r in runs.items()}
     drawn = panels(labelled, p.show, lambda ax, name, z, t: cy.plot.shade(ax, cy.hull(z)))
     figures = (
@@ -85,8 +82,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         cy.Picture("Shrinking, arriving, counting", _CURVES, _curves(p, runs, sizes)),
     )
     checks = {name: cy.check(r.run, only=("B23", "B24")) for name, r in runs.items()}
-    tables = (_table(runs), _size_table(sizes))
-    text = _summary(p, runs, sizes)
+    text, tables = _summary(p, runs, sizes), _tables(runs, sizes)
     return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
@@ -95,9 +91,8 @@ _PANELS = (
     "started; shaded: their hull, which only shrinks. At the end it is the limiting polytope."
 )
 _CURVES = (
-    "Left: area or volume of the hull, as a share of the first. Middle: largest distance of a "
-    "token from its limit, beside e^(-t), the rate of a token that follows one leader. Right: "
-    "number of limits for starts of several sizes, mean and range: softer starts lose vertices."
+    "Left: area or volume of the hull. Middle: largest distance of a token from its limit, beside "
+    "e^(-t), the rate of a token that follows one leader. Right: number of limits, mean and range."
 )
 
 
@@ -134,17 +129,16 @@ def _summary(p: Params, runs: dict[str, PolytopeRun], sizes: list[SizeCensus]) -
         for name, r in runs.items()
     ]
     inner, zeros = sum(c.inner for c in sizes), sum(c.at_zero for c in sizes)
+    ends = f"{inner} limits are no vertex, {zeros} of them 0" if inner else "limits are vertices"
     text.append(
         f"In {sum(len(c.limits) for c in sizes)} runs over starts of side {min(p.sides):g} to "
-        f"{max(p.sides):g}, "
-        + (f"{inner} limits are no vertex, {zeros} of them 0." if inner else "limits are vertices.")
-        + " Limits nearer to each other than 1e-4 of the longest token count as one: two tokens "
-        "never quite merge (B25), but soft starts leave them closer than any float can tell."
+        f"{max(p.sides):g}, {ends}. Limits nearer to each other than 1e-4 of the longest token "
+        "count as one: tokens never quite merge (B25), but come closer than any float can tell."
     )
     return "\n\n".join(text)
 
 
-def _table(runs: dict[str, PolytopeRun]) -> cy.Table:
+def _tables(runs: dict[str, PolytopeRun], sizes: list[SizeCensus]) -> list[cy.Table]:
     rows = []
     for name, r in runs.items():
         size = np.bincount(r.labels)
@@ -152,27 +146,21 @@ def _table(runs: dict[str, PolytopeRun]) -> cy.Table:
             s = r.centres[c]
             excess = float(abs((r.body.vertices @ s).max() - s @ s))
             rows.append((name, tuple(s.tolist()), int(size[c]), c in r.body.index, excess))
-    columns = ("run", "limit", "tokens", "vertex", "max <s, y> - |s|²")
-    note = "The last column is 0 exactly when the limit lies in S."
-    return cy.Table("Limits", columns, tuple(rows), note)
-
-
-def _size_table(sizes: list[SizeCensus]) -> cy.Table:
-    return cy.Table.of(
-        "Size of the start",
-        sizes,
-        {
-            "d": "d",
-            "side": "side",
-            "runs": lambda c: len(c.limits),
-            "mean limits": lambda c: float(np.mean(c.limits)),
-            "fewest": lambda c: min(c.limits),
-            "most": lambda c: max(c.limits),
-            "no vertex": "inner",
-            "away from S": "away",
-        },
-        "`away from S`: largest distance of a limit from S and 0, relative to the longest token.",
-    )
+    limits = ("run", "limit", "tokens", "vertex", "max <s, y> - |s|²")
+    zero = "The last column is 0 exactly when the limit lies in S."
+    columns: dict[str, Any] = {
+        "d": "d",
+        "side": "side",
+        "runs": lambda c: len(c.limits),
+        "mean limits": lambda c: float(np.mean(c.limits)),
+        "fewest": lambda c: min(c.limits),
+        "most": lambda c: max(c.limits),
+        "no vertex": "inner",
+        "away from S": "away",
+    }
+    note = "`away from S`: largest distance of a limit from S and 0, relative to the longest token."
+    sweep = cy.Table.of("Size of the start", sizes, columns, note)
+    return [cy.Table("Limits", limits, tuple(rows), zero), sweep]
 
 
 def _curves(p: Params, runs: dict[str, PolytopeRun], sizes: list[SizeCensus]) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems import expected_leaders
-from .._frame import Progress, at_most, over_grid, part, report_of
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 
 TITLE = "Leaders under random definite A and V"
 KINDS = {  # whether A is random, whether V is
@@ -81,33 +81,36 @@ class FlowLeaders(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The law of leaders, then the flows."""
-    if min(p.kappa) < 1 or min(*p.d, p.few, p.n) < 2 or min(p.draws, p.flows) < 2:
-        raise ValueError(f"random_matrices: kappa >= 1, d, n, few, draws, flows >= 2; got {p}")
-    counts = over_grid(_count, p, {"d": p.d, "kappa": p.kappa}, part(progress, 0.0, 0.5))
+    sensible = min(p.kappa) >= 1 and min(*p.d, p.n, p.few, p.draws, p.flows) >= 2
+    require(sensible, "kappa >= 1, d, n, few, draws, flows >= 2", p)
+    counts = over_grid(_count, p, {"d": p.d, "kappa": p.kappa}, part(progress, 0, 0.5))
     flows = over_grid(_flows, p, {"matrices": tuple(KINDS)}, part(progress, 0.5, 0.9))
-    checks = {f.kind: cy.check(f.first, only=("B24", "B26")) for f in flows}
-    return report_of(
-        __name__,
-        p,
-        _summary(p, counts, flows),
-        tables=[_law_table(counts), _flow_table(flows)],
-        checks={"hardmax": [_law(p, counts)]} | checks,
-        figures=[
-            cy.Picture("Hardmax leaders against kappa", _LAW, _draw_law(p, counts)),
-            cy.Picture("Softmax flows under random A and V", _PANELS, _draw_flows(flows)),
-        ],
+    # counts of leaders spread less than Poisson ones; 1 % is the law's own quadrature
+    worst = max(
+        abs(c.first.mean() - c.expected) / (5 * np.sqrt(c.expected / p.draws) + 0.01 * c.expected)
+        for c in counts
     )
+    reference = "docs/mathematics.md B14, general A"
+    claim = "the mean number of leaders at layer 0 is the expected one (in five standard errors)"
+    law = at_most("mean leaders", reference, claim, worst, 1, cells=len(counts))
+    checks = {"hardmax": [law]}
+    checks |= {f.kind: cy.check(f.first, only=("B24", "B26")) for f in flows}
+    figures = (
+        cy.Picture("Hardmax leaders against kappa", _LAW, _draw_law(p, counts)),
+        cy.Picture("Softmax flows under random A and V", _PANELS, _draw_flows(flows)),
+    )
+    text, tables = _summary(p, counts, flows), _tables(counts, flows)
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _LAW = (
-    "Mean number of leaders of n Gaussian tokens under hardmax with a random A of condition number "
-    "kappa: at layer 0 (dots, bars are two standard errors), in the limit (crosses), and the "
-    "expected number at layer 0 (lines, B14)."
+    "Mean number of hardmax leaders under a random A of condition number kappa: at layer 0 (dots, "
+    "bars are two standard errors), in the limit (crosses), expected at layer 0 (lines, B14)."
 )
 _PANELS = (
-    "One start under the four kinds of matrices: tokens y from grey circles along thin paths to "
-    "squares; stars are the tokens that hold more than half of somebody's attention at the end. A "
-    "random V leaves two of them at most, at the ends of its leading direction (dashed)."
+    "One start under the four kinds of matrices: tokens y from circles along paths to squares; "
+    "stars hold more than half of somebody's attention at the end. A random V leaves two at most, "
+    "at the ends of its leading direction (dashed)."
 )
 
 
@@ -126,24 +129,7 @@ def _count(p: Params, d: int, kappa: float) -> LeaderCounts:
         first.append(int(hardmax.followed(z0).leads.sum()))
         last.append(len(cy.limit(cy.PureAttention(hardmax, alpha=p.alpha), z0).leaders))
     form = np.diag(np.geomspace(1, 1 / kappa, d))  # its directions do not matter
-    expected = expected_leaders(p.n, d, form)
-    return LeaderCounts(d, kappa, np.array(first), np.array(last), expected)
-
-
-def _law(p: Params, counts: list[LeaderCounts]) -> cy.Check:
-    # Counts of leaders spread less than Poisson ones; 1 % is the law's own quadrature.
-    worst = max(
-        abs(c.first.mean() - c.expected) / (5 * np.sqrt(c.expected / p.draws) + 0.01 * c.expected)
-        for c in counts
-    )
-    return at_most(
-        "mean leaders",
-        "docs/mathematics.md B14, general A",
-        "the mean number of leaders at layer 0 is the expected one (in five standard errors)",
-        worst,
-        1.0,
-        cells=len(counts),
-    )
+    return LeaderCounts(d, kappa, np.array(first), np.array(last), expected_leaders(p.n, d, form))
 
 
 def _flows(p: Params, kind: str) -> FlowLeaders:
@@ -163,8 +149,8 @@ def _flows(p: Params, kind: str) -> FlowLeaders:
     return FlowLeaders(kind, np.array(values), np.array(leads), limits, runs[0])
 
 
-def _law_table(counts: list[LeaderCounts]) -> cy.Table:
-    columns: dict[str, Any] = {
+def _tables(counts: list[LeaderCounts], flows: list[FlowLeaders]) -> list[cy.Table]:
+    law: dict[str, Any] = {
         "d": "d",
         "kappa": "kappa",
         "leaders at layer 0": lambda c: float(c.first.mean()),
@@ -173,11 +159,7 @@ def _law_table(counts: list[LeaderCounts]) -> cy.Table:
         "leaders in the limit": lambda c: float(c.last.mean()),
         "runs with an emerging leader": lambda c: float((c.last > c.first).mean()),
     }
-    return cy.Table.of("Hardmax leaders", counts, columns)
-
-
-def _flow_table(flows: list[FlowLeaders]) -> cy.Table:
-    columns: dict[str, Any] = {
+    flow: dict[str, Any] = {
         "matrices": "kind",
         "mean leaders": lambda f: float(f.leaders.mean()),
         "most": lambda f: int(f.leaders.max()),
@@ -185,7 +167,8 @@ def _flow_table(flows: list[FlowLeaders]) -> cy.Table:
         "l1 - |l2| of V": lambda f: float(np.mean([cy.spectra.good_triple(V=V).gap for V in f.V])),
     }
     note = "A leader holds more than half of somebody's attention at the end."
-    return cy.Table.of("Softmax flows", flows, columns, note)
+    softmax = cy.Table.of("Softmax flows", flows, flow, note)
+    return [cy.Table.of("Hardmax leaders", counts, law), softmax]
 
 
 def _summary(p: Params, counts: list[LeaderCounts], flows: list[FlowLeaders]) -> str:
@@ -206,8 +189,6 @@ def _summary(p: Params, counts: list[LeaderCounts], flows: list[FlowLeaders]) ->
 
 
 def _draw_law(p: Params, counts: list[LeaderCounts]) -> Any:
-    from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
-
     figure, ((ax,),) = cy.plot.sheet(1, 1, 6.5, 4.2)
     for colour, d in zip(cy.plot.PALETTE, p.d):
         row = [c for c in counts if c.d == d]
@@ -219,9 +200,7 @@ def _draw_law(p: Params, counts: list[LeaderCounts]) -> Any:
     ax.plot([], [], color=cy.plot.GREY, lw=1, label="expected (B14)")
     ax.axhline(2, color=cy.plot.INK, lw=0.8, ls=":")
     ax.set(xscale="log", yscale="log", xlabel="condition number of A", ylabel="leaders")
-    ax.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    ax.yaxis.set_major_formatter(ScalarFormatter())
-    ax.yaxis.set_minor_locator(NullLocator())
+    cy.plot.plain_log(ax.yaxis)
     ax.legend(frameon=False)
     return figure
 
@@ -237,6 +216,5 @@ def _draw_flows(flows: list[FlowLeaders]) -> Any:
         ax.plot(*y[-1].T, "s", color=cy.plot.PALETTE[1], ms=6, label="end")
         ax.plot(*y[0, leads].T, "*", color=cy.plot.PALETTE[2], ms=12, label="leader, at its start")
         ax.set(aspect="equal", title=f.kind, xlabel="$y_1$", ylabel="$y_2$")
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    cy.plot.legend_below(axes[0])
     return figure

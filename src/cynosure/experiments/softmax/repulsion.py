@@ -4,8 +4,7 @@ With Q^T K = I the norms stay below max(|x_i(0)|, sqrt(2n)) and all tokens colla
 See two regimes. First the mean dies, like e^(-t). Then weights are all but equal, and tokens feel
 only the next order of the softmax, x_i' = -C x_i with C their covariance: C' = -2 C^2, so each
 eigenvalue of C tends to 1/(2t), and tokens shrink like t^(-1/2), without changing their pattern.
-What is left of the mean is driven by the order after that, five factors of x: it falls like
-t^(-5/2).
+What is left of the mean is driven by the order after that, five factors of x: like t^(-5/2).
 """
 
 from __future__ import annotations
@@ -17,10 +16,8 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 from ._flow_panels import dots, nearest
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "V = -I: collapse to the origin"
 
@@ -44,9 +41,8 @@ QUICK = Params(d=(2,), time=1e4, saved=120)
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """One run per dimension."""
-    if p.n < 2 or p.saved < 10 or not p.time > 100:
-        raise ValueError(f"repulsion: n >= 2, saved >= 10 and time > 100; got {p}")
-    flows = over_grid(_flow, p, {"d": p.d}, part(progress, 0.0, 1.0))
+    require(p.n >= 2 and p.saved >= 10 and p.time > 100, "n >= 2, saved >= 10, time > 100", p)
+    flows = over_grid(_flow, p, {"d": p.d}, part(progress, 0, 1))
     runs = {f"d = {d}": tr for d, tr in zip(p.d, flows)}
     figures = [cy.Picture("Decay", _DECAY, _curves(runs))]
     if "d = 2" in runs:

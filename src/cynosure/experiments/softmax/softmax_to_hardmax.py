@@ -2,16 +2,15 @@
 
     z_i <- (z_i + alpha (P z)_i)/(1 + alpha),   P = softmax of beta <z_i, z_j>   or hardmax
 
-At fixed beta softmax collapses to one point in the end, whatever beta is: its agreement with
-hardmax (arXiv 2407.01602) is metastable. See: at small beta somebody follows another token than
-under hardmax within a few layers, at large beta nobody ever does; and the leaders, which hardmax
-never moves, leave their places after a number of layers that grows like e^{c beta}
-(docs/mathematics.md E15; on the sphere arXiv 2410.06833, for the random chain arXiv 2508.09628).
-The slope c is near the smallest gap <v, v - w> between a leader v and another token's limit w,
-which is what the exponential weighs.
+At fixed beta softmax collapses to one point in the end: its agreement with hardmax (arXiv
+2407.01602) is metastable. See: at small beta somebody follows another token than under hardmax
+within a few layers, at large beta nobody ever does; and the leaders, which hardmax never moves,
+leave their places after a number of layers that grows like e^{c beta} (docs/mathematics.md E15; on
+the sphere arXiv 2410.06833, for the random chain arXiv 2508.09628). The slope c is near the
+smallest gap <v, v - w> between two leaders v and w, which is what the exponential weighs.
 
-The lines drawn are a pentagon and the first four Gaussian starts of a seed that was picked by hand
-(seed 0; they look tidy). The tables and the sentence on slopes have all `starts` of them.
+Drawn are a pentagon and the first four Gaussian starts of a seed that was picked by hand (seed 0;
+they look tidy). The tables and the sentence on slopes have all `starts` of them.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, over_grid, part, report_of
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 
 TITLE = "Softmax to hardmax: the lifetime of the agreement against beta"
 _DRAWN = 5  # starts in the figure; the tables have all
@@ -71,15 +70,13 @@ class Lifetimes(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every start at every beta, until the agreement is lost."""
-    if min(p.beta) <= 0 or p.n < 6 or p.starts < 0 or p.most < 100 or not 0 < p.far < 1:
-        raise ValueError(
-            f"softmax_to_hardmax: beta > 0, n >= 6, starts >= 0, most >= 100, 0 < far < 1; got {p}"
-        )
+    sensible = min(p.beta) > 0 and p.n >= 6 and p.starts >= 0 and p.most >= 100 and 0 < p.far < 1
+    require(sensible, "beta > 0, n >= 6, starts >= 0, most >= 100, 0 < far < 1", p)
     names = ["pentagon", *(f"Gaussian {s}" for s in range(p.starts))]
-    lives = over_grid(_life, p, {"start": names, "beta": p.beta}, part(progress, 0.0, 0.8))
+    lives = over_grid(_life, p, {"start": names, "beta": p.beta}, part(progress, 0, 0.8))
     starts = [_lifetimes(p, name, [c for c in lives if c.start == name]) for name in names]
     counts = over_grid(_clusters, p, {"clusters, beta": p.clusters_beta}, part(progress, 0.8, 0.95))
-    columns: dict[str, Any] = {
+    columns = {
         "start": "start",
         "beta": "beta",
         "leaders leave at": "lost",
@@ -90,37 +87,32 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         f"Layers; – : not within {p.most} (leaders) or 64 (patterns). Tokens as in hardmax: the "
         "share of tokens near their hardmax limit at layer 64, or just before a leader left."
     )
-    second: dict[str, Any] = {
-        "start": "start",
-        "slope of log lifetime": "slope",
-        "smallest gap between leaders": "barrier",
-    }
-    return report_of(
-        __name__,
-        p,
-        _summary(p, starts),
-        tables=[
-            cy.Table.of("Agreement of softmax with hardmax", lives, columns, note),
-            cy.Table.of("Slopes", starts, second, "Over lifetimes of at least 100 layers."),
-        ],
-        checks={"all starts": [_longer(p, starts)]},
-        figures=[
-            cy.Picture("Lifetime of the agreement", _LIFE, _draw_lives(p, starts)),
-            cy.Picture("Clusters against depth", _CLUSTERS, _draw_clusters(p, counts)),
-        ],
+    slopes = {"start": "start", "slope of log lifetime": "slope", "smallest gap": "barrier"}
+    long = "Slopes over lifetimes of at least 100 layers; gaps are those between two leaders."
+    pairs = [pair for s in starts for pair in pairwise(s.lives)]
+    broken = sum((b.lost or p.most) < (a.lost or p.most) for a, b in pairs)
+    claim = "a larger beta keeps the leaders at least as long (share of neighbours that do not)"
+    share, tol = broken / max(1, len(pairs)), 0.1  # a trend: at small beta a lucky mean may hold
+    reference = "docs/mathematics.md A2, E15"
+    longer = at_most("lifetimes", reference, claim, share, tol, pairs=len(pairs))
+    tables = (
+        cy.Table.of("Agreement of softmax with hardmax", lives, columns, note),
+        cy.Table.of("Slopes", starts, slopes, long),
     )
+    figures = (
+        cy.Picture("Lifetime of the agreement", _LIFE, _draw_lives(p, starts)),
+        cy.Picture("Clusters against depth", _CLUSTERS, _draw_clusters(p, counts)),
+    )
+    text, checks = _summary(p, starts), {"all starts": [longer]}
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _LIFE = (
-    "Left: layers until a leader is a tenth of the longest token away from its place, one line per "
-    "start; triangles were still in place when we stopped looking. Dashed: lines of slope equal to "
-    "the smallest gap between leaders. Right: the first layer at which the strongest softmax "
-    "weight of some token is not on a token it follows under hardmax; triangles: none in 64."
+    "Left: layers until a leader is `far` from its place (triangles: not yet at the end). Dashed: "
+    "slope equal to the smallest gap between leaders. Right: the first layer at which some token's "
+    "strongest softmax weight is off the tokens it follows under hardmax (triangles: none in 64)."
 )
-_CLUSTERS = (
-    "Clusters of the softmax tokens against depth, pentagon start; the dotted line is the number "
-    "of hardmax limits. Plateaus are metastable: at fixed beta one point is the only end."
-)
+_CLUSTERS = "Clusters of softmax tokens, pentagon start: plateaus are metastable, the end is one."
 
 
 def _tokens(p: Params, start: str) -> np.ndarray:
@@ -132,10 +124,8 @@ def _tokens(p: Params, start: str) -> np.ndarray:
 def barrier(li: cy.Limit) -> float:
     """The smallest <v, v - w> over leaders v and other leaders w: e^{-beta gap} is the leak."""
     v = li.points[li.leaders]
-    if len(v) < 2:
-        return float("inf")
     gaps = (v**2).sum(axis=1)[:, None] - v @ v.T
-    return float(gaps[~np.eye(len(v), dtype=bool)].min())
+    return float(gaps[~np.eye(len(v), dtype=bool)].min(initial=np.inf))
 
 
 def _life(p: Params, start: str, beta: float) -> Life:
@@ -159,12 +149,11 @@ def _life(p: Params, start: str, beta: float) -> Life:
 
 def _differs(p: Params, soft: cy.PureAttention, z0: np.ndarray) -> int | None:
     """The first of 64 layers at which somebody's strongest weight is off its set C_i."""
-    states = cy.simulate(soft, z0, layers=64).values
     hard = cy.simulate(cy.PureAttention(alpha=p.alpha), z0, layers=64)
     roles = cy.roles(hard)
-    for k, (z, y) in enumerate(zip(states, hard.values)):
+    for k, z in enumerate(cy.simulate(soft, z0, layers=64).values):
         strongest = cy.spectra.attention_matrix(soft, z).argmax(axis=1)
-        sets = roles.followed(k)
+        y, sets = hard.values[k], roles.followed(k)
         # followers that sit on their leader up to rounding count as the leader
         off = [np.abs(y[strongest[i]] - y[sets[i]]).max(axis=1).min() for i in range(p.n)]
         if max(off) >= 1e-6:
@@ -177,41 +166,26 @@ def _clusters(p: Params, beta: float) -> tuple[np.ndarray, np.ndarray, int]:
     z0 = _tokens(p, "pentagon")
     soft = cy.PureAttention(cy.Softmax(beta), p.alpha)
     tol = 0.05 * float(np.linalg.norm(z0, axis=1).max())
-    states, z, k = {0: z0}, z0, 0
+    counts, z, k = {0: cy.clusters(z0, tol).count}, z0, 0
     while k < p.most:
         layers = min(max(8, k), p.most - k)
         tr = cy.simulate(soft, z, layers=layers, save_every=max(1, layers // 16))
-        states |= {k + int(t): state for t, state in zip(tr.t, tr.values)}
+        counts |= {k + int(t): cy.clusters(state, tol).count for t, state in zip(tr.t, tr.values)}
         z, k = tr.values[-1], k + layers
-    counts = [cy.clusters(state, tol).count for state in states.values()]
     ends = cy.limit(cy.PureAttention(alpha=p.alpha), z0).points
-    return np.array(list(states)), np.array(counts), cy.clusters(ends, tol).count
+    return np.array(list(counts)), np.array(list(counts.values())), cy.clusters(ends, tol).count
 
 
 def _lifetimes(p: Params, start: str, lives: list[Life]) -> Lifetimes:
     gap = barrier(cy.limit(cy.PureAttention(alpha=p.alpha), _tokens(p, start)))
-    if len(_long(lives)) < 2:
-        return Lifetimes(start, lives, None, gap)
-    beta, lost = np.transpose(_long(lives))
-    return Lifetimes(start, lives, float(np.polyfit(beta, np.log(lost), 1)[0]), gap)
+    beta, lost = np.array(_long(lives) or np.empty((0, 2))).T
+    slope = float(np.polyfit(beta, np.log(lost), 1)[0]) if len(beta) > 1 else None
+    return Lifetimes(start, lives, slope, gap)
 
 
 def _long(lives: list[Life]) -> list[tuple[float, int]]:
     """(beta, layers) of the lifetimes long enough to be metastable."""
     return [(c.beta, c.lost) for c in lives if c.lost is not None and c.lost >= 100]
-
-
-def _longer(p: Params, starts: list[Lifetimes]) -> cy.Check:
-    pairs = [pair for s in starts for pair in pairwise(s.lives)]
-    broken = sum((b.lost or p.most) < (a.lost or p.most) for a, b in pairs)
-    return at_most(
-        "lifetimes",
-        "docs/mathematics.md A2, E15",
-        "a larger beta keeps the leaders at least as long (share of neighbours that do not)",
-        broken / len(pairs) if pairs else 0.0,
-        0.1,  # a trend, not a theorem: at small beta a lucky mean may hold a leader
-        pairs=len(pairs),
-    )
 
 
 def _summary(p: Params, starts: list[Lifetimes]) -> str:
@@ -221,16 +195,14 @@ def _summary(p: Params, starts: list[Lifetimes]) -> str:
         lost = {c.beta: c.lost for c in lives}
         grown = f"layer {lost[high]}" if lost[high] is not None else f"no layer up to {p.most}"
         fit = f"slope {slope:.3g} against a gap of {gap:.3g}" if slope else "no slope"
-        parts.append(
-            f"{name}: a leader leaves at layer {lost[low]} for beta = {low:g}, at {grown} for "
-            f"{high:g}, {fit}"
-        )
+        first = f"{name}: a leader leaves at layer {lost[low]} for beta = {low:g}"
+        parts.append(f"{first}, at {grown} for {high:g}, {fit}")
     same = [[c.beta for c in s.lives if c.differs is None] for s in starts]
-    agreeing = [min(betas) for betas in same if betas]
+    least = [min(betas) for betas in same if betas]
     agree = (
-        f"In {len(agreeing)} of {len(starts)} starts some beta (the least: {min(agreeing):g}) "
-        "follows hardmax's pattern through all 64 layers."
-        if agreeing
+        f"In {len(least)} of {len(starts)} starts some beta (the least: {min(least):g}) follows "
+        "hardmax's pattern through all 64 layers."
+        if least
         else "In every start somebody follows another token than under hardmax at every beta."
     )
     return f"{'; '.join(parts)}.\n\n{agree} {_ratios(starts)}"

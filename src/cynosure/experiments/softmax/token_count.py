@@ -17,10 +17,8 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems import expected_leaders
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 from ._polytope_runs import COLUMNS, StartGroup, at_rest, draw
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Number of tokens: limits, vertices and rate for n = 10 to 1000"
 
@@ -44,34 +42,28 @@ QUICK = Params(n=(10, 40, 120), d=(2,), starts=2)
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every (d, n), all starts."""
-    if min(*p.n, *p.d) < 2 or p.starts < 1 or max(p.d) > 3 or p.time < 12:
-        raise ValueError(f"token_count: n >= 2, d 2 or 3, starts >= 1, time >= 12; got {p}")
-    groups = over_grid(_group, p, {"d": p.d, "n": p.n}, part(progress, 0.0, 1.0))
+    sensible = min(p.n) >= 2 and set(p.d) <= {2, 3} and p.starts >= 1 and p.time >= 12
+    require(sensible, "n >= 2, d 2 or 3, starts >= 1, time >= 12", p)
+    groups = over_grid(_group, p, {"d": p.d, "n": p.n}, part(progress, 0, 1))
     planar = [group for group in groups if group.d == 2]
     figures = [cy.Picture("Against the number of tokens", _CURVES, _curves(p, groups))]
     if planar:
         figures.append(cy.Picture("Few and many tokens", _PANELS, _panels(planar)))
-    last: dict[str, Any] = {
-        "expected leaders": lambda g: expected_leaders(g.n, g.d),
-        "rate": "rate",
-    }
     note = f"Means over {p.starts} starts; expected leaders at layer 0 by docs/mathematics.md B14."
-    table = cy.Table.of("Number of tokens", groups, {"d": "d", "n": "n"} | COLUMNS | last, note)
+    law: dict[str, Any] = {"expected leaders": lambda g: expected_leaders(g.n, g.d)}
+    columns = {"d": "d", "n": "n", **COLUMNS, **law, "rate": "rate"}
+    table = cy.Table.of("Number of tokens", groups, columns, note)
     checks = {group.name: cy.check(group.first, only=("B23", "B24")) for group in groups}
     text = _summary(p, groups)
     return report_of(__name__, p, text, tables=[table], checks=checks, figures=figures)
 
 
 _CURVES = (
-    "Left and middle: limits of the softmax flow and leaders of the hardmax layers, means over the "
-    "starts with bars from least to largest, and the expected number of hardmax leaders at layer 0 "
-    "(line, B14). Right: the fitted exponent of the softmax flow with its 95 % interval; the line "
-    "is 1."
+    "Left and middle: means over the starts with bars from least to largest, and the expected "
+    "number of hardmax leaders at layer 0 (line, B14). Right: the fitted exponent of the softmax "
+    "flow with its 95 % interval; the line is 1."
 )
-_PANELS = (
-    "Rescaled tokens from grey starts to their limits (squares), V = I. The shaded hull of the "
-    "limits has a handful of vertices, whether there are few tokens or many."
-)
+_PANELS = "Rescaled tokens from circles to squares, V = I; shaded: the hull of the limits."
 
 
 def _group(p: Params, d: int, n: int) -> StartGroup:
@@ -136,6 +128,5 @@ def _panels(groups: list[StartGroup]) -> Any:
     for ax, group in zip(axes[0], chosen):
         draw(ax, group.first.values)
         ax.set_title(f"n = {group.n}")
-    labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(*labels, loc="outside lower center", ncols=2, frameon=False)
+    cy.plot.legend_below(axes[0, 0])
     return figure

@@ -18,9 +18,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, over_grid, part, report_of
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 
 TITLE = "Eigenvalues of V and the limit: polytopes, hyperplanes, rotation, collapse"
 GIVEN: dict[str, Any] = {
@@ -69,43 +67,35 @@ class SpectrumCase(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The given matrices one by one, then the random ones."""
-    if p.n < 3 or p.random < 1 or not set(p.d) <= {2, 3} or p.time <= 0:
-        raise ValueError(f"value_spectrum: n >= 3, random >= 1, d 2 or 3, time > 0; got {p}")
-    flows = over_grid(_given_run, p, {"V": tuple(GIVEN)}, part(progress, 0.0, 0.3))
+    sensible = p.n >= 3 and p.random >= 1 and set(p.d) <= {2, 3} and p.time > 0
+    require(sensible, "n >= 3, random >= 1, d 2 or 3, time > 0", p)
+    flows = over_grid(_given_run, p, {"V": tuple(GIVEN)}, part(progress, 0, 0.3))
     runs = dict(zip(GIVEN, flows))
     grid = {"d": p.d, "random V": range(p.random)}
-    cases = over_grid(_random_case, p, grid, part(progress, 0.3, 1.0))
-    good = [c for c in cases if c.spectrum == "good triple"]
-    three = at_most(
-        "three values",
-        "docs/mathematics.md B26",
-        "good triples among random V: the leading dual vector takes at most three values",
-        sum(c.values > 3 for c in good),
-        0,
-        matrices=len(good),
-    )
+    cases = over_grid(_random_case, p, grid, part(progress, 0.3, 1))
+    good = [c.values for c in cases if c.spectrum == "good triple"]
+    claim = "good triples among random V: the leading dual vector takes at most three values"
+    more = sum(values > 3 for values in good)
+    three = at_most("three values", "docs/mathematics.md B26", claim, more, 0, matrices=len(good))
     checks = {k: cy.check(tr, only=("B24", "B26", "B27", "B28")) for k, tr in runs.items()}
     checks["random V"] = [three]
     figures = (
         cy.Picture("Given V", _PANELS, _panels(p, runs)),
         cy.Picture("Random V", _SCATTER, _scatter(p, cases)),
     )
-    tables = (_given_table(p, runs), _random_table(p, cases))
-    text = _summary(p, cases)
+    text, tables = _summary(p, cases), (_given_table(p, runs), _random_table(p, cases))
     return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _PANELS = (
-    "Top: eigenvalues of V in the complex plane; the dotted line is the largest real part. Below: "
-    "the tokens y = e^{-l1 t} x (x itself for V = -I; the first two coordinates in 3-D) from grey "
-    "circles along thin paths to squares. Dashed lines are the level sets of the leading dual "
-    "vector through the clusters: every token ends on one of them."
+    "Top: eigenvalues of V; dotted: the largest real part. Below: the tokens y = e^{-l1 t} x (x "
+    "itself for V = -I; the first two coordinates in 3-D) from circles along paths to squares. "
+    "Dashed: the level sets of the leading dual vector on which every token ends."
 )
 _SCATTER = (
     "Each mark is the second eigenvalue of a random V over its first (by modulus, in the upper "
-    "half plane); where these two are a complex pair it lies on the unit circle. The colour says "
-    "what the tokens did: every good triple (circle) gives hyperplanes, a pair that leads in real "
-    "part turns the tokens round."
+    "half plane); on the unit circle these two are a complex pair. The colour says what the tokens "
+    "did: good triples (circles) give hyperplanes, a pair that leads in real part turns."
 )
 
 
@@ -147,10 +137,8 @@ def _spectrum_class(V: np.ndarray) -> str:
 
 def _case(p: Params, name: str, tr: cy.Trajectory) -> SpectrumCase:
     V, y = tr.dynamics.V, tr.values[-1]  # type: ignore[union-attr]
-    values = np.linalg.eigvals(V)
+    values, size = np.linalg.eigvals(V), float(np.abs(y).max())
     real = abs(values[np.argmax(values.real)].imag) < 1e-9
-    size = float(np.abs(y).max())
-    speed = float(np.abs(y - tr.values[-2]).max()) / float(tr.t[-1] - tr.t[-2]) / size
     return SpectrumCase(
         name=name,
         eigenvalues=values[np.argsort(-np.abs(values), kind="stable")],
@@ -158,31 +146,26 @@ def _case(p: Params, name: str, tr: cy.Trajectory) -> SpectrumCase:
         kind=cy.recognise(tr, p.tol).kind,
         clusters=cy.clusters(y, p.tol * size).count,
         values=len(cy.spectra.hyperplane_values(tr, tol=p.tol).values) if real else 0,
-        speed=speed,
+        speed=float(np.abs(y - tr.values[-2]).max()) / float(tr.t[-1] - tr.t[-2]) / size,
     )
-
-
-def _text(values: np.ndarray) -> str:
-    pairs = ((v.real, v.imag) for v in values)
-    return ", ".join(f"{a:.3g}" if abs(b) < 1e-9 else f"{a:.3g}{b:+.3g}i" for a, b in pairs)
 
 
 def _given_table(p: Params, runs: dict[str, cy.Trajectory]) -> cy.Table:
-    return cy.Table.of(
-        "Given V",
-        [_case(p, name, tr) for name, tr in runs.items()],
-        {
-            "V": "name",
-            "eigenvalues": lambda c: _text(c.eigenvalues),
-            "good triple": lambda c: c.spectrum == "good triple",
-            "multiplicity": lambda c: cy.spectra.good_triple(V=GIVEN[c.name]).multiplicity,
-            "limit": "kind",
-            "clusters of y": "clusters",
-            "values of f1*": lambda c: c.values or None,
-            "speed at the end": "speed",
-        },
-        "Speed of y relative to its size; a complex pair never comes to rest.",
-    )
+    def text(v: Any) -> str:
+        return f"{v.real:.3g}" if abs(v.imag) < 1e-9 else f"{v.real:.3g}{v.imag:+.3g}i"
+
+    columns: dict[str, Any] = {
+        "V": "name",
+        "eigenvalues": lambda c: ", ".join(map(text, c.eigenvalues)),
+        "good triple": lambda c: c.spectrum == "good triple",
+        "multiplicity": lambda c: cy.spectra.good_triple(V=GIVEN[c.name]).multiplicity,
+        "limit": "kind",
+        "clusters of y": "clusters",
+        "values of f1*": lambda c: c.values or None,
+        "speed at the end": "speed",
+    }
+    note = "Speed of y relative to its size; a complex pair never comes to rest."
+    return cy.Table.of("Given V", [_case(p, *item) for item in runs.items()], columns, note)
 
 
 def _random_table(p: Params, cases: list[SpectrumCase]) -> cy.Table:
@@ -195,10 +178,7 @@ def _random_table(p: Params, cases: list[SpectrumCase]) -> cy.Table:
             mean, most = float(np.mean([c.clusters for c in group])), max(c.values for c in group)
             rows.append((d, name, len(group), text, mean, most or None))
     columns = ("d", "spectrum", "matrices", "limits found", "mean clusters", "most values of f1*")
-    note = (
-        "Not dominant: the eigenvalue of largest real part is real and positive, but another is "
-        "larger in modulus. Negative: no eigenvalue has a positive real part."
-    )
+    note = "Not dominant: l1 is real and positive, but another eigenvalue is larger in modulus."
     return cy.Table("Random V", columns, tuple(rows), note)
 
 
@@ -224,36 +204,29 @@ def _summary(p: Params, cases: list[SpectrumCase]) -> str:
 def _panels(p: Params, runs: dict[str, cy.Trajectory]) -> Any:
     width = (len(runs) + 1) // 2
     figure, axes = cy.plot.sheet(4, width, 3.0, 2.7)
-    grey, blue, orange = cy.plot.GREY, *cy.plot.PALETTE[:2]
+    grey = cy.plot.GREY
     for k, (name, tr) in enumerate(runs.items()):
         top, below = axes[2 * (k // width) :, k % width][:2]
         values = np.linalg.eigvals(GIVEN[name])
-        top.plot(values.real, values.imag, "o", color=blue)
+        top.plot(values.real, values.imag, "o", color=cy.plot.PALETTE[0])
         top.axvline(values.real.max(), color=cy.plot.INK, lw=0.8, ls=":")
         top.axhline(0, color=grey, lw=0.6, zorder=0)
         top.set(title=name, xlim=(-1.3, 1.8), ylim=(-1.1, 1.1), xlabel="Re", ylabel="Im")
         y = tr.values[..., :2]
         below.plot(y[..., 0], y[..., 1], color=grey, lw=0.5, zorder=1)
         below.plot(*y[0].T, "o", color=grey, ms=2.5)
-        below.plot(*y[-1].T, "s", color=orange, ms=5)
+        below.plot(*y[-1].T, "s", color=cy.plot.PALETTE[1], ms=5)
         below.margins(0.15)
+        frame = {"xlim": below.get_xlim(), "ylim": below.get_ylim()}
         if len(GIVEN[name]) == 2 and _spectrum_class(GIVEN[name]) == "good triple":
-            _levels(p, below, tr)
-        below.set(xlabel="$y_1$", ylabel="$y_2$")
+            dual = cy.spectra.good_triple(V=GIVEN[name]).dual
+            for value in cy.spectra.hyperplane_values(tr, tol=p.tol).values:  # lines f1* = value
+                foot, along = value * dual / (dual @ dual), np.array([-dual[1], dual[0]])
+                below.axline(foot, foot + along, ls="--", lw=0.8, color=cy.plot.INK)
+        below.set(xlabel="$y_1$", ylabel="$y_2$", **frame)
     for ax in axes[2 * (k // width) :, k % width + 1 :].flat:
         ax.set_axis_off()
     return figure
-
-
-def _levels(p: Params, ax: Any, tr: cy.Trajectory) -> None:
-    """The lines f1* = const through the clusters of the end, inside the present frame."""
-    dual = cy.spectra.good_triple(V=tr.dynamics.V).dual  # type: ignore[union-attr]
-    frame = {"xlim": ax.get_xlim(), "ylim": ax.get_ylim()}
-    for value in cy.spectra.hyperplane_values(tr, tol=p.tol).values:
-        foot = value * dual / (dual @ dual)
-        along = foot + np.array([-dual[1], dual[0]])
-        ax.axline(foot, along, ls="--", lw=0.8, color=cy.plot.INK)
-    ax.set(**frame)
 
 
 def _scatter(p: Params, cases: list[SpectrumCase]) -> Any:
@@ -262,17 +235,15 @@ def _scatter(p: Params, cases: list[SpectrumCase]) -> Any:
     angle = np.linspace(0, np.pi, 200)
     for ax, d in zip(axes[0], p.d):
         ax.plot(np.cos(angle), np.sin(angle), color=cy.plot.INK, lw=0.6)
-        for c in cases:
-            if len(c.eigenvalues) == d:
-                ratio = complex(c.eigenvalues[1] / c.eigenvalues[0])
-                look = {"color": colours[c.kind], "ms": 5, "alpha": 0.7}
-                marker = "o" if c.spectrum == "good triple" else "^"
-                ax.plot(ratio.real, abs(ratio.imag), marker, **look)
+        for c in (c for c in cases if len(c.eigenvalues) == d):
+            ratio = complex(c.eigenvalues[1] / c.eigenvalues[0])
+            marker = "o" if c.spectrum == "good triple" else "^"
+            ax.plot(ratio.real, abs(ratio.imag), marker, color=colours[c.kind], ms=5, alpha=0.7)
         ax.set(aspect="equal", title=f"d = {d}", xlabel="Re $l_2 / l_1$", ylabel="|Im $l_2 / l_1$|")
         ax.set(xlim=(-1.15, 1.15), ylim=(-0.05, 1.15))
     signs = [(kind, "s", colour) for kind, colour in colours.items()]
     signs += [("good triple", "o", cy.plot.GREY), ("no good triple", "^", cy.plot.GREY)]
     for name, marker, colour in signs:
         axes[0, 0].plot([], [], marker, color=colour, label=name)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    cy.plot.legend_below(axes[0, 0])
     return figure

@@ -16,7 +16,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 from ..softmax._flow_panels import nearest
 from ._globes import globes
 
@@ -56,25 +56,20 @@ class Collapse(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """One start per beta in detail, many for the arrival times, and the line."""
-    if p.d < 2 or p.n < 2 or p.starts < 1 or not p.time > 1:
-        raise ValueError(f"causal_collapse: d, n >= 2, starts >= 1 and time > 1; got {p}")
-    collapses = over_grid(_collapse, p, {"beta": p.beta}, part(progress, 0.0, 0.7))
+    sensible = min(p.d, p.n) >= 2 and p.starts >= 1 and p.time > 1
+    require(sensible, "d, n >= 2, starts >= 1, time > 1", p)
+    collapses = over_grid(_collapse, p, {"beta": p.beta}, part(progress, 0, 0.7))
     figures = [cy.Picture("Cosine to the first token", _COSINES, _curves(p, collapses))]
     if p.d == 3:
         figures.insert(0, cy.Picture("Tokens on the sphere", _SPHERES, _spheres(p, collapses)))
-    return report_of(
-        __name__,
-        p,
-        _summary(p, collapses),
-        tables=[_table(p, collapses), _arrival_table(p, collapses), _line()],
-        checks={c.name: cy.check(c.run, only=("B34",)) for c in collapses},
-        figures=figures,
-    )
+    checks = {c.name: cy.check(c.run, only=("B34",)) for c in collapses}
+    text, tables = _summary(p, collapses), _tables(p, collapses)
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _SPHERES = (
-    "Uniform tokens on S^2, seen from above the first one (black cross, in the middle): dark ones "
-    "come early in the sequence, light ones late; the far side is small. All end at the cross."
+    "Uniform tokens on S^2, seen from above the first one (cross): dark ones come early in the "
+    "sequence, light ones late; the far side is small. All end at the cross."
 )
 _COSINES = (
     "Left: 1 - <x_k, x_1> for the largest beta, dark lines for early tokens. Right: median time at "
@@ -109,20 +104,17 @@ def _arrivals(p: Params, beta: float, times: np.ndarray) -> np.ndarray:
 
 
 def _summary(p: Params, collapses: list[Collapse]) -> str:
-    text = []
-    for c in collapses:
-        x = c.run.values
-        moved = float(np.abs(x[:, 0] - x[0, 0]).max())
-        text.append(
-            f"{c.name}: at t = {c.run.t[-1]:g} every token is within 1 - cos = "
-            f"{_gap(x[-1]).max():.2g} of the first, which moved by {moved:.1g}; over "
-            f"{len(c.arrivals)} starts {np.isfinite(c.arrivals).mean():.1%} of the tokens have "
-            f"arrived (1 - cos <= {p.met:g})."
-        )
-    return " ".join(text)
+    return " ".join(
+        f"{c.name}: at t = {c.run.t[-1]:g} every token is within 1 - cos = "
+        f"{_gap(c.run.values[-1]).max():.2g} of the first, which moved by "
+        f"{np.abs(c.run.values[:, 0] - c.run.values[0, 0]).max():.1g}; over {len(c.arrivals)} "
+        f"starts {np.isfinite(c.arrivals).mean():.1%} of the tokens have arrived (1 - cos <= "
+        f"{p.met:g})."
+        for c in collapses
+    )
 
 
-def _table(p: Params, collapses: list[Collapse]) -> cy.Table:
+def _tables(p: Params, collapses: list[Collapse]) -> list[cy.Table]:
     rows = []
     for c in collapses:
         for k in [nearest(c.run, t) for t in p.show]:
@@ -130,26 +122,21 @@ def _table(p: Params, collapses: list[Collapse]) -> cy.Table:
             far = float(gap.max()), float(np.median(gap[1:]))  # the first has gap 0
             rows.append((c.name, float(c.run.t[k]), *far, int((gap <= p.met).sum())))
     columns = ("run", "t", "largest 1 - cos", "median 1 - cos", "arrived")
-    return cy.Table("Distance from the first token", columns, tuple(rows))
-
-
-def _arrival_table(p: Params, collapses: list[Collapse]) -> cy.Table:
-    medians = [np.median(c.arrivals, axis=0) for c in collapses]
-    rows = tuple(
-        (k + 1, *(float(t[k]) if np.isfinite(t[k]) else None for t in medians))
-        for k in range(1, p.n)
-    )
-    columns = ("k", *(c.name for c in collapses))
-    return cy.Table("Median arrival of the k-th token", columns, rows)
-
-
-def _line() -> cy.Table:
-    """d = 1, where the statement is false: nothing ever moves."""
+    names = ("k", *(c.name for c in collapses))
+    medians = np.median([c.arrivals for c in collapses], axis=1).T
+    arrived = [
+        (k, *(t if np.isfinite(t) else None for t in row))
+        for k, row in enumerate(medians[1:].tolist(), 2)
+    ]
     z0 = np.array([[1.0], [-1.0], [1.0], [-1.0]])
     end = cy.simulate(_flow(1.0), z0, time=100.0).values[-1]
-    rows = tuple((k + 1, float(z0[k, 0]), float(end[k, 0])) for k in range(len(z0)))
+    line = zip((1, 2, 3, 4), z0[:, 0].tolist(), end[:, 0].tolist())
     note = "Tangent velocities vanish on a sphere of two points."
-    return cy.Table("Dimension 1", ("token", "start", "at t = 100"), rows, note)
+    return [
+        cy.Table("Distance from the first token", columns, tuple(rows)),
+        cy.Table("Median arrival of the k-th token", names, tuple(arrived)),
+        cy.Table("Dimension 1", ("token", "start", "at t = 100"), tuple(line), note),
+    ]
 
 
 def _colours(n: int) -> np.ndarray:
@@ -172,8 +159,6 @@ def _spheres(p: Params, collapses: list[Collapse]) -> Any:
 
 
 def _curves(p: Params, collapses: list[Collapse]) -> Any:
-    from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
-
     figure, ((left, right),) = cy.plot.sheet(1, 2, 5.5, 3.7)
     last = collapses[-1]
     gap = np.where((g := _gap(last.run.values[1:])) > 1e-16, g, np.nan)
@@ -186,8 +171,6 @@ def _curves(p: Params, collapses: list[Collapse]) -> Any:
         middle = np.median(c.arrivals, axis=0)[1:]
         right.plot(1 + np.arange(1, p.n), middle, "o-", ms=3.5, color=colour, label=c.name)
     right.set(yscale="log", xlabel="token k", ylabel="median arrival")
-    right.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    right.yaxis.set_major_formatter(ScalarFormatter())
-    right.yaxis.set_minor_locator(NullLocator())
+    cy.plot.plain_log(right.yaxis)
     right.legend(frameon=False, fontsize=cy.plot.LABEL)
     return figure

@@ -20,7 +20,7 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems.sphere import equiangular
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 
 TITLE = "Equiangular tokens: n tokens, one equation"
 MODELS = ("SA", "USA")
@@ -60,10 +60,10 @@ class Curve(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Both models over the grid of n and beta."""
-    if min(p.n) < 2 or not -1 / (max(p.n) - 1) < p.r0 < 1 or not 0 < p.reach < 1 - p.r0:
-        raise ValueError(f"equiangular: n >= 2, -1/(n-1) < r0 < 1, 0 < reach < 1 - r0; got {p}")
+    sensible = min(p.n) >= 2 and -1 / (max(p.n) - 1) < p.r0 < 1 and 0 < p.reach < 1 - p.r0
+    require(sensible, "n >= 2, -1/(n-1) < r0 < 1, 0 < reach < 1 - r0", p)
     axes = {"model": MODELS, "n": p.n, "beta": p.beta}
-    curves = over_grid(_curve, p, axes, part(progress, 0.0, 0.9))
+    curves = over_grid(_curve, p, axes, part(progress, 0, 0.9))
     columns: dict[str, Any] = {
         **{name: name for name in axes},
         "arrival": lambda c: float(c.t[-1]),
@@ -72,20 +72,15 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         "theory": lambda c: 2.0 if c.model == "SA" else float(2 * np.exp(c.beta)),
     }
     note = "Error over all pairs and times; the rate is that of 1 - r between the last two times."
-    return report_of(
-        __name__,
-        p,
-        _summary(curves),
-        tables=[cy.Table.of("Full dynamics against the equation", curves, columns, note)],
-        checks={c.name: [c.check] for c in curves},
-        figures=[cy.Picture("Cosine over time", _CAPTION, _draw(p, curves))],
-    )
+    tables = [cy.Table.of("Full dynamics against the equation", curves, columns, note)]
+    checks = {c.name: [c.check] for c in curves}
+    figures = [cy.Picture("Cosine over time", _CAPTION, _draw(p, curves))]
+    return report_of(__name__, p, _summary(curves), tables=tables, checks=checks, figures=figures)
 
 
 _CAPTION = (
     "Common cosine r(t): lines are the equation, dots the full dynamics of n tokens (midway "
-    "between the extreme pairs). Time is divided by the time at which 1 - r falls to `reach`, so "
-    "that all fit."
+    "between the extreme pairs), up to the time at which 1 - r falls to `reach`."
 )
 
 
@@ -157,6 +152,5 @@ def _draw(p: Params, curves: list[Curve]) -> Any:
         ax.set_ylabel("cosine r")
     for ax in axes[-1]:
         ax.set_xlabel("t / arrival")
-    lines, names = axes[0, 0].get_legend_handles_labels()
-    figure.legend(lines, names, loc="outside lower center", ncols=len(names), frameon=False)
+    cy.plot.legend_below(axes[0, 0], len(p.beta))
     return figure

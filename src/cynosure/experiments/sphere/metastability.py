@@ -16,7 +16,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of
+from .._frame import Progress, over_grid, part, report_of, require
 from .._measurements import kept
 
 TITLE = "Metastability: the staircase of the energy"
@@ -58,27 +58,21 @@ class Staircase(NamedTuple):
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The three caps over beta, the staircase, and the checked caps."""
-    if len(p.degrees) != 3 or len(p.beta) < 2 or p.per_cap < 1 or p.saved < 20:
-        raise ValueError(
-            f"metastability: three caps, two or more beta, per_cap >= 1, saved >= 20; got {p}"
-        )
-    caps = over_grid(_caps, p, {"beta": p.beta}, part(progress, 0.0, 0.5))
+    sensible = len(p.degrees) == 3 and len(p.beta) >= 2 and p.per_cap >= 1 and p.saved >= 20
+    require(sensible, "three degrees, two or more beta, per_cap >= 1, saved >= 20", p)
+    caps = over_grid(_caps, p, {"beta": p.beta}, part(progress, 0, 0.5))
     stairs = kept(_stairs, p)
     separated = over_grid(_separated, p, {"beta": p.checked}, part(progress, 0.6, 0.9))
-    return report_of(
-        __name__,
-        p,
-        _summary(p, caps, stairs),
-        tables=_tables(caps, stairs),
-        checks={
-            f"caps {_angles(p.apart)}, beta = {c.beta:g}": cy.check(c.run, only=("B30", "B33"))
-            for c in separated
-        },
-        figures=[
-            cy.Picture("Three caps", _CAPS, _draw_caps(p, caps)),
-            cy.Picture("Staircase", _STAIRS, _draw_stairs(stairs)),
-        ],
+    checks = {
+        f"caps {_angles(p.apart)}, beta = {c.beta:g}": cy.check(c.run, only=("B30", "B33"))
+        for c in separated
+    }
+    figures = (
+        cy.Picture("Three caps", _CAPS, _draw_caps(p, caps)),
+        cy.Picture("Staircase", _STAIRS, _draw_stairs(stairs)),
     )
+    text, tables = _summary(p, caps, stairs), _tables(caps, stairs)
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _CAPS = (
@@ -86,22 +80,19 @@ _CAPS = (
     "merger (dashed: three, two, one equal clusters). Right: times of the two mergers against "
     "beta, with the slopes 1 - cos of the angle to be bridged."
 )
-_STAIRS = (
-    "Single tokens on the circle, with growing gaps between them: their angles (left) and the "
-    "energy (right) against the logarithm of time."
-)
+_STAIRS = "Single tokens on the circle, the gaps between them growing: their angles and the energy."
 
 
 def _angles(degrees: tuple[float, ...]) -> str:
     return ", ".join(f"{a:g}°" for a in degrees)
 
 
-def _start(degrees: tuple[float, ...], per_cap: int, spread: float, seed: int) -> np.ndarray:
+def _start(p: Params, degrees: tuple[float, ...], spread: float) -> np.ndarray:
     """Tokens around centres on the equator of S^2."""
     a = np.deg2rad(degrees)
     centres = np.stack([np.cos(a), np.sin(a), np.zeros(len(a))], axis=1)
-    noise = np.random.default_rng(seed).standard_normal((per_cap * len(a), 3))
-    x = np.repeat(centres, per_cap, axis=0) + spread * noise
+    noise = np.random.default_rng(p.seed).standard_normal((p.per_cap * len(a), 3))
+    x = np.repeat(centres, p.per_cap, axis=0) + spread * noise
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
@@ -121,14 +112,12 @@ def _bridges(p: Params) -> tuple[float, float]:
 def _caps(p: Params, beta: float) -> Staircase:
     # long enough for the last merger, not much longer: at rest rounding is all that moves
     time = 0.15 * float(np.exp(_bridges(p)[1] * beta))
-    x0 = _start(p.degrees, p.per_cap, p.spread, p.seed)
-    return _climb(beta, x0, time, p.saved, 0.1)
+    return _climb(beta, _start(p, p.degrees, p.spread), time, p.saved, 0.1)
 
 
 def _separated(p: Params, beta: float) -> Staircase:
     """Caps far enough apart for the theorem."""
-    x0 = _start(p.apart, p.per_cap, 0.6 * p.spread, p.seed)
-    return _climb(beta, x0, 1e4, p.saved, 0.1)
+    return _climb(beta, _start(p, p.apart, 0.6 * p.spread), 1e4, p.saved, 0.1)
 
 
 def _stairs(p: Params) -> Staircase:
@@ -162,19 +151,17 @@ def _summary(p: Params, caps: list[Staircase], stairs: Staircase) -> str:
     )
 
 
-def _plateaus(c: Staircase) -> list[tuple[Any, ...]]:
-    """(clusters, from, to, energy at the end) of each plateau."""
-    ends = [int(np.searchsorted(c.run.t, q.stop)) for q in c.plateaus]
-    return [(q.clusters, q.start, q.stop, float(c.energy[k])) for q, k in zip(c.plateaus, ends)]
-
-
 def _tables(caps: list[Staircase], stairs: Staircase) -> list[cy.Table]:
+    def plateaus(c: Staircase) -> list[tuple[Any, ...]]:
+        energy = c.energy[np.searchsorted(c.run.t, [q.stop for q in c.plateaus])].tolist()
+        return [(q.clusters, q.start, q.stop, e) for q, e in zip(c.plateaus, energy)]
+
     columns = ("clusters", "from", "to", "energy at its end")
-    rows = tuple((c.beta, *row) for c in caps for row in _plateaus(c))
+    rows = tuple((c.beta, *row) for c in caps for row in plateaus(c))
     note = "Clusters are joined at distance 0.1; the last plateau ends with the run."
     return [
         cy.Table("Plateaus of three caps", ("beta", *columns), rows, note),
-        cy.Table("Plateaus of the staircase", columns, tuple(_plateaus(stairs))),
+        cy.Table("Plateaus of the staircase", columns, tuple(plateaus(stairs))),
     ]
 
 
@@ -189,8 +176,7 @@ def _draw_caps(p: Params, caps: list[Staircase]) -> Any:
     beta = np.array([c.beta for c in caps])
     for colour, clusters, bridge in zip(cy.plot.PALETTE, (2, 1), _bridges(p)):
         t = np.array([c.merger(clusters) for c in caps])
-        name = f"{clusters + 1} become {clusters}"
-        right.plot(beta, t, "o", color=colour, label=name)
+        right.plot(beta, t, "o", color=colour, label=f"{clusters + 1} become {clusters}")
         here = np.isfinite(t)
         if here.any():
             line = t[here][-1] * np.exp(bridge * (beta - beta[here][-1]))

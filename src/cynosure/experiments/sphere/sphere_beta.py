@@ -2,9 +2,9 @@
 
 For d >= 3 and every beta >= 0 almost every start ends in a single point (arXiv 2312.10794, Theorem
 6.1; for d = 2 proved later). What beta changes is the waiting time: see the paper's phase diagrams
-(n = 32 tokens, uniform on the sphere), the share of pairs that have met by time t, with the curve
-on which n equiangular tokens would meet; it is sharp in high dimension, where random tokens are
-all but orthogonal. Below, tokens on S^2 for three values of beta: large beta lingers in clusters.
+(n = 32 uniform tokens), the share of pairs that have met by time t, with the curve on which n
+equiangular tokens would meet; it is sharp in high dimension, where random tokens are all but
+orthogonal. On S^2, for three values of beta, large beta lingers in clusters.
 
 Last, where the normalisation stands: after the attention, as on the sphere (post-norm), or before
 it (pre-norm, `PreNormFlow`). See 1 - r, r the mean cosine, fall like e^{-2t} and like t^{-2} (B34).
@@ -20,7 +20,7 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems.sphere import equiangular, hemisphere_probability
-from .._frame import Progress, at_most, over_grid, part, report_of
+from .._frame import Progress, at_most, over_grid, part, report_of, require
 from ._globes import globes
 
 TITLE = "The sphere against beta: when tokens meet"
@@ -59,54 +59,42 @@ class Decay(NamedTuple):
     @property
     def exponent(self) -> float:
         """Fitted late in the run: -d log(1 - r)/dt for post-norm, -d log(1 - r)/d log t else."""
-        if self.norm == "post-norm":
-            late = (self.t > self.t[-1] / 2) & (self.gap > 1e-18)
-            clock = self.t[late]
-        else:
-            late = self.t > self.t[-1] / 10
-            clock = np.log(self.t[late])
+        t, post = self.t, self.norm == "post-norm"
+        late = (t > t[-1] / 2) & (self.gap > 1e-18) if post else t > t[-1] / 10
+        clock = t[late] if post else np.log(t[late])
         return float(-np.polyfit(clock, np.log(self.gap[late]), 1)[0])
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The phase diagrams, the runs on S^2, and both places of the normalisation."""
-    if p.n < 2 or p.betas < 2 or min(p.d) < 2 or p.starts < 1:
-        raise ValueError(f"sphere_beta: n, d, betas start at 2 and starts at 1; got {p}")
-    shares = over_grid(_met, p, {"d": p.d, "beta": _betas(p)}, part(progress, 0.0, 0.7))
+    require(min(p.n, p.betas, *p.d) >= 2 and p.starts >= 1, "n, d, betas >= 2, starts >= 1", p)
+    shares = over_grid(_met, p, {"d": p.d, "beta": _betas(p)}, part(progress, 0, 0.7))
     met = dict(zip(p.d, np.reshape(shares, (len(p.d), p.betas, -1))))  # d -> (betas, times)
     drawn = over_grid(_on_s2, p, {"beta": p.drawn}, part(progress, 0.7, 0.75))
     runs = {f"beta = {beta:g}": tr for beta, tr in zip(p.drawn, drawn)}
     decays = over_grid(_decay, p, {"norm": tuple(_LAWS)}, part(progress, 0.75, 0.8))
     checks = {name: cy.check(tr, only=("B30",)) for name, tr in runs.items()}
-    return report_of(
-        __name__,
-        p,
-        _summary(p, met, runs, decays),
-        tables=[_table(p, met), _wendel(p), _norm_table(decays)],
-        checks=checks | {"pre-norm and post-norm": [_rate(c) for c in decays]},
-        figures=[
-            cy.Picture("Phase diagram", _PHASE, _draw_met(p, met)),
-            cy.Picture("Tokens on the sphere", _SPHERES, _spheres(p, runs)),
-            cy.Picture("Clusters over time", _COUNTS, _draw_counts(runs)),
-            cy.Picture("Pre-norm and post-norm", _NORMS, _draw_norms(p, decays)),
-        ],
+    checks["pre-norm and post-norm"] = [_rate(c) for c in decays]
+    figures = (
+        cy.Picture("Phase diagram", _PHASE, _draw_met(p, met)),
+        cy.Picture("Tokens on the sphere", _SPHERES, _spheres(p, runs)),
+        cy.Picture("Clusters over time", _COUNTS, _draw_counts(runs)),
+        cy.Picture("Pre-norm and post-norm", _NORMS, _draw_norms(p, decays)),
     )
+    text, tables = _summary(p, met, runs, decays), _tables(p, met, decays)
+    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _PHASE = (
     "Share of pairs of tokens with cosine above 1 - `met` by time t, mean over random starts. The "
-    "line: when n tokens that start exactly orthogonal would meet (B31). In high dimension the "
-    "change is sharp and follows the line; on the circle tokens linger in several clusters."
+    "line: when n exactly orthogonal tokens would meet (B31). High dimension follows it sharply."
 )
 _SPHERES = "Uniform tokens on S^2 (seen from outside, the far side pale), several beta and times."
 _COUNTS = "Number of clusters (joined at distance 0.1): larger beta waits longer, on plateaus."
 _NORMS = (
-    "1 - mean cosine of uniform tokens on S^2, beta = 1, from one start. Left, logarithmic: "
-    "post-norm falls like e^(-2t) (dashed), pre-norm does not. Right, double logarithmic: pre-norm "
-    "falls like t^(-2) (dashed), because |x| grows like t and slows all turning down."
+    "1 - mean cosine of uniform tokens on S^2, beta = 1. Left: post-norm falls like e^(-2t), "
+    "dashed. Right: pre-norm falls like t^(-2), dashed, because |x| grows like t and slows turning."
 )
-
-
 _LAWS = {"post-norm": "1 - r falls like e^(-2t)", "pre-norm": "1 - r falls like t^(-2)"}
 
 
@@ -128,17 +116,20 @@ def _met(p: Params, d: int, beta: float) -> np.ndarray:
     return (cosines[..., i, j] >= 1 - p.met).mean(axis=(1, 2))
 
 
-def _meeting_time(p: Params, beta: float) -> float:
-    """When equiangular tokens from r = 0 have met; NaN past the diagram."""
+def _meeting_time(p: Params, beta: float) -> float | None:
+    """When equiangular tokens from r = 0 have met; None past the diagram."""
     t = np.linspace(0, p.time, 3001)
-    r = equiangular(0.0, t, p.n, beta)
-    return float(t[np.argmax(r >= 1 - p.met)]) if r[-1] >= 1 - p.met else float("nan")
+    return _first(t, equiangular(0.0, t, p.n, beta) >= 1 - p.met)
+
+
+def _first(t: np.ndarray, reached: np.ndarray) -> float | None:
+    """The first time at which something is reached that stays so; None if it is not."""
+    return float(t[np.argmax(reached)]) if reached[-1] else None
 
 
 def _on_s2(p: Params, beta: float) -> cy.Trajectory:
     z0 = cy.configurations.sphere(p.n, 3, p.seed)
-    times = np.linspace(0, max(p.show), 241)
-    flow = cy.SphereFlow(cy.Softmax(beta))
+    flow, times = cy.SphereFlow(cy.Softmax(beta)), np.linspace(0, max(p.show), 241)
     return cy.simulate(flow, z0, times=times, stepper=cy.Adaptive(1e-9))
 
 
@@ -154,9 +145,8 @@ def _decay(p: Params, norm: str) -> Decay:
 
 
 def _rate(c: Decay) -> cy.Check:
-    reference = "arXiv 2512.01868, rates; docs/mathematics.md B34"
-    statement = f"{c.norm}: {_LAWS[c.norm]}"
-    return at_most(f"{c.norm} rate", reference, statement, abs(c.exponent - 2), 0.1)
+    reference, claim = "arXiv 2512.01868, rates; docs/mathematics.md B34", _LAWS[c.norm]
+    return at_most(f"{c.norm} rate", reference, f"{c.norm}: {claim}", abs(c.exponent - 2), 0.1)
 
 
 def _count(z: np.ndarray) -> int:
@@ -183,38 +173,28 @@ def _summary(
     )
 
 
-def _table(p: Params, met: dict[int, np.ndarray]) -> cy.Table:
-    def half(share: np.ndarray) -> float | None:
-        return float(_times(p)[np.argmax(share >= 0.5)]) if share[-1] >= 0.5 else None
-
-    def meeting(beta: float) -> float | None:
-        return t if np.isfinite(t := _meeting_time(p, beta)) else None
-
-    rows = tuple(
-        (beta, meeting(beta), *(half(share[b]) for share in met.values()))
+def _tables(p: Params, met: dict[int, np.ndarray], decays: list[Decay]) -> list[cy.Table]:
+    half = tuple(
+        (beta, _meeting_time(p, beta), *(_first(_times(p), s[b] >= 0.5) for s in met.values()))
         for b, beta in enumerate(_betas(p))
     )
     columns = ("beta", "equiangular", *(f"half met, d = {d}" for d in p.d))
-    note = "Times; empty: later than the diagram."
-    return cy.Table("When half of the pairs have met", columns, rows, note)
-
-
-def _wendel(p: Params) -> cy.Table:
-    """Hemisphere starts have a proof with a rate; how many starts are such."""
+    empty = "Times; empty: later than the diagram."
+    # starts in a hemisphere have a proof with a rate: how many starts are such
     dims = (2, 3, *(d for d in p.d if d > 3))
-    rows = tuple((d, p.n, hemisphere_probability(p.n, d)) for d in dims)
+    wendel = tuple((d, p.n, hemisphere_probability(p.n, d)) for d in dims)
     note = "Wendel: 2^(1-n) sum over k < d of C(n-1, k). B30 needs this to happen by some time."
-    return cy.Table("Starts in an open hemisphere", ("d", "n", "probability"), rows, note)
-
-
-def _norm_table(decays: list[Decay]) -> cy.Table:
     points = [(c.norm, float(t), float(r)) for c in decays for t, r in zip(c.t[::20], c.gap[::20])]
-    return cy.Table("Pre-norm and post-norm", ("flow", "t", "1 - mean cosine"), tuple(points))
+    return [
+        cy.Table("When half of the pairs have met", columns, half, empty),
+        cy.Table("Starts in an open hemisphere", ("d", "n", "probability"), wendel, note),
+        cy.Table("Pre-norm and post-norm", ("flow", "t", "1 - mean cosine"), tuple(points)),
+    ]
 
 
 def _draw_met(p: Params, met: dict[int, np.ndarray]) -> Any:
     smooth = np.linspace(0, p.most_beta, 101)
-    fine = [_meeting_time(p, float(beta)) for beta in smooth]
+    fine = np.array([_meeting_time(p, float(beta)) for beta in smooth], dtype=float)
     figure, (axes,) = cy.plot.sheet(1, len(met), 3.2, 3.3, sharey=True)
     look: dict[str, Any] = {"cmap": "cividis", "vmin": 0, "vmax": 1, "shading": "nearest"}
     for ax, (d, share) in zip(axes, met.items()):
@@ -232,9 +212,9 @@ def _spheres(p: Params, runs: dict[str, cy.Trajectory]) -> Any:
     colours = dict(zip(runs, cy.plot.PALETTE))
 
     def draw(ax: Any, name: str, z: np.ndarray) -> None:
-        x = z @ view
-        alpha = np.where(x[:, 2] >= 0, 1.0, 0.25)
-        ax.scatter(*x[:, :2].T, s=18, color=colours[name], alpha=alpha, linewidths=0)
+        x, y, depth = (z @ view).T
+        alpha = np.where(depth >= 0, 1.0, 0.25)
+        ax.scatter(x, y, s=18, color=colours[name], alpha=alpha, linewidths=0)
 
     return globes(runs, p.show, draw)
 
