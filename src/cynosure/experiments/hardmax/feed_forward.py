@@ -61,7 +61,7 @@ class Weight(NamedTuple):
     w: float
     runs: list[LeadersLeft]
 
-    def values(self, name: str) -> list[float]:
+    def values(self, name: str) -> list[float | int]:
         return [getattr(run, name) for run in self.runs]
 
     def mean(self, name: str) -> float:
