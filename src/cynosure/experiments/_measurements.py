@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -45,7 +45,6 @@ _UNREADABLE = (
 )
 
 
-@final
 @dataclass(frozen=True)
 class Kept:
     """A folder of measurements, and the files that were read from it and written to it."""

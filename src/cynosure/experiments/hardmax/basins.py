@@ -15,7 +15,7 @@ leader. Black: nothing is proved.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,6 @@ BATCH = 8192
 Box = tuple[float, float, float, float]  # left, right, bottom, top
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Pixels per side, step, layers before the slower proof is tried, Gaussian tokens, and zoom."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from .._frame import Progress, at_most, over_grid, part, report_of, require
 TITLE = "Choosing who leads"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Dimensions, sizes of target sets, sets per cell, Gaussian tokens, and the bound on cond A."""

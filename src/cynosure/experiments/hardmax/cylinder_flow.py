@@ -12,7 +12,7 @@ the right one: with `--quick` it is not (a coarse grid, neighbours too near).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ TITLE = "The leaders of a flow past a cylinder"
 FLOW = ("diameter", "length", "height", "reynolds", "start", "time", "snapshots")
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """The flow (cells per diameter, domain and times in diameters and D/U), and the tokens.

@@ -10,7 +10,7 @@ start is a piecewise constant function of alpha.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from .._measurements import kept
 TITLE = "Emergent leaders: born after layer 0"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Grid of (d, n, alpha), Gaussian starts per cell, and the sweep over alpha of fixed starts."""

@@ -12,7 +12,7 @@ where tokens go.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,7 +25,6 @@ __all__ = ["QUICK", "TITLE", "Params", "run"]
 TITLE = "A feed-forward sublayer: what remains of leaders and clusters"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Weights w of the sublayer, its width, Gaussian starts of n tokens, attention layers."""

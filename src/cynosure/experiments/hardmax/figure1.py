@@ -9,7 +9,7 @@ hyperplane touches two tokens at once and the token is drawn to their mean.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from .._frame import Progress, report_of, require, silent
 TITLE = "Figure 1: the half-space of a token and the set it follows"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """n Gaussian tokens in the plane, the token looked at, and A as its rows."""

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,6 @@ CASES = {
 }
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """The paper's values; rows 1, 3 and 4 hold seeded random tokens, row 2 none."""

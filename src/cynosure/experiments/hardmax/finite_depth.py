@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple, final
+from typing import NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ TITLE = "Finite depth: how much of the limit a few layers see"
 LAWS = ("gaussian", "ball", "words")
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Laws of the start, sizes, steps, starts per cell, layers; `marks` are the table's layers.

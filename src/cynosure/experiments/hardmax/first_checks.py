@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,6 @@ SUMMARY = (
 )
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """The sweep (n, d, alpha, seeds), the layers simulated, and the configurations with ties."""

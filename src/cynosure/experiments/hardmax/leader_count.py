@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.util import find_spec
 from itertools import groupby, product
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from ..reviews._texts import REVIEWS
 TITLE = "How many tokens lead: counts beside the formula"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Grid of dimensions and numbers of tokens, starts per cell, starts taken to infinite depth.
@@ -135,8 +134,8 @@ def _count(p: Params, d: int, n: int) -> LeaderCount:
     starts = [rng.standard_normal((n, d)) for _ in range(p.starts)]
     counts = np.array([_leaders(z) for z in starts], dtype=float)
     limits = (cy.limit(cy.PureAttention(), z) for z in starts[: p.followed_through])
-    final = np.array([len(li.leaders) for li in limits], dtype=float)
-    return LeaderCount(d, n, counts, expected_leaders(n, d), final, counts[: len(final)])
+    at_end = np.array([len(li.leaders) for li in limits], dtype=float)
+    return LeaderCount(d, n, counts, expected_leaders(n, d), at_end, counts[: len(at_end)])
 
 
 def _leaders(z: np.ndarray) -> int:

@@ -15,7 +15,7 @@ starts some group is torn between two leaders: the last table has the first seed
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from .._frame import Progress, at_most, over_grid, part, report_of, require
 TITLE = "Neural collapse: scatter within groups, and the angles between their means"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """`groups` of `size` tokens in R^d, `spread` about random directions, of various lengths;

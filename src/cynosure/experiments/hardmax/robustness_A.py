@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,7 +36,6 @@ MEANS: dict[str, Callable[[FormEffect], float]] = {  # columns of the tables: me
 }
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Gaussian starts of n tokens, steps of the angle in degrees, and the layers run.

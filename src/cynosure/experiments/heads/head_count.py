@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 from math import exp
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,6 @@ TITLE = "Number of heads: limits, clusters and rate of softmax heads"
 KINDS = ("own A, V = I", "own A and V")
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Numbers of heads; `starts` boxes [-size, size]^2 of n tokens; A_h has eigenvalues 1 and

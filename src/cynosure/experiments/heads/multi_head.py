@@ -11,7 +11,7 @@ that are nobody's place, and with value matrices the hull may grow.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ TITLE = "Several heads: leaders in all of them, and limits that are nobody's pla
 KINDS = ("equal heads", "random heads", "random heads and values", "softmax heads")
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Numbers of heads, Gaussian starts of n tokens, layers; `beta` of the softmax heads."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,6 @@ __all__ = ["COLUMNS", "LimitCounts", "StartGroup", "at_rest", "count_limits", "d
 _CLOSE = 1e-3  # of the longest token: limits closer than this are one
 
 
-@final
 @dataclass(frozen=True)
 class LimitCounts:
     """The limits of one softmax run, and of hardmax layers from the same tokens, counted."""

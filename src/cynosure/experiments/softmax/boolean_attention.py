@@ -14,7 +14,7 @@ few; long tokens look at themselves from the start, and there the two nearly agr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,6 @@ TITLE = "Boolean attention: d = 1, two columns take over"
 _LEAST = 5e-324  # the least positive float, whose -log is 744.4
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """The paper's n; `times` states on [0, time], P drawn at `show`, rank up to `eps`; dimension

@@ -16,7 +16,7 @@ it were a limit; the table has the count at an earlier time beside the last one.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,6 @@ PAPER_V = (
 KINDS = ("real", "complex pair")
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Random V: (d, k) cells; eigenvalues in [least, 1] and, the rest, in [-1/2, 0]."""

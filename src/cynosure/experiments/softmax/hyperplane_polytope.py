@@ -10,7 +10,7 @@ there the statement is open, and the second row and the sweep probe it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from ._flow_panels import dots, nearest, panels
 TITLE = "V with multiplicity: polytope x hyperplane"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """V = diag(1, 1, rest); Q^T K = I plus `coupling` c between F and the third direction."""

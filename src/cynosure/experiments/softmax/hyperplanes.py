@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +39,6 @@ MATRICES = {
 """V of the paper's figures, as published with it (Q = K = I); Re: of the other eigenvalues."""
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """The paper's start, uniform in [-side, side]^d, and `starts` more of each of `sides`."""

@@ -11,7 +11,7 @@ hard at time 0, gathers the tokens into some clusters first and then holds these
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +24,6 @@ TITLE = "Initialisation: box, Gaussian, circle and sphere"
 _SQUARES = 5 * 13 * 17 * 29  # a sum of two squares in 64 ways, counting signs and order
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """n tokens per start, `starts` seeds of each kind; every start has root mean square `size`."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import log
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from .._frame import Progress, over_grid, part, report_of, require
 TITLE = "Long context: beta = gamma log n"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Closed form for `n` tokens of cosine `r`; real layers for `measured` tokens."""

@@ -15,7 +15,7 @@ settle much sooner: the last table has the first `starts` seeds, none left out.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,6 @@ TITLE = "Master equation: how long a frozen attention matrix predicts the tokens
 _FLOOR = 1e-16  # errors below are drawn as this
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """n Gaussian tokens of root mean square length `size` in R^d; times of the flow, layers. The

@@ -10,7 +10,7 @@ soft, ends exactly as hardmax attention does. Smaller starts are softer: fewer v
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from ._flow_panels import panels
 TITLE = "V = I: tokens gather at the vertices of a polytope"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """The paper's start, uniform in [-side, side]^d; `sides` is the sweep from soft to hard."""

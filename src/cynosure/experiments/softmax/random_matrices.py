@@ -10,7 +10,7 @@ is simple, leaves two leaders (one where all tokens lie on one side), whatever A
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,6 @@ KINDS = {  # whether A is random, whether V is
 }
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Hardmax: n Gaussian tokens, `draws` of (tokens, A) per kappa and d. Softmax: `flows` runs of

@@ -10,7 +10,7 @@ What is left of the mean is driven by the order after that, five factors of x: l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from ._flow_panels import dots, nearest
 TITLE = "V = -I: collapse to the origin"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Starts uniform in [-side, side]^d, followed to a long time at geometric steps."""

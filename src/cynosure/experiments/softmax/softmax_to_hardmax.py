@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,6 @@ TITLE = "Softmax to hardmax: the lifetime of the agreement against beta"
 _DRAWN = 5  # starts in the figure; the tables have all
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Inverse temperatures; a pentagon with tokens inside and `starts` Gaussian starts, n tokens

@@ -10,7 +10,7 @@ becomes hard. The rate does not see n: every token arrives like e^{-t}.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from ._polytope_runs import COLUMNS, StartGroup, at_rest, draw
 TITLE = "Number of tokens: limits, vertices and rate for n = 10 to 1000"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Numbers of tokens, dimensions, `starts` of each, the time to rest, alpha of the layers."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,6 @@ GIVEN: dict[str, Any] = {
 CLASSES = ("good triple", "not dominant", "complex pair", "negative")
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """n tokens in a box; `random` matrices V of independent N(0, 1/d) entries for every d."""

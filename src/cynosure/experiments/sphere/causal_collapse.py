@@ -10,7 +10,7 @@ false: the sphere is two points, and a token opposite to the first never moves.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from ._globes import globes
 TITLE = "Causal attention: collapse to the first token"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """n tokens uniform on the sphere of R^d; `starts` such starts for the arrival times."""

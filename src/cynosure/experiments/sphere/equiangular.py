@@ -13,7 +13,7 @@ or 2 e^beta (USA) at the end. For n = 2 and beta = 0 the solution is tanh t.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ TITLE = "Equiangular tokens: n tokens, one equation"
 MODELS = ("SA", "USA")
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """n tokens of common cosine r0 at inverse temperature beta, until 1 - r falls to `reach`."""

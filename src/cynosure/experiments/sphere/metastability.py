@@ -10,7 +10,7 @@ cap theorem checked at larger beta, where its hypotheses hold.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,6 @@ from .._measurements import kept
 TITLE = "Metastability: the staircase of the energy"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Three caps at `degrees` on a great circle of S^2; a staircase on the circle with `gaps`."""

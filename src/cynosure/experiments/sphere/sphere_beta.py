@@ -13,7 +13,7 @@ it (pre-norm, `PreNormFlow`). See 1 - r, r the mean cosine, fall like e^{-2t} an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,7 +26,6 @@ from ._globes import globes
 TITLE = "The sphere against beta: when tokens meet"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """Grid of beta and times for the diagram; a pair has met when its cosine is >= 1 - `met`;
