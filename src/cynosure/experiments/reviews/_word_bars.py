@@ -25,4 +25,8 @@ def word_bars(leaders: Sequence[LeaderWord]) -> Any:
     ax.bar(places, [x.reviews for x in leaders], color=colours)
     ax.set_xticks(places, [x.word for x in leaders], rotation=60, ha="right")
     ax.set_ylabel("reviews it leads in")
+    if not leaders:
+        ax.text(
+            0.5, 0.5, "no word leads in a review that counts", ha="center", transform=ax.transAxes
+        )
     return figure

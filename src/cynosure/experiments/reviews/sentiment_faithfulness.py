@@ -7,11 +7,11 @@ The classifier is a `HardmaxClassifier` with placed words, the model of arXiv 24
 method explains that same model.
 
 See: leaders alone are not faithful, since their followers elect new ones, and the gradient, which
-names leaders first (followers only through the rest rho^8 of their own place), lags behind; a
-leader *with its cluster* is as good as any choice of that many words, which here is the order by
-own score <v, E>. The sampling methods stay a little below it at hundreds of evaluations per review,
-and change with the seed. They are the published packages where these are installed
-(pip install "cynosure[compare]"), and otherwise small samplers of our own, named so.
+sees followers only through the rest rho^8 of their own place, lags behind; a leader *with its
+cluster* is as good as any choice of that many words, which here is the order by own score <v, E>.
+LIME and SHAP stay a little below it at hundreds of evaluations per review, and change with the
+seed. They are the published packages where these are installed (pip install "cynosure[compare]"),
+and otherwise small samplers of our own, named so.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import cynosure as cy
 
 from ...classifier.deletions import Faithfulness
 from ...classifier.text import Documents
-from .._frame import Progress, at_most, part, report_of, silent
+from .._frame import Progress, at_most, report_of, silent
 from ._reviews import evenly, labelled
 from ._samplers import CountedProbe, samplers
 
@@ -91,7 +91,14 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         2, (1, p.ngrams), p.leaders, words=p.budget or None, random_state=p.seed
     ).fit(train.texts, train.labels)
     texts = test.take(evenly(len(test), p.explained)).texts
-    reviews = _ranked_reviews(p, clf, texts, part(progress, 0.1, 0.7))
+    reviews = []
+    for i, text in enumerate(texts):
+        say(0.1 + 0.6 * i / len(texts), f"review {i + 1} of {len(texts)}")
+        ex = clf.explain(text)
+        if len(ex.trajectory.words or ()) > 1:  # more than the anchor
+            reviews.append(_ranked_review(p, clf, ex, np.random.default_rng([p.seed, i])))
+    if not reviews:
+        raise ValueError("data: no test review has a known word")
     say(0.7, "deletions")
     curves = [_curve(p, clf, reviews, method) for method in reviews[0].ranking]
     say(0.9, "clusters")
@@ -113,21 +120,6 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 
 
 # --- rankings -----------------------------------------------------------------------------------
-
-
-def _ranked_reviews(
-    p: Params, clf: cy.HardmaxClassifier, texts: tuple[str, ...], say: Progress
-) -> list[Ranked]:
-    """The reviews with a known word, their words ranked by every method."""
-    out = []
-    for i, text in enumerate(texts):
-        say(i / len(texts), f"review {i + 1} of {len(texts)}")
-        ex = clf.explain(text)
-        if len(ex.trajectory.words or ()) > 1:  # more than the anchor
-            out.append(_ranked_review(p, clf, ex, np.random.default_rng([p.seed, i])))
-    if not out:
-        raise ValueError("data: no test review has a known word")
-    return out
 
 
 def _ranked_review(

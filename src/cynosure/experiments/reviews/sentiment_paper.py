@@ -82,7 +82,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     figures = [
         cy.Picture("Accuracy by epoch", _ACCURACY, _curves(models, "accuracy")),
         cy.Picture("Loss by epoch", _LOSS, _curves(models, "loss")),
-        cy.Picture("Words that lead", _LEADERS.format(first.name), _histogram(leaders)),
+        cy.Picture("Words that lead", _LEADERS.format(first.name), word_bars(leaders)),
     ]
     for kind, example in examples.items():
         drawing = _panels(first, example)
@@ -210,16 +210,13 @@ def _summary(models: list[TrainedModel], first: TrainedModel, check: cy.Check) -
 # --- figures ------------------------------------------------------------------------------------
 
 _ACCURACY = (
-    "Accuracy by epoch: on the reviews trained on, on held-out blocks, and on the test part with "
-    "softmax (as trained) and hardmax. The vertical line is the epoch chosen on the held-out "
-    "loss. Dashed: the published maximum, chosen on its test set."
+    "Accuracy with softmax (as trained) and hardmax. The vertical line is the epoch chosen on the "
+    "held-out loss. Dashed: the published maximum, chosen on its test set."
 )
-_LOSS = (
-    "Mean loss by epoch. Softmax and hardmax lie on each other; past the line the model over-fits."
-)
+_LOSS = "Mean loss. Softmax and hardmax lie on each other; past the line the model over-fits."
 _LEADERS = (
     "How often a word leads, {}: reviews decided rightly with confidence above 0.95, leaders far "
-    "from the boundary, as the paper counts. Blue speaks for positive, orange for negative."
+    "from the boundary. Blue speaks for positive, orange for negative."
 )
 _REVIEW = (
     "One test review through the hardmax layers of {}, its leaders named. The line is the decision "
@@ -249,15 +246,7 @@ def _curves(models: list[TrainedModel], what: str) -> Any:
             ax.axhline(m.published[0], color=grey, lw=0.9, ls="--")
         ax.set(title=m.name, xlabel="epoch")
     axes[0, 0].set_ylabel(what)
-    cy.plot.legend_below(axes[0, 0], 5)
-    return figure
-
-
-def _histogram(leaders: list[LeaderWord]) -> Any:
-    figure = word_bars(leaders)
-    if not leaders:
-        said = "no review is decided with confidence above 0.95"
-        figure.axes[0].text(0.5, 0.5, said, ha="center", transform=figure.axes[0].transAxes)
+    cy.plot.legend_below(axes[0, 0], 3)
     return figure
 
 

@@ -7,11 +7,10 @@ curves accuracy(leaders), for several budgets of words, are drawn below TF-IDF w
 regression and NB-SVM on the same words.
 
 See: without a bound on words, ten to twenty leaders a review lose nothing against the linear
-models. Twenty telling words instead of all of them cost one point for words and nearly two for
+models; twenty telling words instead of all of them cost one point for words and nearly two for
 pairs, forty half of that; five leaders instead of ten then cost half a point. The dimension does
-not matter: the grades of the words, not their directions, decide. Nearly all of the mean sits on
-leaders (alpha = 1, 8 layers: rho^8 = 0.4 % is left), so the leaders with the sizes of their
-clusters *are* the decision.
+not matter: the grades of the words decide. Nearly all of the mean sits on leaders (alpha = 1, 8
+layers: rho^8 = 0.4 % is left), so they, with the sizes of their clusters, *are* the decision.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ import numpy as np
 
 import cynosure as cy
 
-from ...classifier.estimator import Lexeme
 from ...classifier.evaluation import Evaluation, Rivals
 from .._frame import Progress, at_most, report_of, require, silent
 from ._reviews import evenly, labelled
@@ -100,12 +98,18 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     assert readable is not None
     say(0.92, "lexicon")
     lexicon = readable.lexicon(test.take(evenly(len(test), p.explained)).texts, top=20)
+    columns = {"word": "term", "reviews it leads in": "texts", "score": "score"}
+    columns["mean share of the review"] = "share"
     bars = word_bars([LeaderWord(x.term, x.texts, x.score) for x in lexicon])
     return report_of(
         __name__,
         p,
         _summary(placings, rivals, len(test)),
-        tables=(_table(placings), _ceilings(rivals, len(test)), _lexicon_table(lexicon)),
+        tables=(
+            _table(placings),
+            _ceilings(rivals, len(test)),
+            cy.Table.of("Lexicon", lexicon, columns),
+        ),
         checks={"all budgets": _checks(placings)},
         figures=(
             cy.Picture("Accuracy against leaders", _CURVE, _curve(placings, rivals)),
@@ -155,11 +159,6 @@ def _ceilings(rivals: Ceilings, n: int) -> cy.Table:
     note = "Regularisation chosen on held-out blocks of the training part."
     columns = ("terms", "model", "accuracy", "standard error")
     return cy.Table("Linear models on the same terms", columns, rows, note)
-
-
-def _lexicon_table(lexicon: list[Lexeme]) -> cy.Table:
-    columns = {"word": "term", "reviews it leads in": "texts", "score": "score"}
-    return cy.Table.of("Lexicon", lexicon, {**columns, "mean share of the review": "share"})
 
 
 def _checks(placings: list[Placing]) -> tuple[cy.Check, ...]:
@@ -224,5 +223,5 @@ def _curve(placings: list[Placing], rivals: Ceilings) -> Any:
             ax.errorbar(*zip(*tests), **look, label=f"d = {dim}, {line[0].told}")
         ax.set(title=_terms(order), xlabel="leaders per review", xlim=(0, 1.05 * right))
     axes[0, 0].set_ylabel("test accuracy")
-    cy.plot.legend_below(axes[0, 0], 3)
+    cy.plot.legend_below(axes[0, 0], 2)
     return figure

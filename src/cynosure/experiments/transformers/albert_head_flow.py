@@ -173,19 +173,20 @@ def _flow(head: cy.Head, z0: np.ndarray, time: float, dt: float) -> tuple[cy.Tra
     scale = _rate(head)
     stiff = max(1.0, float(np.abs(head.V_eigenvalues - scale).max()) / scale)
     B, small = head.basis, replace(head, causal=False).inside()
-    steps = int(np.ceil(time / (dt / stiff)))
-    every = max(1, steps // 120)
-    stepper = cy.RK4(time / scale / steps)
     noise = np.random.default_rng(0).standard_normal(z0.shape)
     u = np.stack([z0, z0 * (1 + TWIN * noise)]) @ B
-    tr = cy.simulate(
-        small.leading_flow(), u, time=time / scale, stepper=stepper, save_every=every, throw=False
-    )
+    steps = int(np.ceil(time / (dt / stiff)))
+    tr = _run(small.leading_flow(), u, time / scale, steps, saved=120)
     run, twin = tr.values[:, 0], tr.values[:, 1]
     shrunk = np.exp(-float(np.linalg.eigvals(small.V).real.max()) * tr.t)[:, None, None]
     y = run @ B.T + shrunk * (z0 - u[0] @ B.T)
     apart = float(np.linalg.norm(run[-1] - twin[-1]) / (np.linalg.norm(y[-1]) or 1.0))
     return replace(tr, z=y, dynamics=None), apart
+
+
+def _run(flow: cy.Flow, z0: np.ndarray, time: float, steps: int, saved: int) -> cy.Trajectory:
+    stepper, every = cy.RK4(time / steps), max(1, steps // saved)
+    return cy.simulate(flow, z0, time=time, stepper=stepper, save_every=every, throw=False)
 
 
 def _decay(head: cy.Head, tr: cy.Trajectory) -> float | None:
@@ -235,10 +236,8 @@ def _table(runs: list[Row]) -> cy.Table:
         "of the token length; – where V has no real positive eigenvalue. Rate c: steps of y shrink "
         "like e^{-c l1 t} in the second half; about 0: it circles or wanders. Growth: length of y, "
         "end over start; large where groups of tokens look at each other (P has an eigenvalue near "
-        "-1) and V has a negative eigenvalue beyond -l1: y is not bounded then, and f1* drowns in "
-        f"rounding (–). Twin: relative distance at the end to a run that starts {TWIN:g} away; "
-        f"above {FORGETS:g} the end is one of many that rounding chooses among. Biases and "
-        "norms are left out: this is the flow of the theory, not of the model."
+        "-1) and V has one beyond -l1: f1* then drowns in rounding (–). Twin: relative distance at "
+        f"the end to a run that starts {TWIN:g} away; above {FORGETS:g} rounding chooses the end."
     )
     columns = {name: itemgetter(name) for name in runs[0]}
     return cy.Table.of("Every head alone", runs, columns, note)
@@ -305,11 +304,7 @@ def _on_the_sphere(
     rules = [cy.Softmax(beta, head.A) for head in heads]
     flow = cy.SphereFlow(cy.Heads(rules, [head.V for head in heads], average=False))
     scale = _pace(heads)
-    steps = int(np.ceil(time / PACE))
-    stepper, every = cy.RK4(time / scale / steps), max(1, steps // 60)
-    tr = cy.simulate(
-        flow, z0 / length, time=time / scale, stepper=stepper, save_every=every, throw=False
-    )
+    tr = _run(flow, z0 / length, time / scale, int(np.ceil(time / PACE)), saved=60)
     mean = np.array([cosines(x).mean() if len(x) > 1 else 1.0 for x in tr.values])
     joined = np.flatnonzero(mean > TOGETHER)
     return settling(tr), float(tr.t[joined[0]]) * scale if len(joined) else None
