@@ -22,6 +22,7 @@ from cynosure.experiments.reviews import _samplers as samplers
 from cynosure.experiments.reviews import sentiment_ablation as ablation
 from cynosure.experiments.reviews import sentiment_faithfulness as faithful
 from cynosure.experiments.reviews import sentiment_paper as paper
+from cynosure.experiments.reviews._models import read_hard
 from cynosure.experiments.reviews._reviews import (
     STOP_WORDS,
     Ids,
@@ -31,15 +32,14 @@ from cynosure.experiments.reviews._reviews import (
     split,
     with_padding,
 )
-from cynosure.experiments.reviews._sentiment import (
+from cynosure.experiments.reviews._sentiment_gpu import fit
+from cynosure.experiments.reviews._training import (
     evaluate,
     final_tokens,
     initial,
-    led,
     soft_and_hard,
     train,
 )
-from cynosure.experiments.reviews._sentiment_gpu import fit
 from cynosure.experiments.reviews._variants import Variant, places
 from cynosure.experiments.reviews._variants import leaders as leaders_of
 
@@ -148,7 +148,7 @@ def test_multiplicities_are_the_sequence(variant: Variant, dim: int) -> None:
     w = {k: x.float() for k, x in w.items()}
     np.testing.assert_allclose(evaluate(w, reviews, variant), wanted, atol=2e-5)
     if variant.temperature == 0:
-        found = led(E, v, 0.0, alpha, reviews, variant.layers)
+        found = read_hard(w, reviews, variant.layers)
         np.testing.assert_allclose(found.decision, wanted, atol=1e-12)
         for i, r in enumerate(rows):
             z = E[np.unique(r)]
@@ -230,7 +230,7 @@ def test_training_learns_stops_and_repeats(ids: Ids) -> None:
 def test_the_report_is_built_from_stored_runs(ids: Ids, tmp_path: Path, capsys) -> None:
     file = ids.save(tmp_path / "ids.npz")
     schedule = Schedule(3, 0.1, 32)
-    history = fit(split(ids, tokens=64), 2, 64, False, schedule, tmp_path)
+    history = fit(split(ids, tokens=64), 2, schedule, tmp_path)
     assert "d2_n64 epoch   3" in capsys.readouterr().out
     assert history["finished"] and len(history["epochs"]) == 3
     assert json.loads((tmp_path / "d2_n64.json").read_bytes()) == history
@@ -249,7 +249,7 @@ def test_the_report_is_built_from_stored_runs(ids: Ids, tmp_path: Path, capsys) 
 
 def test_a_model_whose_hardmax_differs_is_reported(ids: Ids, tmp_path: Path, capsys) -> None:
     file = ids.save(tmp_path / "ids.npz")
-    history = fit(split(ids, tokens=64), 2, 64, False, Schedule(1, 0.1, 32), tmp_path)
+    history = fit(split(ids, tokens=64), 2, Schedule(1, 0.1, 32), tmp_path)
     history["epochs"][0]["test soft accuracy"] = history["epochs"][0]["test hard accuracy"] + 0.02
     (tmp_path / "d2_n64.json").write_text(json.dumps(history))
     report = paper.run(dataclasses.replace(paper.QUICK, data=str(file), results=str(tmp_path)))
@@ -355,8 +355,8 @@ def test_deleting_terms_is_deleting_words(clf: HardmaxClassifier) -> None:
             after = clf.predict_proba([left])[0]
             flips.append(after.argmax() != case.label)
             falls.append(before[case.label] - after[case.label])
-        assert curve.delete_flips[0] == pytest.approx(np.mean(flips))
-        assert curve.delete_drop[0] == pytest.approx(np.mean(falls))
+        assert curve.deleted[0, 0] == pytest.approx(np.mean(flips))
+        assert curve.deleted[0, 1] == pytest.approx(np.mean(falls))
 
 
 def test_the_gradient_adds_up_and_a_wrong_one_is_seen(clf: HardmaxClassifier, monkeypatch) -> None:

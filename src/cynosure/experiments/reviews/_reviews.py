@@ -18,10 +18,6 @@ from ...classifier.soft_model import Texts
 if TYPE_CHECKING:
     from ...classifier.datasets import Dataset
 
-__all__ = [
-    "Ids", "Reviews", "Split", "evenly", "labelled", "numbered", "split", "with_padding",
-]  # fmt: skip
-
 Part: TypeAlias = tuple[np.ndarray, np.ndarray]  # words of review i: ids[indptr[i]:indptr[i + 1]]
 
 # The English stop words of the Snowball project, as removed by the paper (through NLTK).
@@ -67,17 +63,16 @@ class Ids:
         hashes = tokenizer.scan(vocabulary.terms).hash
         order = np.argsort(hashes)
 
-        def numbered(part: Dataset) -> Part:
+        def numbers(part: Dataset) -> Part:
             scan = tokenizer.scan(part.texts)
             at = order[np.searchsorted(hashes[order], scan.hash).clip(max=len(order) - 1)]
-            row = np.repeat(np.arange(len(part)), np.diff(scan.indptr))
-            return _first(row, at, hashes[at] == scan.hash, len(part), longest)
+            return _first((scan.indptr, at), hashes[at] == scan.hash, longest)
 
         classes = np.unique(train.labels)
         if len(classes) != 2:
             raise ValueError(f"data: expected two labels, got {classes.tolist()}")
         return cls(
-            vocabulary.terms, numbered(train), numbered(test), train.labels == classes[1],
+            vocabulary.terms, numbers(train), numbers(test), train.labels == classes[1],
             test.labels == classes[1], blocks(train.labels, 0.1),
         )  # fmt: skip
 
@@ -86,37 +81,29 @@ class Ids:
 
         def some(part: Part) -> tuple[np.ndarray, Part]:
             rows = evenly(len(part[0]) - 1, reviews)
-            sizes = np.diff(part[0])[rows]
-            indptr = np.concatenate(([0], np.cumsum(sizes)))
-            at = np.repeat(part[0][rows] - indptr[:-1], sizes) + np.arange(indptr[-1])
-            return rows, (indptr, part[1][at])
+            indptr = np.concatenate(([0], np.cumsum(np.diff(part[0])[rows])))
+            return rows, (indptr, part[1][np.isin(_rows(part), rows)])
 
         (a, train), (b, test) = some(self.train), some(self.test)
         return Ids(self.words, train, test, self.y_train[a], self.y_test[b], self.held[a])
 
     def save(self, path: str | Path) -> Path:
         small = np.uint16 if len(self.words) <= 1 << 16 else np.uint32
-        arrays: dict[str, Any] = {
-            "words": np.frombuffer("\n".join(self.words).encode(), np.uint8),
-            "train_indptr": self.train[0].astype(np.uint32),
-            "train_ids": self.train[1].astype(small),
-            "test_indptr": self.test[0].astype(np.uint32),
-            "test_ids": self.test[1].astype(small),
-            "y_train": self.y_train,
-            "y_test": self.y_test,
-            "held": self.held,
-        }
+        arrays: dict[str, Any] = {"words": np.frombuffer("\n".join(self.words).encode(), np.uint8)}
+        for name, (indptr, ids) in (("train", self.train), ("test", self.test)):
+            arrays |= {f"{name}_indptr": indptr.astype(np.uint32), f"{name}_ids": ids.astype(small)}
+        arrays |= {"y_train": self.y_train, "y_test": self.y_test, "held": self.held}
         return write_atomically(path, lambda stream: np.savez_compressed(stream, **arrays))
 
     @classmethod
     def load(cls, path: str | Path) -> Ids:
         with np.load(path, allow_pickle=False) as file:
-            return cls(
-                tuple(file["words"].tobytes().decode().split("\n")),
-                (file["train_indptr"].astype(np.int64), file["train_ids"].astype(np.int64)),
-                (file["test_indptr"].astype(np.int64), file["test_ids"].astype(np.int64)),
-                file["y_train"], file["y_test"], file["held"],
-            )  # fmt: skip
+            words = tuple(file["words"].tobytes().decode().split("\n"))
+            train, test = (
+                (file[f"{name}_indptr"].astype(np.int64), file[f"{name}_ids"].astype(np.int64))
+                for name in ("train", "test")
+            )
+            return cls(words, train, test, file["y_train"], file["y_test"], file["held"])
 
 
 def evenly(n: int, some: int) -> np.ndarray:
@@ -147,10 +134,15 @@ def numbered(data: str, reviews: int, seed: int) -> Ids:
     return Ids.of(*labelled(data, reviews, seed))
 
 
-def _first(row: np.ndarray, ids: np.ndarray, counts: np.ndarray, n: int, most: int) -> Part:
-    """The first `most` words of each row among those where `counts` is True."""
-    row, ids = row[counts], ids[counts]
-    sizes = np.bincount(row, minlength=n)
+def _rows(part: Part) -> np.ndarray:
+    """The review of each word."""
+    return np.repeat(np.arange(len(part[0]) - 1), np.diff(part[0]))
+
+
+def _first(part: Part, counts: np.ndarray, most: int) -> Part:
+    """The first `most` words of each review among those where `counts` is True."""
+    row, ids = _rows(part)[counts], part[1][counts]
+    sizes = np.bincount(row, minlength=len(part[0]) - 1)
     place = np.arange(len(row)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return np.concatenate(([0], np.cumsum(np.minimum(sizes, most)))), ids[place < most]
 
@@ -205,8 +197,13 @@ class Reviews:
 @final
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Reviews to train on, to stop on and to test on, over the words of the first alone."""
+    """Reviews to train on, to stop on and to test on, over the words of the first alone.
 
+    Of each its first `tokens` words, the stop words among them or not.
+    """
+
+    tokens: int
+    stop_words: bool
     words: tuple[str, ...]
     train: Reviews
     held: Reviews
@@ -221,7 +218,7 @@ class Split:
 def split(
     ids: Ids, *, tokens: int = 128, stop_words: bool = False, min_df: int = 2, most: int = 0
 ) -> Split:
-    """The first `tokens` words of each review, with or without stop words.
+    """Cut the reviews and count their words.
 
     Only words of at least `min_df` of the reviews trained on are known, the `most` commonest if
     not 0: any other stays at its random place, may be long, and would then lead (a flaw of the
@@ -231,10 +228,8 @@ def split(
 
     def cut(part: Part) -> tuple[np.ndarray, np.ndarray]:
         """Review and word number of each word that stays."""
-        n = len(part[0]) - 1
-        row = np.repeat(np.arange(n), np.diff(part[0]))
-        indptr, word = _first(row, part[1], stop_words | ~stop[part[1]], n, tokens)
-        return np.repeat(np.arange(n), np.diff(indptr)), word
+        first = _first(part, stop_words | ~stop[part[1]], tokens)
+        return _rows(first), first[1]
 
     row, word = cut(ids.train)
     mine = ~ids.held[row]
@@ -253,6 +248,8 @@ def split(
     train = packed(row, word, ids.y_train)
     held = ids.held[train.row]
     return Split(
+        tokens,
+        stop_words,
         tuple(ids.words[j] for j in known),
         train.take(np.flatnonzero(~held)),
         train.take(np.flatnonzero(held)),

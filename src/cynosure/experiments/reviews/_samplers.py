@@ -15,8 +15,6 @@ from typing import Any, TypeAlias, final
 
 import numpy as np
 
-__all__ = ["CountedProbe", "Probe", "Sampler", "lime", "own_lime", "own_shap", "samplers", "shap"]
-
 Probe: TypeAlias = Callable[[np.ndarray], np.ndarray]
 Sampler: TypeAlias = Callable[[Probe, int, int, int], np.ndarray]  # probe, m, samples, seed
 
@@ -50,9 +48,7 @@ def own_shap(probe: Probe, m: int, samples: int, seed: int) -> np.ndarray:
     for _ in range(rounds):
         order = draw.permutation(m)
         for path in (order, order[::-1]):
-            masks = np.zeros((m + 1, m), bool)
-            for step, j in enumerate(path, 1):
-                masks[step:, j] = True
+            masks = np.argsort(path) < np.arange(m + 1)[:, None]  # one word more in each row
             value[path] += np.diff(probe(masks))
     return value / (2 * rounds)
 
@@ -65,8 +61,7 @@ def own_lime(probe: Probe, m: int, samples: int, seed: int) -> np.ndarray:
         mask[draw.choice(m, int(draw.integers(1, m + 1)), replace=False)] = False
     distance = 100 * (1 - np.sqrt(masks.mean(axis=1)))  # cosine distance to the whole review
     weight = np.sqrt(np.exp(-(distance**2) / 25**2))
-    x = masks.astype(float)
-    y = probe(masks)
+    x, y = masks.astype(float), probe(masks)
     x0, y0 = weight @ x / weight.sum(), weight @ y / weight.sum()
     xw = (x - x0) * weight[:, None]
     return np.linalg.solve(xw.T @ (x - x0) + np.eye(m), xw.T @ (y - y0))

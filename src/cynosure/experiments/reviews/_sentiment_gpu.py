@@ -16,80 +16,46 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from ..._files import write_atomically
 from ...classifier.soft_model import Schedule
 from ._reviews import Ids, Split, split
-from ._sentiment import Epoch, one_thread, soft_and_hard, train
-
-__all__ = ["fit", "history_of", "main", "save"]
-
-
-def save(folder: Path, name: str, history: dict[str, Any], weights: dict[str, Any]) -> None:
-    """Write history and weights, each whole or not at all."""
-    from safetensors.torch import save as packed
-
-    text = json.dumps(history, indent=1).encode()
-    data = packed({k: w.detach().cpu().contiguous() for k, w in weights.items()})
-    write_atomically(folder / f"{name}.json", lambda stream: stream.write(text))
-    write_atomically(folder / f"{name}.safetensors", lambda stream: stream.write(data))
-
-
-def history_of(
-    data: Split, dim: int, tokens: int, stop_words: bool, schedule: Schedule, epochs: list[Epoch]
-) -> dict[str, Any]:
-    """What the report needs to know of a run besides its weights."""
-    return {
-        "dim": dim,
-        "tokens": tokens,
-        "stop_words": stop_words,
-        "words": len(data.words),
-        "vocabulary": data.fingerprint,
-        "reviews": [len(data.train), len(data.held), len(data.test)],
-        "training": asdict(replace(schedule, device="")),
-        "best_epoch": epochs[-1].best_epoch,
-        "finished": epochs[-1].last,
-        "epochs": [{"epoch": e.epoch, **e.scores} for e in epochs],
-    }
+from ._training import History, histories, one_thread
 
 
 def fit(
-    data: Split,
-    dim: int,
-    tokens: int,
-    stop_words: bool,
-    schedule: Schedule,
-    out: Path,
-    *,
-    deadline: float = float("inf"),
-) -> dict[str, Any]:
+    data: Split, dim: int, schedule: Schedule, out: Path, *, deadline: float = float("inf")
+) -> History:
     """Train one model and save it after every epoch; stops early at `deadline` (monotonic)."""
-    soft, watch = soft_and_hard(data)
-    name = f"d{dim}_n{tokens}" + ("" if schedule.seed == 0 else f"_s{schedule.seed}")
-    epochs: list[Epoch] = []
-    history: dict[str, Any] = {}
+    name = f"d{dim}_n{data.tokens}" + ("" if schedule.seed == 0 else f"_s{schedule.seed}")
     began = time.monotonic()
-    for done in train(data, dim, soft, schedule, watch):
-        epochs.append(done)
-        history = history_of(data, dim, tokens, stop_words, schedule, epochs)
-        save(out, name, history, done.best)
-        s = done.scores
+    for history, best in histories(data, dim, schedule):
+        _save(out, name, history, best)
+        now, passed = history["epochs"][-1], time.monotonic() - began
         print(
-            f"{name} epoch {done.epoch:3d}  train {s['train soft accuracy']:.4f}  held "
-            f"{s['held loss']:.4f} {s['held accuracy']:.4f}  test soft "
-            f"{s['test soft accuracy']:.4f} hard {s['test hard accuracy']:.4f}  alpha "
-            f"{s['alpha']:.3f}  best {done.best_epoch}  {time.monotonic() - began:.0f} s",
+            f"{name} epoch {now['epoch']:3d}  train {now['train soft accuracy']:.4f}  held "
+            f"{now['held loss']:.4f} {now['held accuracy']:.4f}  test soft "
+            f"{now['test soft accuracy']:.4f} hard {now['test hard accuracy']:.4f}  alpha "
+            f"{now['alpha']:.3f}  best {history['best_epoch']}  {passed:.0f} s",
             flush=True,
         )
         # one more epoch takes as long as the mean one so far
-        pace = (time.monotonic() - began) / done.epoch
-        if time.monotonic() + pace > deadline:
-            print(f"{name}: out of time after epoch {done.epoch}", flush=True)
+        if time.monotonic() + passed / now["epoch"] > deadline:
+            print(f"{name}: out of time after epoch {now['epoch']}", flush=True)
             break
     return history
+
+
+def _save(folder: Path, name: str, history: History, weights: dict[str, Any]) -> None:
+    """Write history and weights, each whole or not at all."""
+    from safetensors.torch import save
+
+    text = json.dumps(history, indent=1).encode()
+    data = save({k: w.detach().cpu().contiguous() for k, w in weights.items()})
+    write_atomically(folder / f"{name}.json", lambda stream: stream.write(text))
+    write_atomically(folder / f"{name}.safetensors", lambda stream: stream.write(data))
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -118,12 +84,13 @@ def main(argv: list[str] | None = None) -> int:
         parts = (imdb(given.archive, part) for part in ("train", "test"))
         Ids.of(*parts, longest=given.longest).save(given.ids)
         print(f"{given.ids}: {given.ids.stat().st_size / 1e6:.1f} MB")
-    if given.out is None:
-        return 0
-    return _train(given)
+    if given.out is not None:
+        _train(given)
+    return 0
 
 
-def _train(given: argparse.Namespace) -> int:
+@one_thread()
+def _train(given: argparse.Namespace) -> None:
     import torch
 
     start = time.monotonic()
@@ -143,9 +110,7 @@ def _train(given: argparse.Namespace) -> int:
     for i, dim in enumerate(dims):
         now = time.monotonic()
         deadline = now + (end - now) / (len(dims) - i)  # what is left, shared by those to come
-        with one_thread():
-            fit(data, dim, given.tokens, given.stop_words, schedule, given.out, deadline=deadline)
-    return 0
+        fit(data, dim, schedule, given.out, deadline=deadline)
 
 
 if __name__ == "__main__":

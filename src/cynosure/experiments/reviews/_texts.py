@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["REVIEWS"]
-
 REVIEWS = (
     "The first half hour is slow, and I nearly left. I am glad I stayed: the two leads are "
     "superb, the music is lovely, and the last scene is one of the most moving I have seen in "

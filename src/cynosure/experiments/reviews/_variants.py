@@ -9,10 +9,9 @@ from typing import Any, final
 import numpy as np
 
 from ...classifier.soft_model import Network, Tensor, Weights, embedded, pull, step
+from ._models import read_hard
 from ._reviews import Reviews
-from ._sentiment import alpha_of, final_tokens, led
-
-__all__ = ["Variant", "leaders", "places"]
+from ._training import final_tokens
 
 
 @final
@@ -82,17 +81,15 @@ def leaders(v: Variant, w: dict[str, Any], some: Reviews) -> tuple[float, float,
     """
     if v.attention != "softmax" or v.layers == 0:
         return np.nan, np.nan, np.nan
+    if not (v.hidden or v.norm):
+        hard = read_hard(w, some, v.layers)
+        return float(hard.initial.mean()), float(hard.leaders.mean()), float(hard.on_leaders.mean())
     z, mask = final_tokens(w, some, replace(v, layers=0)), some.count > 0
     score = np.where(mask[:, None, :], z @ z.swapaxes(1, 2), -np.inf)
     diagonal = np.einsum("bii->bi", score)
     own = diagonal.copy()
     diagonal[...] = -np.inf
-    first = float(((own > score.max(axis=2)) & mask).sum(axis=1).mean())
-    if v.hidden or v.norm:
-        return first, np.nan, np.nan
-    decoder = w["v"].double().numpy(), float(w["b"])
-    end = led(w["embedding"].numpy(), *decoder, alpha_of(w["step"]), some, v.layers)
-    return first, float(end.leaders.mean()), float(end.on_leaders.mean())
+    return float(((own > score.max(axis=2)) & mask).sum(axis=1).mean()), np.nan, np.nan
 
 
 def places(v: Variant, w: dict[str, Any], some: Reviews) -> float:

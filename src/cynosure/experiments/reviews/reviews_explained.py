@@ -15,8 +15,6 @@ import cynosure as cy
 from .._frame import Progress, report_of, silent
 from ._texts import REVIEWS
 
-__all__ = ["QUICK", "TITLE", "Params", "run"]
-
 TITLE = "Film reviews explained: which words lead, and what they add"
 
 

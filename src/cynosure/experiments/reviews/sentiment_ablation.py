@@ -23,12 +23,10 @@ import numpy as np
 import cynosure as cy
 
 from ...classifier.soft_model import Schedule
-from .._frame import Progress, at_most, report_of, silent
+from .._frame import Progress, at_most, report_of, require, silent
 from ._reviews import Reviews, Split, evenly, numbered, split, with_padding
-from ._sentiment import alpha_of, evaluate, initial, one_thread, train
+from ._training import alpha_of, evaluate, initial, one_thread, train
 from ._variants import Variant, leaders, places
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Does clustering help? Sentiment with parts of the model changed"
 
@@ -85,52 +83,57 @@ class Outcome(NamedTuple):
     alpha: np.ndarray
     parameters: np.ndarray
 
+    @property
+    def mean(self) -> float:
+        """Of the accuracies."""
+        return float(self.accuracy.mean())
+
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Train every variant with every seed."""
     say = progress or silent
-    if p.seeds < 2:
-        raise ValueError(f"seeds: an interval needs at least 2, got {p.seeds}")
+    require(p.seeds >= 2, "seeds >= 2, for an interval", p)
     data = split(numbered(p.data, p.reviews, 0), tokens=p.tokens, most=p.words)
     linear = _bag_of_words(data)
-    cases, outcomes = list(_cases(p)), []
+    cases, outcomes = list(_cases(p)), {}
     for i, case in enumerate(cases):
         fits = []
         for seed in range(p.seeds):
             say(0.95 * (i + seed / p.seeds) / len(cases), f"{case.name}, seed {seed}")
-            with one_thread():
-                fits.append(_fit(p, case, data, seed, linear))
-        outcomes.append(Outcome(case, **{k: np.array([f[k] for f in fits]) for k in fits[0]}))
+            fits.append(_fit(p, case, data, seed, linear))
+        values = {k: np.array([fit[k] for fit in fits]) for k in fits[0]}
+        outcomes[case.name] = Outcome(case, **values)
     say(0.95, "figures")
     bag = float((linear == data.test.y).mean())
-    by_name = {o.case.name: o for o in outcomes}
+    every = list(outcomes.values())
     return report_of(
         __name__,
         p,
-        _summary(p, by_name, data, bag),
-        tables=(_table(outcomes, data, bag), _paired(p, by_name)),
+        _summary(p, outcomes, data, bag),
+        tables=(_table(every, data, bag), _paired(p, every)),
         checks={"padding": [_padding_is_inert(p, data)]},
         figures=(
-            cy.Picture("Accuracy of every variant", _DOTS, _dots(outcomes, bag)),
-            cy.Picture("Depth", _DEPTH, _depth_figure(outcomes)),
-            cy.Picture("What clustering buys", _BUYS, _trade(outcomes, data)),
+            cy.Picture(
+                "Accuracy of every variant",
+                "Test accuracy: every run a dot, the mean with its 95 % interval over seeds; the "
+                "dashed line is logistic regression on the same words. Depth 0 is the control: a "
+                "bag of learned words.",
+                _dots(every, bag),
+            ),
+            cy.Picture(
+                "Depth",
+                "Accuracy (left), places and leaders of a review (right) by the number of layers.",
+                _depth(every),
+            ),
+            cy.Picture(
+                "What clustering buys",
+                "Each variant by its accuracy and the number of distinct places its tokens end in, "
+                "what a reader of the model has to look at. Left and high is good, but for uniform "
+                "attention: its one place is the mean of all words, and names none of them.",
+                _trade(every, data),
+            ),
         ),
     )
-
-
-_DOTS = (
-    "Test accuracy: every run a dot, the mean with its 95 % interval over seeds; the dashed line "
-    "is logistic regression on the same words. Depth 0 is the control: a bag of learned words."
-)
-_DEPTH = (
-    "Accuracy (left) and what is left of a review (right) against the number of layers: the tokens "
-    "of a review end in ever fewer distinct places, down to its leaders; this is paid in accuracy."
-)
-_BUYS = (
-    "Each variant by the number of distinct places its tokens end in (what a reader of the model "
-    "has to look at) and its accuracy. Left and high is good, but for uniform attention: its one "
-    "place is the mean of all words, unchanged by every layer, and names none of them."
-)
 
 
 def _cases(p: Params) -> Iterator[Case]:
@@ -153,14 +156,19 @@ def _cases(p: Params) -> Iterator[Case]:
     yield Case("norm", "LayerNorm", replace(base, norm="layer"))
 
 
+@one_thread()
 def _fit(p: Params, case: Case, data: Split, seed: int, linear: np.ndarray) -> dict[str, float]:
     """Train one seed of one variant; the fields of `Outcome`, on the test part."""
-    v, words = case.variant, len(data.words)
+    v = case.variant
     if not case.masked:
-        padded = (with_padding(r, p.tokens, words) for r in (data.train, data.held, data.test))
-        data, words = Split(data.words, *padded), words + 1
+        words = (*data.words, "(padding)")
+        train_, held, test = (
+            with_padding(part, p.tokens, len(data.words))
+            for part in (data.train, data.held, data.test)
+        )
+        data = replace(data, words=words, train=train_, held=held, test=test)
     schedule = Schedule(p.epochs, p.rate, p.batch, patience=p.patience, seed=seed)
-    *_, last = train(data, p.dim, v, schedule, words=words)
+    *_, last = train(data, p.dim, v, schedule)
     w, truth = last.best, data.test.y
     decision = evaluate(w, data.test, v)
     hard = evaluate(w, data.test, v.hard) if v.hard != v else decision
@@ -227,10 +235,15 @@ def _mean(field: str) -> Any:
 
 
 def _table(outcomes: list[Outcome], data: Split, bag: float) -> cy.Table:
-    columns = {
+    note = (
+        f"{len(data.train)} reviews to train, {len(data.test)} to test, "
+        f"{data.test.sizes.mean():.1f} distinct words each; logistic regression on the same words "
+        f"has {bag:.4f}. Places: distinct ends of a review's tokens."
+    )
+    columns: dict[str, Any] = {
         "group": "case.group",
         "variant": "case.name",
-        "test accuracy": _mean("accuracy"),
+        "test accuracy": "mean",
         "± 95 %": lambda o: _interval(o.accuracy),
         "with hardmax at test": _mean("hard"),
         "leaders at layer 0": _mean("initial"),
@@ -241,66 +254,47 @@ def _table(outcomes: list[Outcome], data: Split, bag: float) -> cy.Table:
         "alpha": _mean("alpha"),
         "parameters": lambda o: int(o.parameters[0]),
     }
-    note = (
-        f"{len(data.train)} reviews to train, {len(data.test)} to test, "
-        f"{data.test.sizes.mean():.1f} distinct words each; logistic regression on the same words "
-        f"has {bag:.4f}. Places: distinct ends of a review's tokens."
-    )
     return cy.Table.of("Variants", outcomes, columns, note)
 
 
-def _paired(p: Params, by_name: dict[str, Outcome]) -> cy.Table:
-    """Differences to the pure hardmax model, seed by seed."""
-    base = by_name["hardmax"].accuracy
-    return cy.Table.of(
-        "Accuracy minus that of hardmax",
-        [o for name, o in by_name.items() if name != "hardmax"],
-        {
-            "variant": "case.name",
-            "mean": lambda o: float((o.accuracy - base).mean()),
-            "± 95 %": lambda o: _interval(o.accuracy - base),
-        },
-        f"Same seed, same start and batches; {p.seeds} seeds.",
-    )
+def _paired(p: Params, outcomes: list[Outcome]) -> cy.Table:
+    """Differences to the pure hardmax model, which is the first, seed by seed."""
+    base, *others = outcomes
+    columns: dict[str, Any] = {
+        "variant": "case.name",
+        "mean": lambda o: float((o.accuracy - base.accuracy).mean()),
+        "± 95 %": lambda o: _interval(o.accuracy - base.accuracy),
+    }
+    note = f"Same seed, same start and batches; {p.seeds} seeds."
+    return cy.Table.of("Accuracy minus that of hardmax", others, columns, note)
 
 
-def _summary(p: Params, by_name: dict[str, Outcome], data: Split, bag: float) -> str:
-    base = by_name["hardmax"]
-    none = by_name.get("no attention (depth 0)")
-    out = []
+def _summary(p: Params, outcomes: dict[str, Outcome], data: Split, bag: float) -> str:
+    hardmax, uniform, random = (outcomes[k] for k in ("hardmax", "uniform", "random, untrained"))
+    text = ""
+    none = outcomes.get("no attention (depth 0)")
     if none is not None:
-        gap = base.accuracy - none.accuracy
-        half = _interval(gap)
-        verdict = (
-            "these seeds show no difference"
-            if abs(gap.mean()) <= half
-            else f"learned clustering {'helps' if gap.mean() > 0 else 'costs accuracy'}"
-        )
-        out.append(
-            f"Does clustering help? Hardmax has {base.accuracy.mean():.4f}, depth 0 "
-            f"{none.accuracy.mean():.4f}: a difference of {gap.mean():+.4f} ± {half:.4f}; "
-            f"{verdict}. Logistic regression on the same words has {bag:.4f}."
-        )
-        out.append(
+        gap = hardmax.accuracy - none.accuracy
+        verdict = f"learned clustering {'helps' if gap.mean() > 0 else 'costs accuracy'}"
+        if abs(gap.mean()) <= _interval(gap):
+            verdict = "these seeds show no difference"
+        text = (
+            f"Does clustering help? Hardmax has {hardmax.mean:.4f}, depth 0 {none.mean:.4f}: a "
+            f"difference of {gap.mean():+.4f} ± {_interval(gap):.4f}; {verdict}. Logistic "
+            f"regression on the same words has {bag:.4f}.\n\n"
             f"What does it buy? A review of {data.test.sizes.mean():.1f} distinct words ends in "
-            f"{base.places.mean():.1f} places, of which {base.leaders.mean():.1f} are leaders' "
-            f"({base.on_leaders.mean():.1%} of the mean token lies on leaders); without attention "
-            f"there are {none.places.mean():.1f} places to look at."
+            f"{hardmax.places.mean():.1f} places, of which {hardmax.leaders.mean():.1f} are "
+            f"leaders' ({hardmax.on_leaders.mean():.1%} of the mean token lies on leaders); "
+            f"without attention there are {none.places.mean():.1f} places to look at.\n\n"
         )
-    random = by_name["random, untrained"]
-    out.append(
-        "Uniform attention keeps the mean token, so it *is* depth 0 "
-        f"({by_name['uniform'].accuracy.mean():.4f}) whatever the depth. With random scores "
-        "that are not trained, training turns the attention off: alpha goes to "
-        f"{random.alpha.mean():.3f}, accuracy to {random.accuracy.mean():.4f}."
+    best, worst = (pick(outcomes.values(), key=lambda o: o.mean) for pick in (max, min))
+    return text + (
+        f"Uniform attention keeps the mean token, so it *is* depth 0 ({uniform.mean:.4f}) whatever "
+        "the depth. With random scores that are not trained, training turns the attention off: "
+        f"alpha goes to {random.alpha.mean():.3f}, accuracy to {random.mean:.4f}."
+        f"\n\nThe best variant is {best.case.name} ({best.mean:.4f}), the worst "
+        f"{worst.case.name} ({worst.mean:.4f}); {p.seeds} seeds each, d = {p.dim}."
     )
-    best = max(by_name.values(), key=lambda o: o.accuracy.mean())
-    worst = min(by_name.values(), key=lambda o: o.accuracy.mean())
-    out.append(
-        f"The best variant is {best.case.name} ({best.accuracy.mean():.4f}), the worst "
-        f"{worst.case.name} ({worst.accuracy.mean():.4f}); {p.seeds} seeds each, d = {p.dim}."
-    )
-    return "\n\n".join(out)
 
 
 def _colours(outcomes: list[Outcome]) -> list[str]:
@@ -312,66 +306,51 @@ def _colours(outcomes: list[Outcome]) -> list[str]:
 def _dots(outcomes: list[Outcome], bag: float) -> Any:
     figure, axes = cy.plot.sheet(1, 1, 7.2, 0.9 + 0.3 * len(outcomes))
     ax = axes[0, 0]
-    for y, o, colour in zip(range(len(outcomes))[::-1], outcomes, _colours(outcomes)):
+    for y, (o, colour) in enumerate(zip(outcomes, _colours(outcomes))):
         ax.plot(o.accuracy, np.full(len(o.accuracy), y), "o", color=colour, ms=4, alpha=0.45)
         half = _interval(o.accuracy)
-        ax.errorbar(o.accuracy.mean(), y, xerr=half, fmt="D", color=colour, ms=5, capsize=3)
+        ax.errorbar(o.mean, y, xerr=half, fmt="D", color=colour, ms=5, capsize=3)
     ax.axvline(bag, color=cy.plot.INK, ls="--", lw=1)
-    every = np.concatenate([o.accuracy for o in outcomes] + [np.array([bag])])
+    every = np.append([o.accuracy for o in outcomes], bag)
     ax.set_xlim(every.min() - 0.02, every.max() + 0.02)  # two seeds have very wide intervals
-    ax.set_yticks(range(len(outcomes)), [o.case.name for o in reversed(outcomes)])
+    ax.set_yticks(range(len(outcomes)), [o.case.name for o in outcomes])
     ax.set_xlabel("test accuracy")
+    ax.invert_yaxis()
     return figure
 
 
-def _depth_figure(outcomes: list[Outcome]) -> Any:
-    plain = [
-        o for o in outcomes
-        if o.case.masked and o.case.variant == Variant(layers=o.case.variant.layers)
-    ]  # fmt: skip
-    plain.sort(key=lambda o: o.case.variant.layers)
-    depth = [o.case.variant.layers for o in plain]
+def _depth(outcomes: list[Outcome]) -> Any:
+    pure = [o for o in outcomes if o.case.group == "depth" or o.case.name == "hardmax"]
+    pure.sort(key=lambda o: o.case.variant.layers)
+    depth = [o.case.variant.layers for o in pure]
     figure, axes = cy.plot.sheet(1, 2, 4.2, 3.0)
-    (left, right), colours = axes[0], cy.plot.PALETTE
-    half = [_interval(o.accuracy) for o in plain]
-    accuracy = [o.accuracy.mean() for o in plain]
-    left.errorbar(depth, accuracy, half, fmt="o-", color=colours[0], capsize=3)
-    left.set(xlabel="layers", ylabel="test accuracy")
-    right.plot(depth, [o.places.mean() for o in plain], "o-", color=colours[1], label="places")
-    led = [(k, o.leaders.mean()) for k, o in zip(depth, plain) if k]
-    right.plot(*zip(*led), "s--", color=colours[2], label="leaders")
-    right.set(xlabel="layers", ylabel="per review")
-    right.set_ylim(bottom=0)
-    for ax in axes[0]:
-        ax.set_xticks(depth)
+    (left, right), (blue, orange, green, *_) = axes[0], cy.plot.PALETTE
+    half = [_interval(o.accuracy) for o in pure]
+    left.errorbar(depth, [o.mean for o in pure], half, fmt="o-", color=blue, capsize=3)
+    left.set(xlabel="layers", ylabel="test accuracy", xticks=depth)
+    right.plot(depth, [o.places.mean() for o in pure], "o-", color=orange, label="places")
+    right.plot(depth, [o.leaders.mean() for o in pure], "s--", color=green, label="leaders")
+    right.set(xlabel="layers", ylabel="per review", xticks=depth, ylim=(0, None))
     right.legend(frameon=False, fontsize="small")
     return figure
 
 
 def _trade(outcomes: list[Outcome], data: Split) -> Any:
-    from matplotlib.lines import Line2D
-
     figure, axes = cy.plot.sheet(1, 1, 8.4, 4.2)
     ax = axes[0, 0]
     together: dict[tuple[float, float], list[int]] = {}  # points too close for two numbers
-    key = []
     for number, (o, colour) in enumerate(zip(outcomes, _colours(outcomes)), 1):
-        x, y = float(o.places.mean()), float(o.accuracy.mean())
-        ax.plot(x, y, "o", color=colour, ms=6)
+        x, y = float(o.places.mean()), o.mean
+        ax.plot(x, y, "o", color=colour, ms=6, label=f"{number}  {o.case.name}")
         near = (k for k in together if abs(k[0] / x - 1) < 0.1 and abs(k[1] - y) < 0.006)
         together.setdefault(next(near, (x, y)), []).append(number)
-        name = f"{number}  {o.case.name}"
-        key.append(Line2D([], [], marker="o", ls="", color=colour, label=name))
     for place, numbers in together.items():
         text = ", ".join(map(str, numbers))
         ax.annotate(text, place, xytext=(5, 4), textcoords="offset points", fontsize=cy.plot.TICK)
-    ax.axvline(data.test.sizes.mean(), color=cy.plot.GREY, lw=0.8, ls=":")
-    ticks = [1, 2, 5, 10, 20, 50, 100]
-    ax.set(xscale="log", ylabel="test accuracy")
+    words, fewest = data.test.sizes.mean(), min(x for x, _ in together)
+    ax.axvline(words, color=cy.plot.GREY, lw=0.8, ls=":")
+    ax.set(xscale="log", xlim=(0.75 * fewest, 1.3 * words), ylabel="test accuracy")
     ax.set_xlabel("distinct places of a review's tokens at the end")
-    ax.set_xticks(ticks, map(str, ticks))
-    ax.set_xticks([], minor=True)
-    fewest = min(float(o.places.mean()) for o in outcomes)
-    ax.set_xlim(0.75 * fewest, 1.3 * data.test.sizes.mean())
-    figure.legend(handles=key, loc="outside right upper", frameon=False, fontsize="small")
+    cy.plot.plain_log(ax.xaxis)
+    figure.legend(loc="outside right upper", frameon=False, fontsize="small")
     return figure

@@ -7,17 +7,16 @@ The classifier is a `HardmaxClassifier` with placed words, the model of arXiv 24
 method explains that same model.
 
 See: leaders alone are not faithful, since their followers elect new ones, and the gradient, which
-names leaders first (followers only through the rest rho^8 of their own place), lags behind; a
-leader *with its cluster* is as good as any choice of that many words, which here is the order by
-own score <v, E>. The sampling methods stay a little below it at hundreds of evaluations per review,
-and change with the seed.
-LIME and SHAP are the published packages where they are installed (pip install "cynosure[compare]"),
+sees followers only through the rest rho^8 of their own place, lags behind; a leader *with its
+cluster* is as good as any choice of that many words, which here is the order by own score <v, E>.
+LIME and SHAP stay a little below it at hundreds of evaluations per review, and change with the
+seed. They are the published packages where these are installed (pip install "cynosure[compare]"),
 and otherwise small samplers of our own, named so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -27,11 +26,9 @@ import cynosure as cy
 
 from ...classifier.deletions import Faithfulness
 from ...classifier.text import Documents
-from .._frame import Progress, at_most, part, report_of, silent
+from .._frame import Progress, at_most, report_of, silent
 from ._reviews import evenly, labelled
 from ._samplers import CountedProbe, samplers
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Faithful explanations: what flips when words are deleted"
 CLUSTERS, LEADERS, OWN, SIZE = "leaders with clusters", "leaders alone", "<v, E>", "|<v, E>|"
@@ -64,21 +61,22 @@ class Ranked(NamedTuple):
 
     terms: np.ndarray
     label: int
-    p: float
     ranking: dict[str, np.ndarray]
-    winning: int  # words in the clusters that speak for the label
     overlap: dict[str, float]  # of the first ten words with those under another seed
     evaluations: dict[str, int]
 
+    @property
+    def winning(self) -> int:
+        """Number of words in the clusters that speak for the label."""
+        return len(self.ranking[CLUSTERS])
+
 
 class Curve(NamedTuple):
-    """Means over reviews at each number of words: flips and fall of the probability."""
+    """Means over reviews: (flips, fall of the probability) at each number of words."""
 
     method: str
-    delete_flips: np.ndarray
-    delete_drop: np.ndarray
-    keep_flips: np.ndarray
-    keep_drop: np.ndarray
+    deleted: np.ndarray
+    left: np.ndarray  # when only those words are left
     matched: float  # flips when as many words as the winning clusters have are deleted
     overlap: float
     evaluations: float
@@ -93,7 +91,14 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         2, (1, p.ngrams), p.leaders, words=p.budget or None, random_state=p.seed
     ).fit(train.texts, train.labels)
     texts = test.take(evenly(len(test), p.explained)).texts
-    reviews = _ranked_reviews(p, clf, texts, part(progress, 0.1, 0.7))
+    reviews = []
+    for i, text in enumerate(texts):
+        say(0.1 + 0.6 * i / len(texts), f"review {i + 1} of {len(texts)}")
+        ex = clf.explain(text)
+        if len(ex.trajectory.words or ()) > 1:  # more than the anchor
+            reviews.append(_ranked_review(p, clf, ex, np.random.default_rng([p.seed, i])))
+    if not reviews:
+        raise ValueError("data: no test review has a known word")
     say(0.7, "deletions")
     curves = [_curve(p, clf, reviews, method) for method in reviews[0].ranking]
     say(0.9, "clusters")
@@ -106,28 +111,15 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         tables=(_table(p, curves, reviews), _whole_table(whole)),
         checks={"explained reviews": [_identity(clf, texts)]},
         figures=(
-            cy.Picture("Deleting the words an explanation names", _DELETED, _draw(p, curves, True)),
-            cy.Picture("Keeping only those words", _LEFT, _draw(p, curves, False)),
+            cy.Picture(
+                "Deleting the words an explanation names", _DELETED, _draw(p, curves, "deleted")
+            ),
+            cy.Picture("Keeping only those words", _LEFT, _draw(p, curves, "left")),
         ),
     )
 
 
 # --- rankings -----------------------------------------------------------------------------------
-
-
-def _ranked_reviews(
-    p: Params, clf: cy.HardmaxClassifier, texts: tuple[str, ...], say: Progress
-) -> list[Ranked]:
-    """The reviews with a known word, their words ranked by every method."""
-    out = []
-    for i, text in enumerate(texts):
-        say(i / len(texts), f"review {i + 1} of {len(texts)}")
-        ex = clf.explain(text)
-        if len(ex.trajectory.words or ()) > 1:  # more than the anchor
-            out.append(_ranked_review(p, clf, ex, np.random.default_rng([p.seed, i])))
-    if not out:
-        raise ValueError("data: no test review has a known word")
-    return out
 
 
 def _ranked_review(
@@ -142,7 +134,7 @@ def _ranked_review(
     overlap[RANDOM] = _jaccard(ranking[RANDOM], draw.permutation(m))
 
     def probe(masks: np.ndarray) -> np.ndarray:
-        return _probability(clf, [terms[mask] for mask in masks])[:, label]
+        return _probabilities(clf, [terms[mask] for mask in masks])[:, label]
 
     for name, sampler in samplers().items():
         counted = CountedProbe(probe)
@@ -150,34 +142,26 @@ def _ranked_review(
         first, second = (_positive(sampler(counted, m, p.samples, seed)) for seed in seeds)
         ranking[name], overlap[name] = first, _jaccard(first, second)
         evaluations[name] = counted.evaluations // 2
-    before = float(probe(np.ones((1, m), bool))[0])
-    return Ranked(
-        terms=terms, label=label, p=before, ranking=ranking, winning=len(ranking[CLUSTERS]),
-        overlap=overlap, evaluations=evaluations,
-    )  # fmt: skip
+    return Ranked(terms, label, ranking, overlap, evaluations)
 
 
 def _exact_rankings(ex: cy.Explanation) -> dict[str, np.ndarray]:
     """Rankings that need no sampling: by clusters, leaders, gradient, own score and its size."""
     sign = 1.0 if ex.decision > 0 else -1.0
     own = sign * (ex.trajectory.values[0] @ ex.v)[1:]
-    winning = [x for x in ex.leaders if sign * x.score > 0 and x.token and not _has_anchor(x)]
-    winning.sort(key=lambda x: -sign * x.score)
     clusters = [
-        [x.token - 1, *sorted((w.token - 1 for w in x.followers), key=lambda j: -own[j])]
-        for x in winning
+        [leader.token - 1, *sorted((w.token - 1 for w in leader.followers), key=lambda j: -own[j])]
+        for leader in sorted(ex.leaders, key=lambda leader: -sign * leader.score)
+        if sign * leader.score > 0
     ]
+    winning = [cluster for cluster in clusters if -1 not in cluster]  # -1: the anchor, neutral
     return {
-        CLUSTERS: np.array([j for cluster in clusters for j in cluster], np.intp),
-        LEADERS: np.array([cluster[0] for cluster in clusters], np.intp),
+        CLUSTERS: np.array([j for cluster in winning for j in cluster], np.intp),
+        LEADERS: np.array([cluster[0] for cluster in winning], np.intp),
         GRADIENT: _positive(sign * _gradient(ex)[1:]),
         OWN: _positive(own),
         SIZE: np.argsort(-np.abs(own), kind="stable"),
     }
-
-
-def _has_anchor(leader: Any) -> bool:
-    return any(w.token == 0 for w in leader.followers)
 
 
 def _positive(x: np.ndarray) -> np.ndarray:
@@ -210,37 +194,32 @@ def _jaccard(a: np.ndarray, b: np.ndarray, top: int = 10) -> float:
 # --- deletions ----------------------------------------------------------------------------------
 
 
-def _probability(clf: cy.HardmaxClassifier, rows: list[np.ndarray]) -> np.ndarray:
+def _probabilities(clf: cy.HardmaxClassifier, rows: Sequence[np.ndarray]) -> np.ndarray:
     """Probabilities of both labels of reviews given as sets of terms."""
     indptr = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
     terms = np.concatenate([np.empty(0, np.int32), *rows]).astype(np.int32)
-    decision = clf.model_.read(Documents(indptr, terms)).decision[:, 0]
-    p = 1 / (1 + np.exp(-np.clip(decision, -500, 500)))
-    return np.column_stack((1 - p, p))
+    return clf.probabilities(clf.model_.read(Documents(indptr, terms)).decision)
 
 
 def _curve(p: Params, clf: cy.HardmaxClassifier, reviews: list[Ranked], method: str) -> Curve:
-    label = np.array([r.label for r in reviews])
-    before = np.array([r.p for r in reviews])
+    every, label = np.arange(len(reviews)), np.array([r.label for r in reviews])
+    before = _probabilities(clf, [r.terms for r in reviews])[every, label]
+    named = [r.ranking[method] for r in reviews]
 
-    def after(keep: Callable[[Ranked], np.ndarray]) -> tuple[float, float]:
-        """(flips, mean fall) when each review is cut to the positions `keep` gives."""
-        probability = _probability(clf, [r.terms[keep(r)] for r in reviews])
-        now = probability[np.arange(len(reviews)), label]
-        return float((probability.argmax(axis=1) != label).mean()), float((before - now).mean())
+    def after(rests: list[np.ndarray]) -> tuple[float, float]:
+        """(flips, mean fall of the probability) when these terms are left of the reviews."""
+        now = _probabilities(clf, rests)
+        flips = now.argmax(axis=1) != label
+        return float(flips.mean()), float((before - now[every, label]).mean())
 
-    def rest(r: Ranked, k: int) -> np.ndarray:
-        return np.setdiff1d(np.arange(len(r.terms)), r.ranking[method][:k])
+    def without(sizes: Sequence[int]) -> tuple[float, float]:
+        return after([np.delete(r.terms, j[:k]) for r, j, k in zip(reviews, named, sizes)])
 
-    deleted = np.array([after(lambda r, k=k: rest(r, k)) for k in p.words])  # type: ignore[misc]
-    shown = np.array([after(lambda r, k=k: r.ranking[method][:k]) for k in p.words])  # type: ignore[misc]
     return Curve(
-        method=method,
-        delete_flips=deleted[:, 0],
-        delete_drop=deleted[:, 1],
-        keep_flips=shown[:, 0],
-        keep_drop=shown[:, 1],
-        matched=after(lambda r: rest(r, r.winning))[0],
+        method,
+        deleted=np.array([without([k] * len(reviews)) for k in p.words]),
+        left=np.array([after([r.terms[j[:k]] for r, j in zip(reviews, named)]) for k in p.words]),
+        matched=without([r.winning for r in reviews])[0],
         overlap=float(np.mean([r.overlap[method] for r in reviews])),
         evaluations=float(np.mean([r.evaluations[method] for r in reviews])),
     )
@@ -276,27 +255,23 @@ def _at(p: Params) -> int:
 def _table(p: Params, curves: list[Curve], reviews: list[Ranked]) -> cy.Table:
     k = _at(p)
     n = p.words[k]
-    size = float(np.mean([r.winning for r in reviews]))
     note = (
         f"{len(reviews)} reviews of {np.mean([len(r.terms) for r in reviews]):.0f} distinct terms; "
-        f"the winning clusters have {size:.1f} words. Overlap: Jaccard index of the first ten "
-        "words under two seeds. A ranking may end early: leaders are few."
+        f"the winning clusters have {np.mean([r.winning for r in reviews]):.1f} words. Overlap: "
+        "Jaccard index of the first ten words under two seeds. A ranking may end early: leaders "
+        "are few."
     )
-    return cy.Table.of(
-        "Comprehensiveness and sufficiency",
-        curves,
-        {
-            "words chosen by": "method",
-            f"flips, {n} deleted": lambda c: c.delete_flips[k],
-            f"fall of p, {n} deleted": lambda c: c.delete_drop[k],
-            "flips, as many as winning clusters have": "matched",
-            f"flips, only {n} left": lambda c: c.keep_flips[k],
-            f"fall of p, only {n} left": lambda c: c.keep_drop[k],
-            "overlap of two seeds": "overlap",
-            "model evaluations": "evaluations",
-        },
-        note,
-    )
+    columns: dict[str, Any] = {
+        "words chosen by": "method",
+        f"flips, {n} deleted": lambda c: c.deleted[k, 0],
+        f"fall of p, {n} deleted": lambda c: c.deleted[k, 1],
+        "flips, as many as winning clusters have": "matched",
+        f"flips, only {n} left": lambda c: c.left[k, 0],
+        f"fall of p, only {n} left": lambda c: c.left[k, 1],
+        "overlap of two seeds": "overlap",
+        "model evaluations": "evaluations",
+    }
+    return cy.Table.of("Comprehensiveness and sufficiency", curves, columns, note)
 
 
 def _whole_table(f: Faithfulness) -> cy.Table:
@@ -305,43 +280,39 @@ def _whole_table(f: Faithfulness) -> cy.Table:
         f"flip {f.flipped_within:.1%} of the predictions within {f.most_words} words; that many "
         f"words chosen to flip them reach {f.best_within:.1%}."
     )
-    return cy.Table.of(
-        "Whole clusters",
-        f.deletions,
-        {
-            "deleted": "name",
-            "terms": "terms",
-            "flips": "flipped",
-            "fall of the probability": "drop",
-            "words": "words",
-            "flips, words struck out": "struck",
-        },
-        note,
-    )
+    columns: dict[str, Any] = {
+        "deleted": "name",
+        "terms": "terms",
+        "flips": "flipped",
+        "fall of the probability": "drop",
+        "words": "words",
+        "flips, words struck out": "struck",
+    }
+    return cy.Table.of("Whole clusters", f.deletions, columns, note)
 
 
 def _summary(
     p: Params, curves: list[Curve], reviews: list[Ranked], whole: Faithfulness, accuracy: float
 ) -> str:
-    by = {c.method: c for c in curves}
     k = _at(p)
-    sampled = [c for c in curves if c.method.startswith(("LIME", "SHAP"))]
+    flips = {c.method: f"{c.deleted[k, 0]:.1%}" for c in curves}
+    matched = {c.method: f"{c.matched:.1%}" for c in curves}
     rivals = "; ".join(
-        f"{c.method} {c.delete_flips[k]:.1%} ({c.evaluations:.0f} evaluations, two seeds share "
+        f"{c.method} {flips[c.method]} ({c.evaluations:.0f} evaluations, two seeds share "
         f"{c.overlap:.0%} of the first ten words)"
-        for c in sampled
+        for c in curves
+        if c.method.startswith(("LIME", "SHAP"))
     )
-    (quiet,) = (d for d in whole.deletions if "neutral" in d.name)
+    (neutral,) = (d for d in whole.deletions if "neutral" in d.name)
     return (
         f"A classifier with {accuracy:.4f} test accuracy, {len(reviews)} of its predictions. "
         f"Deleting the {p.words[k]} words named first flips: leaders with their clusters "
-        f"{by[CLUSTERS].delete_flips[k]:.1%}, leaders alone {by[LEADERS].delete_flips[k]:.1%}, "
-        f"gradient {by[GRADIENT].delete_flips[k]:.1%}, words by their own score "
-        f"{by[OWN].delete_flips[k]:.1%}, random words {by[RANDOM].delete_flips[k]:.1%}; {rivals}."
+        f"{flips[CLUSTERS]}, leaders alone {flips[LEADERS]}, gradient {flips[GRADIENT]}, words by "
+        f"their own score {flips[OWN]}, random words {flips[RANDOM]}; {rivals}."
         f"\n\nThe winning clusters, whole, have {np.mean([r.winning for r in reviews]):.1f} words "
-        f"and flip {by[CLUSTERS].matched:.1%}; as many random words flip {by[RANDOM].matched:.1%}. "
-        f"Keeping only the non-neutral clusters flips {quiet.flipped:.1%}. The "
-        "explanation by clusters costs one evaluation and never changes."
+        f"and flip {matched[CLUSTERS]}; as many random words flip {matched[RANDOM]}. "
+        f"Keeping only the non-neutral clusters flips {neutral.flipped:.1%}. The explanation by "
+        "clusters costs one evaluation and never changes."
     )
 
 
@@ -349,27 +320,23 @@ _DELETED = (
     "Share of predictions that flip (left) and mean fall of the predicted label's probability "
     "(right) when the first words of each ranking are deleted and the rest is read again."
 )
-_LEFT = (
-    "The same when only these words are left: the lower, the more of the decision they carry. "
-    "Methods as above."
-)
+_LEFT = "The same when only these words are left: the lower, the more of the decision they carry."
 
 
-def _draw(p: Params, curves: list[Curve], delete: bool) -> Any:
+def _draw(p: Params, curves: list[Curve], what: str) -> Any:
+    """`what` is "deleted" or "left"."""
     figure, axes = cy.plot.sheet(1, 2, 4.6, 3.4)
     colours = dict(zip((c.method for c in curves if c.method != RANDOM), cy.plot.PALETTE))
     styles = {LEADERS: "--", GRADIENT: ":", SIZE: "-.", OWN: "--"}
     for c in curves:
-        pair = (c.delete_flips, c.delete_drop) if delete else (c.keep_flips, c.keep_drop)
-        for ax, y in zip(axes[0], pair):
-            ax.plot(p.words, y, styles.get(c.method, "-"), marker="o", ms=3.5, label=c.method,
-                    color=colours.get(c.method, cy.plot.GREY),
-                    lw=2.2 if c.method == CLUSTERS else 1.3)  # fmt: skip
+        look = {"color": colours.get(c.method, cy.plot.GREY), "ls": styles.get(c.method, "-")}
+        width = 2.2 if c.method == CLUSTERS else 1.3
+        for ax, y in zip(axes[0], getattr(c, what).T):
+            ax.plot(p.words, y, marker="o", ms=3.5, lw=width, label=c.method, **look)
     for ax, name in zip(axes[0], ("predictions flipped", "fall of the probability")):
-        ax.set(xlabel=f"words {'deleted' if delete else 'left'}", ylabel=name)
-        if delete:
+        ax.set(xlabel=f"words {what}", ylabel=name)
+        if what == "deleted":
             ax.set_ylim(bottom=0)
         ax.xaxis.get_major_locator().set_params(integer=True)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4,
-                  frameon=False, fontsize="small")  # fmt: skip
+    cy.plot.legend_below(axes[0, 0])
     return figure

@@ -28,10 +28,9 @@ import cynosure as cy
 
 from ...classifier.soft_model import Schedule
 from .._frame import Progress, at_most, part, report_of, silent
+from ._models import LAYERS, TrainedModel, stored, trained
 from ._reviews import numbered
-from ._runs import LAYERS, Run, stored, trained
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from ._word_bars import LeaderWord, word_bars
 
 TITLE = "Sentiment as in the paper: soft training, hard leaders"
 # docs/mathematics.md D5, bar heights of the published histogram of leaders, d = 2
@@ -75,14 +74,15 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     fits = stored(ids, p.results, middle) if p.results else trained(
         ids, p.dims, p.tokens, schedule, middle
     )  # fmt: skip
-    runs = [Run.of(*fit, p.counted, bool(p.data)) for fit in fits]
+    models = [TrainedModel.of(fit, p.counted, real=bool(p.data)) for fit in fits]
     say(0.75, "figures")
-    first = min(runs, key=lambda r: (r.dim, r.history["tokens"]))  # the most readable
-    examples = _examples(first)
+    first = min(models, key=lambda m: (m.dim, m.tokens))  # the most readable
+    leaders = _leader_words(first)
+    examples, soft_is_hard = _examples(first), _soft_is_hard(models)
     figures = [
-        cy.Picture("Accuracy by epoch", _ACCURACY, _curves(runs, "accuracy")),
-        cy.Picture("Loss by epoch", _LOSS, _curves(runs, "loss")),
-        cy.Picture("Words that lead", _LEADERS.format(first.name), _histogram(first)),
+        cy.Picture("Accuracy by epoch", _ACCURACY, _curves(models, "accuracy")),
+        cy.Picture("Loss by epoch", _LOSS, _curves(models, "loss")),
+        cy.Picture("Words that lead", _LEADERS.format(first.name), word_bars(leaders)),
     ]
     for kind, example in examples.items():
         drawing = _panels(first, example)
@@ -91,9 +91,9 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     return report_of(
         __name__,
         p,
-        _summary(runs, first),
-        tables=(_accuracies(runs), _leader_table(runs), _leader_words(first)),
-        checks={"all runs": [_soft_is_hard(runs)]}
+        _summary(models, first, soft_is_hard),
+        tables=(_accuracies(models), _leader_table(models), _words_table(first, leaders[:15])),
+        checks={"all runs": [soft_is_hard]}
         | {f"{kind} review": cy.check(e.trajectory) for kind, e in examples.items()},
         figures=figures,
         movies=[_movie(kind, e.trajectory) for kind, e in examples.items()] if p.movies else (),
@@ -103,97 +103,75 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 # --- tables -------------------------------------------------------------------------------------
 
 
-def _accuracies(runs: list[Run]) -> cy.Table:
+def _accuracies(models: list[TrainedModel]) -> cy.Table:
     note = (
         "Test accuracies of the epoch with the lowest held-out loss. `best on test` picks the "
         "epoch on the test part, as the published maxima do: it is no fair number. The published "
         "ones are from another split (the last 15,000 of 50,000), padding not masked, n = 128."
     )
-    return cy.Table.of(
-        "Accuracy",
-        runs,
-        {
-            "d": "dim",
-            "n": lambda r: r.history["tokens"],
-            "words": lambda r: r.history["words"],
-            "epochs": lambda r: len(r.history["epochs"]),
-            "chosen epoch": lambda r: r.history["best_epoch"],
-            "train": lambda r: r.chosen["train soft accuracy"],
-            "held out": lambda r: r.chosen["held accuracy"],
-            "test, soft": lambda r: r.chosen["test soft accuracy"],
-            "test, hard": lambda r: r.chosen["test hard accuracy"],
-            "last epoch": lambda r: r.history["epochs"][-1]["test hard accuracy"],
-            "best on test": lambda r: max(r.series("test hard accuracy")),
-            "alpha": "alpha",
-            "published best on test": lambda r: r.published[0],
-            "published last": lambda r: r.published[1],
-        },
-        note,
-    )
+    columns: dict[str, Any] = {
+        "d": "dim",
+        "n": "tokens",
+        "words": lambda m: m.history["words"],
+        "epochs": lambda m: len(m.history["epochs"]),
+        "chosen epoch": lambda m: m.history["best_epoch"],
+        "train": lambda m: m.chosen["train soft accuracy"],
+        "held out": lambda m: m.chosen["held accuracy"],
+        "test, soft": lambda m: m.chosen["test soft accuracy"],
+        "test, hard": "accuracy",
+        "last epoch": lambda m: m.series("test hard accuracy")[-1],
+        "best on test": lambda m: max(m.series("test hard accuracy")),
+        "alpha": "alpha",
+        "published best on test": lambda m: m.published[0],
+        "published last": lambda m: m.published[1],
+    }
+    return cy.Table.of("Accuracy", models, columns, note)
 
 
-def _leader_table(runs: list[Run]) -> cy.Table:
+def _leader_table(models: list[TrainedModel]) -> cy.Table:
     note = "Hardmax, 8 layers, test reviews. A repeated word is one token with a multiplicity."
-    return cy.Table.of(
-        "Leaders",
-        runs,
-        {
-            "d": "dim",
-            "n": lambda r: r.history["tokens"],
-            "reviews": lambda r: len(r.test),
-            "leaders, mean": lambda r: float(r.led.leaders.mean()),
-            "std": lambda r: float(r.led.leaders.std()),
-            "min": lambda r: int(r.led.leaders.min()),
-            "max": lambda r: int(r.led.leaders.max()),
-            "lead from layer 0": "from_start",
-            "distinct words": lambda r: float(r.test.sizes.mean()),
-            "share of words that lead": lambda r: float((r.led.leaders / r.test.sizes).mean()),
-            "weight on leaders": lambda r: float(r.led.on_leaders.mean()),
-        },
-        note,
-    )
+    columns: dict[str, Any] = {
+        "d": "dim",
+        "n": "tokens",
+        "reviews": lambda m: len(m.test),
+        "leaders, mean": lambda m: float(m.hard.leaders.mean()),
+        "std": lambda m: float(m.hard.leaders.std()),
+        "min": lambda m: int(m.hard.leaders.min()),
+        "max": lambda m: int(m.hard.leaders.max()),
+        "lead from layer 0": "from_start",
+        "distinct words": lambda m: float(m.test.sizes.mean()),
+        "share of words that lead": lambda m: float((m.hard.leaders / m.test.sizes).mean()),
+        "weight on leaders": lambda m: float(m.hard.on_leaders.mean()),
+    }
+    return cy.Table.of("Leaders", models, columns, note)
 
 
-class LeaderWord(NamedTuple):
-    """A word, the number of reviews it leads in, and its score <v, z> + b."""
-
-    word: str
-    reviews: int
-    score: float
-
-
-def _leaders(r: Run, most: int) -> list[LeaderWord]:
+def _leader_words(m: TrainedModel) -> list[LeaderWord]:
     """The paper's count: reviews right with confidence > 0.95, leaders with |score| > 2."""
-    sure = (np.abs(r.led.decision) > np.log(0.95 / 0.05)) & ((r.led.decision > 0) == r.test.y)
-    scores = r.word_scores
-    terms = r.test.terms[sure][(r.led.born[sure] == 0)]
+    scores = m.weights["embedding"] @ m.weights["v"] + float(m.weights["b"])
+    sure = (np.abs(m.hard.decision) > np.log(0.95 / 0.05)) & ((m.hard.decision > 0) == m.test.y)
+    terms = m.test.terms[sure][m.hard.born[sure] == 0]
     count = Counter(terms[np.abs(scores[terms]) > 2].tolist())
-    return [LeaderWord(r.words[j], k, float(scores[j])) for j, k in count.most_common(most)]
+    return [LeaderWord(m.words[j], k, float(scores[j])) for j, k in count.most_common(20)]
 
 
-def _leader_words(r: Run) -> cy.Table:
+def _words_table(m: TrainedModel, leaders: list[LeaderWord]) -> cy.Table:
     note = (
         "Reviews decided rightly with confidence above 0.95; leaders from layer 0 with "
         "|<v, z> + b| > 2. The published counts are over all reviews of another split."
     )
-    return cy.Table.of(
-        f"Words that lead, {r.name}",
-        _leaders(r, 15),
-        {
-            "word": "word",
-            "reviews it leads in": "reviews",
-            "score": "score",
-            "published": lambda x: PUBLISHED_LEADERS.get(x.word) if r.real else None,
-        },
-        note,
-    )
-
-
-def _soft_is_hard(runs: list[Run]) -> cy.Check:
-    """Softmax at tau = 0.001 predicts as hardmax: error exp(-gap/tau), docs/mathematics.md A2."""
-    apart = {
-        r.name: abs(r.chosen["test soft accuracy"] - r.chosen["test hard accuracy"]) for r in runs
+    columns: dict[str, Any] = {
+        "word": "word",
+        "reviews it leads in": "reviews",
+        "score": "score",
+        "published": lambda x: PUBLISHED_LEADERS.get(x.word) if m.real else None,
     }
+    return cy.Table.of(f"Words that lead, {m.name}", leaders, columns, note)
+
+
+def _soft_is_hard(models: list[TrainedModel]) -> cy.Check:
+    """Softmax at tau = 0.001 predicts as hardmax: error exp(-gap/tau), docs/mathematics.md A2."""
+    apart = {m.name: abs(m.chosen["test soft accuracy"] - m.accuracy) for m in models}
     return at_most(
         "soft = hard",
         "docs/mathematics.md A2, D4",
@@ -204,44 +182,41 @@ def _soft_is_hard(runs: list[Run]) -> cy.Check:
     )
 
 
-def _summary(runs: list[Run], first: Run) -> str:
-    few, many = (pick(runs, key=lambda r: r.led.leaders.mean()) for pick in (min, max))
+def _summary(models: list[TrainedModel], first: TrainedModel, check: cy.Check) -> str:
+    few, many = (pick(models, key=lambda m: m.hard.leaders.mean()) for pick in (min, max))
     lines = "; ".join(
-        f"{r.name}: {r.chosen['test hard accuracy']:.4f}"
-        + (f" (published {r.published[0]:.4f})" if r.published[0] else "")
-        for r in runs
+        f"{m.name}: {m.accuracy:.4f}"
+        + (f" (published {m.published[0]:.4f})" if m.published[0] else "")
+        for m in models
     )
-    gap = max(abs(r.chosen["test soft accuracy"] - r.chosen["test hard accuracy"]) for r in runs)
-    wide = max(runs, key=lambda r: r.chosen["train hard accuracy"] - r.chosen["test hard accuracy"])
-    slow = min(runs, key=lambda r: r.alpha)
+    above = {m.name: m.chosen["train hard accuracy"] - m.accuracy for m in models}
+    worst = max(above, key=lambda name: above[name])
+    slow = min(models, key=lambda m: m.alpha)
     return (
         f"Hardmax test accuracy at the epoch chosen on held-out blocks: {lines}. Softmax at "
-        f"temperature 0.001 and hardmax differ by at most {gap:.4f}.\n\n"
-        f"Leaders per review: {few.led.leaders.mean():.1f} of {few.test.sizes.mean():.0f} distinct "
-        f"words for {few.name}, {many.led.leaders.mean():.1f} of {many.test.sizes.mean():.0f} for "
-        f"{many.name}: the more words lead, the more the model is a bag of words. Nearly all lead "
-        f"from layer 0 ({first.from_start:.1%} for {first.name}). The step alpha, free to fade, "
-        f"ends between {slow.alpha:.2f} ({slow.name}) and {max(r.alpha for r in runs):.2f}; where "
-        f"small, {slow.led.on_leaders.mean():.0%} "
+        f"temperature 0.001 and hardmax differ by at most {check.witness['measured']:.4f}."
+        f"\n\nLeaders per review: {few.hard.leaders.mean():.1f} of {few.test.sizes.mean():.0f} "
+        f"distinct words for {few.name}, {many.hard.leaders.mean():.1f} of "
+        f"{many.test.sizes.mean():.0f} for {many.name}: the more words lead, the more the model is "
+        f"a bag of words. Nearly all lead from layer 0 ({first.from_start:.1%} for {first.name}). "
+        f"The step alpha, free to fade, ends between {slow.alpha:.2f} ({slow.name}) and "
+        f"{max(m.alpha for m in models):.2f}; where small, {slow.hard.on_leaders.mean():.0%} "
         f"of the mean token is on leaders after {LAYERS} layers. Training accuracy is up to "
-        f"{wide.chosen['train hard accuracy'] - wide.chosen['test hard accuracy']:.3f} above test "
-        f"accuracy ({wide.name}) at the epoch chosen: the embedding memorises."
+        f"{above[worst]:.3f} above test accuracy ({worst}) at the epoch chosen: the embedding "
+        "memorises."
     )
 
 
 # --- figures ------------------------------------------------------------------------------------
 
 _ACCURACY = (
-    "Accuracy by epoch: on the reviews trained on, on held-out blocks, and on the test part with "
-    "softmax (as trained) and hardmax. The vertical line is the epoch chosen on the held-out "
-    "loss. Dashed: the published maximum, chosen on its test set."
+    "Accuracy with softmax (as trained) and hardmax. The vertical line is the epoch chosen on the "
+    "held-out loss. Dashed: the published maximum, chosen on its test set."
 )
-_LOSS = (
-    "Mean loss by epoch. Softmax and hardmax lie on each other; past the line the model over-fits."
-)
+_LOSS = "Mean loss. Softmax and hardmax lie on each other; past the line the model over-fits."
 _LEADERS = (
     "How often a word leads, {}: reviews decided rightly with confidence above 0.95, leaders far "
-    "from the boundary, as the paper counts. Blue speaks for positive, orange for negative."
+    "from the boundary. Blue speaks for positive, orange for negative."
 )
 _REVIEW = (
     "One test review through the hardmax layers of {}, its leaders named. The line is the decision "
@@ -249,45 +224,29 @@ _REVIEW = (
 )
 
 
-def _curves(runs: list[Run], what: str) -> Any:
-    palette, grey = cy.plot.PALETTE, cy.plot.GREY
-    columns = min(4, len(runs))
-    figure, axes = cy.plot.sheet(-(-len(runs) // columns), columns, 3.3, 2.9)
+def _curves(models: list[TrainedModel], what: str) -> Any:
+    columns = min(4, len(models))
+    figure, axes = cy.plot.sheet(-(-len(models) // columns), columns, 3.3, 2.9)
+    (blue, orange, green, _, _, sky, *_), grey = cy.plot.PALETTE, cy.plot.GREY
     lines = (
-        (f"train soft {what}", "train, softmax", palette[5], "-"),
-        (f"train hard {what}", "train, hardmax", cy.plot.INK, ":"),
-        (f"held {what}", "held out", palette[2], "-"),
-        (f"test soft {what}", "test, softmax", palette[0], "-"),
-        (f"test hard {what}", "test, hardmax", palette[1], "--"),
+        ("train soft", "train, softmax", sky, "-"),
+        ("train hard", "train, hardmax", cy.plot.INK, ":"),
+        ("held", "held out", green, "-"),
+        ("test soft", "test, softmax", blue, "-"),
+        ("test hard", "test, hardmax", orange, "--"),
     )
-    for ax in axes.flat[len(runs) :]:
+    for ax in axes.flat[len(models) :]:
         ax.set_visible(False)
-    for ax, r in zip(axes.flat, runs):
-        epochs = r.series("epoch")
+    for ax, m in zip(axes.flat, models):
         for name, label, colour, style in lines:
-            ax.plot(epochs, r.series(name), style, color=colour, lw=1.4, label=label)
-        ax.axvline(r.history["best_epoch"], color=grey, lw=0.8)
-        if what == "accuracy" and r.published[0] is not None:
-            ax.axhline(r.published[0], color=grey, lw=0.9, ls="--")
-        ax.set(title=r.name, xlabel="epoch")
+            y = m.series(f"{name} {what}")
+            ax.plot(m.series("epoch"), y, style, color=colour, lw=1.4, label=label)
+        ax.axvline(m.history["best_epoch"], color=grey, lw=0.8)
+        if what == "accuracy" and m.published[0] is not None:
+            ax.axhline(m.published[0], color=grey, lw=0.9, ls="--")
+        ax.set(title=m.name, xlabel="epoch")
     axes[0, 0].set_ylabel(what)
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=5,
-                  frameon=False, fontsize="small")  # fmt: skip
-    return figure
-
-
-def _histogram(r: Run) -> Any:
-    figure, axes = cy.plot.sheet(1, 1, 7.0, 3.2)
-    ax = axes[0, 0]
-    leaders = _leaders(r, 20)
-    blue, orange, *_ = cy.plot.PALETTE
-    colours = [blue if x.score > 0 else orange for x in leaders]
-    ax.bar(range(len(leaders)), [x.reviews for x in leaders], color=colours)
-    ax.set_xticks(range(len(leaders)), [x.word for x in leaders], rotation=60, ha="right")
-    ax.set_ylabel("reviews it leads in")
-    if not leaders:
-        said = "no review is decided with confidence above 0.95"
-        ax.text(0.5, 0.5, said, ha="center", transform=ax.transAxes)
+    cy.plot.legend_below(axes[0, 0], 3)
     return figure
 
 
@@ -298,36 +257,35 @@ class Example(NamedTuple):
     weight: np.ndarray
 
 
-def _examples(r: Run) -> dict[str, Example]:
+def _examples(m: TrainedModel) -> dict[str, Example]:
     """A positive and a negative test review that are decided rightly, surely and by few words."""
     out = {}
     for kind, sign in (("positive", 1.0), ("negative", -1.0)):
-        right = (r.test.y == (sign > 0)) & (sign * r.led.decision > 0)
-        fits = right & (r.test.sizes >= 15) & (r.test.sizes <= 60)
+        right = (m.test.y == (sign > 0)) & (sign * m.hard.decision > 0)
+        fits = right & (m.test.sizes >= 15) & (m.test.sizes <= 60)
         rows = np.flatnonzero(fits if fits.any() else right)
         if not len(rows):
             continue
         # not the surest: it has a dozen leaders; the one of the upper quarter with the fewest
-        sure = rows[np.argsort(-sign * r.led.decision[rows], kind="stable")]
+        sure = rows[np.argsort(-sign * m.hard.decision[rows], kind="stable")]
         upper = sure[: max(1, len(sure) // 4)]
-        row = int(upper[np.argmin(r.led.leaders[upper])])
-        terms = r.test.terms[row, : r.test.sizes[row]]
-        words = tuple(r.words[j] for j in terms)
-        z0 = r.weights["embedding"][terms]
-        trajectory = cy.simulate(cy.PureAttention(alpha=r.alpha), z0, layers=LAYERS, words=words)
-        count = r.test.count[row, : len(terms)].astype(float)
-        out[kind] = Example(trajectory, count / count.sum())
+        row = int(upper[np.argmin(m.hard.leaders[upper])])
+        terms, count = (x[row, : m.test.sizes[row]] for x in (m.test.terms, m.test.count))
+        words = tuple(m.words[j] for j in terms)
+        z0 = m.weights["embedding"][terms]
+        trajectory = cy.simulate(cy.PureAttention(alpha=m.alpha), z0, layers=LAYERS, words=words)
+        out[kind] = Example(trajectory, count.astype(float) / count.sum())
     return out
 
 
-def _panels(r: Run, example: Example) -> Any:
+def _panels(m: TrainedModel, example: Example) -> Any:
     trajectory, ink = example.trajectory, cy.plot.INK
     shown = (0, 1, 2, LAYERS)
     figure = cy.plot.layers(trajectory, show=shown)
     if trajectory.z.shape[-1] != 2:
         return figure
     figure.set_size_inches(3.1 * len(shown), 3.9)
-    v, b = r.weights["v"], float(r.weights["b"])
+    v, b = m.weights["v"], float(m.weights["b"])
     foot, along = -b * v / (v @ v), np.array([-v[1], v[0]]) / np.linalg.norm(v)
     boundary = foot + np.outer([-1e3, 1e3], along)
     names = trajectory.words or ()
@@ -345,8 +303,6 @@ def _panels(r: Run, example: Example) -> Any:
 
 def _movie(kind: str, trajectory: cy.Trajectory) -> cy.Picture:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "movie.gif"
-        cy.movie.movie(trajectory, path, size=420)
-        data = path.read_bytes()
+        data = cy.movie.movie(trajectory, Path(folder) / "movie.gif", size=420).read_bytes()
     caption = "Words gather around their leaders (stars)."
     return cy.Picture(f"The {kind} review, layer by layer", caption, data)

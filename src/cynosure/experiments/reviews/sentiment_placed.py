@@ -7,11 +7,10 @@ curves accuracy(leaders), for several budgets of words, are drawn below TF-IDF w
 regression and NB-SVM on the same words.
 
 See: without a bound on words, ten to twenty leaders a review lose nothing against the linear
-models. Twenty telling words instead of all of them cost one point for words and nearly two for
+models; twenty telling words instead of all of them cost one point for words and nearly two for
 pairs, forty half of that; five leaders instead of ten then cost half a point. The dimension does
-not matter: the grades of the words, not their directions, decide. Nearly all of the mean sits on
-leaders (alpha = 1, 8 layers: rho^8 = 0.4 % is left), so the leaders with the sizes of their
-clusters *are* the decision.
+not matter: the grades of the words decide. Nearly all of the mean sits on leaders (alpha = 1, 8
+layers: rho^8 = 0.4 % is left), so they, with the sizes of their clusters, *are* the decision.
 """
 
 from __future__ import annotations
@@ -24,12 +23,10 @@ import numpy as np
 
 import cynosure as cy
 
-from ...classifier.estimator import Lexeme
 from ...classifier.evaluation import Evaluation, Rivals
-from .._frame import Progress, at_most, report_of, silent
+from .._frame import Progress, at_most, report_of, require, silent
 from ._reviews import evenly, labelled
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from ._word_bars import LeaderWord, word_bars
 
 TITLE = "Sentiment with placed words: what few leaders cost"
 
@@ -78,8 +75,7 @@ class Placing(NamedTuple):
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Fit the grid of budgets and the rivals, then compare."""
     say = progress or silent
-    if not p.ngrams or not p.dims or not p.budgets or not p.words:
-        raise ValueError("sentiment_placed: ngrams, dims, budgets and words need a value each")
+    require(all((p.ngrams, p.dims, p.budgets, p.words)), "ngrams, dims, budgets and words", p)
     train, test = labelled(p.data, p.reviews, p.seed)
     grid = list(product(p.ngrams, p.dims, p.words, p.budgets))
     placings: list[Placing] = []
@@ -102,15 +98,22 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     assert readable is not None
     say(0.92, "lexicon")
     lexicon = readable.lexicon(test.take(evenly(len(test), p.explained)).texts, top=20)
+    columns = {"word": "term", "reviews it leads in": "texts", "score": "score"}
+    columns["mean share of the review"] = "share"
+    bars = word_bars([LeaderWord(x.term, x.texts, x.score) for x in lexicon])
     return report_of(
         __name__,
         p,
         _summary(placings, rivals, len(test)),
-        tables=(_table(placings), _ceilings(rivals, len(test)), _lexicon_table(lexicon)),
+        tables=(
+            _table(placings),
+            _ceilings(rivals, len(test)),
+            cy.Table.of("Lexicon", lexicon, columns),
+        ),
         checks={"all budgets": _checks(placings)},
         figures=(
             cy.Picture("Accuracy against leaders", _CURVE, _curve(placings, rivals)),
-            cy.Picture("The words that lead", _LEXICON, _bars(lexicon)),
+            cy.Picture("The words that lead", _LEXICON, bars),
         ),
     )
 
@@ -131,24 +134,20 @@ def _terms(order: int) -> str:
 
 def _table(placings: list[Placing]) -> cy.Table:
     note = "The budget holds on the training reviews; leaders per review are counted at test."
-    return cy.Table.of(
-        "Placed words",
-        placings,
-        {
-            "terms": lambda x: _terms(x.order),
-            "d": "dim",
-            "telling words": lambda x: x.words or "any",
-            "budget": "budget",
-            "leaders per review": "test.leaders",
-            "accuracy": "test.accuracy",
-            "standard error": "test.standard_error",
-            "weight on leaders": "test.on_leaders",
-            "alpha": "test.alpha",
-            "calibration error": "test.calibration",
-            "vocabulary": "test.terms",
-        },
-        note,
-    )
+    columns: dict[str, Any] = {
+        "terms": lambda x: _terms(x.order),
+        "d": "dim",
+        "telling words": lambda x: x.words or "any",
+        "budget": "budget",
+        "leaders per review": "test.leaders",
+        "accuracy": "test.accuracy",
+        "standard error": "test.standard_error",
+        "weight on leaders": "test.on_leaders",
+        "alpha": "test.alpha",
+        "calibration error": "test.calibration",
+        "vocabulary": "test.terms",
+    }
+    return cy.Table.of("Placed words", placings, columns, note)
 
 
 def _ceilings(rivals: Ceilings, n: int) -> cy.Table:
@@ -160,11 +159,6 @@ def _ceilings(rivals: Ceilings, n: int) -> cy.Table:
     note = "Regularisation chosen on held-out blocks of the training part."
     columns = ("terms", "model", "accuracy", "standard error")
     return cy.Table("Linear models on the same terms", columns, rows, note)
-
-
-def _lexicon_table(lexicon: list[Lexeme]) -> cy.Table:
-    columns = {"word": "term", "reviews it leads in": "texts", "score": "score"}
-    return cy.Table.of("Lexicon", lexicon, {**columns, "mean share of the review": "share"})
 
 
 def _checks(placings: list[Placing]) -> tuple[cy.Check, ...]:
@@ -195,27 +189,22 @@ def _summary(placings: list[Placing], rivals: Ceilings, n: int) -> str:
     out = []
     for order, ceiling in rivals.items():
         mine = [x for x in placings if x.order == order]
+        small = min(mine, key=lambda x: x.test.leaders)
         few = min((x.words for x in mine if x.words), default=0.0)
         sparse = max((x for x in mine if x.words == few), key=lambda x: x.test.accuracy)
-        best = max(ceiling.values())
-        small = min(mine, key=lambda x: x.test.leaders)
-        top = max(mine, key=lambda x: x.test.accuracy)
+        top, best = max(mine, key=lambda x: x.test.accuracy), max(ceiling.values())
         near = [x for x in mine if best - x.test.accuracy <= 2 * x.test.standard_error]
-        enough = min(near, key=lambda x: x.test.leaders, default=None)
-        reached = (
-            f"{enough.test.leaders:.1f} leaders per review are within two standard errors of it"
-            if enough
-            else "no budget comes within two standard errors of it"
-        )
+        enough = min((x.test.leaders for x in near), default=None)
+        reached = f"{enough:.1f} leaders per review are" if enough else "no budget is"
         out.append(
-            f"{_terms(order).capitalize()}: the better linear model reaches {best:.4f}; {reached}; "
-            f"the best placing has {top.test.accuracy:.4f} at {top.test.leaders:.1f} leaders, "
-            f"{small.test.leaders:.1f} leaders give {small.test.accuracy:.4f}; with "
-            f"{sparse.told} it is {sparse.test.accuracy:.4f} at best."
+            f"{_terms(order).capitalize()}: the better linear model reaches {best:.4f}; {reached} "
+            f"within two standard errors of it; the best placing has {top.test.accuracy:.4f} at "
+            f"{top.test.leaders:.1f} leaders, {small.test.leaders:.1f} leaders give "
+            f"{small.test.accuracy:.4f}; with {sparse.told} it is {sparse.test.accuracy:.4f} at "
+            "best."
         )
     error = max(x.test.standard_error for x in placings)
-    out.append(f"{n} test reviews: a standard error is {error:.4f}.")
-    return "\n\n".join(out)
+    return "\n\n".join([*out, f"{n} test reviews: a standard error is {error:.4f}."])
 
 
 def _curve(placings: list[Placing], rivals: Ceilings) -> Any:
@@ -229,26 +218,10 @@ def _curve(placings: list[Placing], rivals: Ceilings) -> Any:
         for colour, (dim, words) in zip(cy.plot.PALETTE, lines):
             line = [x for x in placings if (x.order, x.dim, x.words) == (order, dim, words)]
             line.sort(key=lambda x: x.test.leaders)
-            leaders, accuracy = [x.test.leaders for x in line], [x.test.accuracy for x in line]
-            ax.errorbar(
-                leaders, accuracy, [x.test.standard_error for x in line], fmt="o-", color=colour,
-                ms=4, lw=1.4, capsize=2, label=f"d = {dim}, {line[0].told}",
-            )  # fmt: skip
+            tests = [(x.test.leaders, x.test.accuracy, x.test.standard_error) for x in line]
+            look = {"fmt": "o-", "color": colour, "ms": 4, "lw": 1.4, "capsize": 2}
+            ax.errorbar(*zip(*tests), **look, label=f"d = {dim}, {line[0].told}")
         ax.set(title=_terms(order), xlabel="leaders per review", xlim=(0, 1.05 * right))
     axes[0, 0].set_ylabel("test accuracy")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3,
-                  frameon=False, fontsize="small")  # fmt: skip
-    return figure
-
-
-def _bars(lexicon: list[Lexeme]) -> Any:
-    figure, axes = cy.plot.sheet(1, 1, 7.0, 3.2)
-    ax = axes[0, 0]
-    blue, orange, *_ = cy.plot.PALETTE
-    ax.bar(
-        range(len(lexicon)), [x.texts for x in lexicon],
-        color=[blue if x.score > 0 else orange for x in lexicon],
-    )  # fmt: skip
-    ax.set_xticks(range(len(lexicon)), [x.term for x in lexicon], rotation=60, ha="right")
-    ax.set_ylabel("reviews it leads in")
+    cy.plot.legend_below(axes[0, 0], 2)
     return figure

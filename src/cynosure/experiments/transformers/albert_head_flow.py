@@ -24,10 +24,8 @@ import cynosure as cy
 from ...pretrained import cosines, settling
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
 from ...theorems import Hypothesis
-from .._frame import Progress, report_of, silent
+from .._frame import Progress, report_of, require, silent
 from .._measurements import kept
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "The flow of a real head"
 PACE = 0.25  # RK4 steps for all heads together, in units of 1/|largest eigenvalue of sum_h V_h|
@@ -67,11 +65,8 @@ Row: TypeAlias = dict[str, Any]  # a head from a start, under the headers of the
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every head alone from the text and from random tokens; the good triples drawn."""
     say = progress or silent
-    if min(p.time, p.dt) <= 0 or min(p.heads, p.together) < 0 or min(p.drawn, p.tokens) < 1:
-        raise ValueError(
-            "albert_head_flow: time and dt are positive, heads and together from 0, drawn and "
-            f"tokens from 1; got {p}"
-        )
+    sensible = min(p.time, p.dt) > 0 <= min(p.heads, p.together) and min(p.drawn, p.tokens) >= 1
+    require(sensible, "time, dt > 0, heads, together >= 0, drawn, tokens >= 1", p)
     say(0.0, "model")
     return _report(p, example_transformer(p.model, p.text, "albert"), say)
 
@@ -94,17 +89,16 @@ def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
                 words = trace.words if start == "text" else None
                 pictures.append(_picture(head, row, replace(tr, words=words)))
     say(0.7, "master equation")
-    frozen, table = _master(p, chosen[0], _text_tokens(trace, chosen[0]))
+    frozen, errors = _master(p, chosen[0], _starts(p, trace, chosen[0])["text"])
     say(0.75, "all heads together")
-    whole = _all_together(p, m, trace, [head.layer for head in chosen])
-    summary = f"{m.name}: {len(good)} of {len(heads)} heads are good triples. " + _summary(
-        p, runs, [check for group in checks.values() for check in group], whole
-    )
+    together = _all_together(p, m, trace, {head.layer for head in chosen})
+    judged = [check for (check,) in checks.values() if check.applies]
+    summary = f"{m.name}: {len(good)} of {len(heads)} heads are good triples. "
     return report_of(
         __name__,
         p,
-        weights_note(m) + summary,
-        tables=[_table(runs), *([whole] if whole.rows else []), table],
+        weights_note(m) + summary + _summary(p, runs, judged, together),
+        tables=[_table(runs), *([together] if together.rows else []), errors],
         checks=checks,
         figures=[*pictures, frozen],
     )
@@ -147,15 +141,11 @@ def three_values(head: cy.Head, tr: cy.Trajectory) -> cy.Check:
     )
 
 
-def _text_tokens(trace: cy.Trace, head: cy.Head) -> np.ndarray:
-    """What the attention of the head's layer is given, in float64."""
-    return trace.seen[head.layer].astype(np.float64)
-
-
 def _starts(p: Params, trace: cy.Trace, head: cy.Head) -> dict[str, np.ndarray]:
+    """What the attention of the head's layer is given, and random tokens."""
     rng = np.random.default_rng([p.seed, head.layer, head.index])
-    random = rng.standard_normal((p.tokens, head.Q.shape[1]))
-    return {"text": _text_tokens(trace, head), "random": random}
+    text = trace.seen[head.layer].astype(np.float64)
+    return {"text": text, "random": rng.standard_normal((p.tokens, head.Q.shape[1]))}
 
 
 def _rate(head: cy.Head) -> float:
@@ -183,19 +173,20 @@ def _flow(head: cy.Head, z0: np.ndarray, time: float, dt: float) -> tuple[cy.Tra
     scale = _rate(head)
     stiff = max(1.0, float(np.abs(head.V_eigenvalues - scale).max()) / scale)
     B, small = head.basis, replace(head, causal=False).inside()
-    steps = int(np.ceil(time / (dt / stiff)))
-    every = max(1, steps // 120)
-    stepper = cy.RK4(time / scale / steps)
     noise = np.random.default_rng(0).standard_normal(z0.shape)
     u = np.stack([z0, z0 * (1 + TWIN * noise)]) @ B
-    tr = cy.simulate(
-        small.leading_flow(), u, time=time / scale, stepper=stepper, save_every=every, throw=False
-    )
+    steps = int(np.ceil(time / (dt / stiff)))
+    tr = _run(small.leading_flow(), u, time / scale, steps, saved=120)
     run, twin = tr.values[:, 0], tr.values[:, 1]
     shrunk = np.exp(-float(np.linalg.eigvals(small.V).real.max()) * tr.t)[:, None, None]
     y = run @ B.T + shrunk * (z0 - u[0] @ B.T)
     apart = float(np.linalg.norm(run[-1] - twin[-1]) / (np.linalg.norm(y[-1]) or 1.0))
     return replace(tr, z=y, dynamics=None), apart
+
+
+def _run(flow: cy.Flow, z0: np.ndarray, time: float, steps: int, saved: int) -> cy.Trajectory:
+    stepper, every = cy.RK4(time / steps), max(1, steps // saved)
+    return cy.simulate(flow, z0, time=time, stepper=stepper, save_every=every, throw=False)
 
 
 def _decay(head: cy.Head, tr: cy.Trajectory) -> float | None:
@@ -245,22 +236,19 @@ def _table(runs: list[Row]) -> cy.Table:
         "of the token length; – where V has no real positive eigenvalue. Rate c: steps of y shrink "
         "like e^{-c l1 t} in the second half; about 0: it circles or wanders. Growth: length of y, "
         "end over start; large where groups of tokens look at each other (P has an eigenvalue near "
-        "-1) and V has a negative eigenvalue beyond -l1: y is not bounded then, and f1* drowns in "
-        f"rounding (–). Twin: relative distance at the end to a run that starts {TWIN:g} away; "
-        f"above {FORGETS:g} the end is one of many that rounding chooses among. Biases and "
-        "norms are left out: this is the flow of the theory, not of the model."
+        "-1) and V has one beyond -l1: f1* then drowns in rounding (–). Twin: relative distance at "
+        f"the end to a run that starts {TWIN:g} away; above {FORGETS:g} rounding chooses the end."
     )
     columns = {name: itemgetter(name) for name in runs[0]}
     return cy.Table.of("Every head alone", runs, columns, note)
 
 
-def _summary(p: Params, runs: list[Row], checks: Sequence[cy.Check], whole: cy.Table) -> str:
+def _summary(p: Params, runs: list[Row], judged: list[cy.Check], together: cy.Table) -> str:
     text = f"{len(runs)} runs to time {p.time:g}/l1."
-    mine = [r["values of f1*"] for r in runs if r["good triple"]]
-    judged = [c for c in checks if c.applies]
-    if mine:
+    counts = [r["values of f1*"] or 0 for r in runs if r["good triple"]]
+    if counts:
         text += (
-            f" The {len(mine)} runs of good triples end with at most {max(x or 0 for x in mine)} "
+            f" The {len(counts)} runs of good triples end with at most {max(counts)} "
             f"distinct values of f1*. The theorem allows three in the limit; in {len(judged)} runs "
             f"f1* stands still, and there it holds {sum(bool(c.holds) for c in judged)} times."
         )
@@ -270,24 +258,24 @@ def _summary(p: Params, runs: list[Row], checks: Sequence[cy.Check], whole: cy.T
             f"\n\n{len(lost)} heads do not remember their start, a twin {TWIN:g} away ends more "
             f"than {FORGETS:.0%} from it: {', '.join(lost)}."
         )
-    if whole.rows:
-        one = sum(row[2] == 1 for row in whole.rows)
+    if together.rows:
         text += (
-            f"\n\nAll heads of a layer together, on the sphere: {one} of {len(whole.rows)} runs "
-            "end in a single cluster."
+            "\n\nAll heads of a layer together, on the sphere: "
+            f"{sum(row[2] == 1 for row in together.rows)} of {len(together.rows)} runs end in a "
+            "single cluster."
         )
     return text
 
 
-def _all_together(p: Params, m: cy.Transformer, trace: cy.Trace, layers: Sequence[int]) -> cy.Table:
+def _all_together(p: Params, m: cy.Transformer, trace: cy.Trace, layers: set[int]) -> cy.Table:
     """The sum of all heads on the sphere, from the text and from random tokens."""
     rows = []
-    for layer in sorted(set(layers)) if p.together else ():
+    for layer in sorted(layers) if p.together else ():
         heads = m.heads(layer)
-        for name, z0 in _starts(p, trace, heads[0]).items():
+        for start, z0 in _starts(p, trace, heads[0]).items():
             end, when = kept(_on_the_sphere, heads, z0, p.together)
-            keys = ("clusters", "mean_cosine", "step")
-            rows.append((layer, name, *(end[key] for key in keys), when, len(z0)))
+            settled = (end[key] for key in ("clusters", "mean_cosine", "step"))
+            rows.append((layer, start, *settled, when, len(z0)))
     columns = (
         "layer", "start", "clusters", "mean cosine", "last step", f"mean cosine > {TOGETHER:g} at",
         "tokens",
@@ -316,11 +304,7 @@ def _on_the_sphere(
     rules = [cy.Softmax(beta, head.A) for head in heads]
     flow = cy.SphereFlow(cy.Heads(rules, [head.V for head in heads], average=False))
     scale = _pace(heads)
-    steps = int(np.ceil(time / PACE))
-    stepper, every = cy.RK4(time / scale / steps), max(1, steps // 60)
-    tr = cy.simulate(
-        flow, z0 / length, time=time / scale, stepper=stepper, save_every=every, throw=False
-    )
+    tr = _run(flow, z0 / length, time / scale, int(np.ceil(time / PACE)), saved=60)
     mean = np.array([cosines(x).mean() if len(x) > 1 else 1.0 for x in tr.values])
     joined = np.flatnonzero(mean > TOGETHER)
     return settling(tr), float(tr.t[joined[0]]) * scale if len(joined) else None
@@ -352,19 +336,12 @@ def _master(p: Params, head: cy.Head, z0: np.ndarray) -> tuple[cy.Picture, cy.Ta
     from ...pretrained.pictures import curves
 
     scale = _rate(head)
-    horizon = min(p.time, 4.0)  # x grows like e^{l1 t}
-    head = replace(head, causal=False)
-    times = np.linspace(0, horizon / scale, 11)
-    tr = cy.simulate(head.flow(), z0, times=times, stepper=cy.RK4(0.05 / scale), throw=False)
-    rows, lines = [], {}
-    for at in (0, 5):
-        x, t = tr.values[at:], times[at:] * scale
-        P = head.attention().weights(x[0])
-        said = cy.spectra.propagate(P, head.V, x[0], times[at:] - times[at])
-        error = np.linalg.norm(x - said, axis=(1, 2)) / np.linalg.norm(x, axis=(1, 2))
-        lines[f"P frozen at {t[0]:.2g}/l1"] = (t, error)
-        rows += [(float(t[0]), *pair) for pair in zip(t.tolist(), error.tolist())]
+    times = np.linspace(0, min(p.time, 4.0) / scale, 11)  # not longer: x grows like e^{l1 t}
+    flow = replace(head, causal=False).flow()
+    tr = cy.simulate(flow, z0, times=times, stepper=cy.RK4(0.05 / scale), throw=False)
+    errors = [(x.t * scale, x.error) for x in (cy.spectra.freeze(tr, at) for at in (0, 5))]
     figure, axes = cy.plot.sheet(1, 1, 6.4, 3.6)
+    lines = {f"P frozen at {t[0]:.2g}/l1": (t, error) for t, error in errors}
     curves(axes[0, 0], lines, "relative error of the prediction")
     axes[0, 0].set_xlabel("time, in 1/l1")
     axes[0, 0].legend(frameon=False, fontsize=cy.plot.TICK)
@@ -372,9 +349,9 @@ def _master(p: Params, head: cy.Head, z0: np.ndarray) -> tuple[cy.Picture, cy.Ta
         f"{head.name} from the text: X' = P X Vᵀ with P frozen, against the run. The error stays "
         "small as long as the attention is still nearly the one that was frozen."
     )
+    rows = tuple((float(t[0]), *map(float, pair)) for t, error in errors for pair in zip(t, error))
     columns = ("frozen at", "time", "relative error")
-    title = f"Frozen attention, {head.name}"
     return (
         cy.Picture("Frozen attention", caption, figure),
-        cy.Table(title, columns, tuple(rows), "Times in units of 1/l1."),
+        cy.Table(f"Frozen attention, {head.name}", columns, rows, "Times in units of 1/l1."),
     )

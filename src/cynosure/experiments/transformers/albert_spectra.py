@@ -19,9 +19,7 @@ import cynosure as cy
 from ...pretrained.chapters import heads_chapter
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
 from ...theorems import Hypothesis
-from .._frame import Progress, report_of, silent
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, report_of, require, silent
 
 TITLE = "Spectra of the heads of a real transformer"
 
@@ -42,8 +40,7 @@ QUICK = Params(panels=6)
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Facts and spectra of all heads, the planes of the first of them."""
     say = progress or silent
-    if p.panels < 1:
-        raise ValueError(f"panels: expected at least 1 head to draw, got {p.panels}")
+    require(p.panels >= 1, "panels >= 1", p)
     say(0.0, "model")
     return _report(p, example_transformer(p.model, family="albert"), say)
 

@@ -9,7 +9,6 @@ exactly, from the layer on at which the sets C_i stop changing: see the check.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, final
 
@@ -21,9 +20,7 @@ from ...pretrained import cosines
 from ...pretrained.chapters import table_of
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
 from ...pretrained.jacobians import block_jacobians, coupling
-from .._frame import Progress, report_of, silent
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, report_of, require, silent
 
 TITLE = "Coupling of consecutive layers, and clusters"
 NEAR = 0.05  # clusters are counted at this share of the root-mean-square token length
@@ -57,10 +54,8 @@ Row: TypeAlias = dict[str, Any]  # of one of the three tables
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The layers of the model in turn, one layer repeated, and hardmax attention."""
     say = progress or silent
-    if min(p.tokens, p.K, p.hardmax, p.states) < 1 or p.times < 2 or p.layer < 0:
-        raise ValueError(
-            f"tokens, K, hardmax, states from 1 on, times from 2, layer from 0; got {p}"
-        )
+    sensible = min(p.tokens, p.K, p.hardmax, p.states) >= 1 and p.times >= 2 and p.layer >= 0
+    require(sensible, "tokens, K, hardmax, states >= 1, times >= 2, layer >= 0", p)
     say(0.0, "model")
     return _report(p, example_transformer(p.model, p.text), say)
 
@@ -92,28 +87,27 @@ def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
 
 
 def _summary(name: str, p: Params, depth: list[Row], repeated: list[Row], check: cy.Check) -> str:
-    pairs = [(x["m"], x["traceless"]) for x in depth] or [(np.nan, np.nan)]
-    mean, bare = np.mean(pairs, axis=0)
+    mean, bare = (np.mean([x[key] for x in depth] or np.nan) for key in ("m", "traceless"))
     first, last = repeated[0], repeated[-1]
-    constant = (
-        f"0 from layer {check.witness['constant from layer']} on, where the sets C_i stay the same."
-        if check.applies
-        else "the sets C_i still change at the last layer."
-    )
+    hardmax = "the sets C_i still change at the last layer."
+    if check.applies:
+        since = check.witness["constant from layer"]
+        hardmax = f"0 from layer {since} on, where the sets C_i stay the same."
     return (
         f"{name}: m_{p.K} of consecutive layers is {mean:.2f} on average "
         f"(0: same singular vectors, about 1: none in common), and {bare:.2f} once the multiple of "
         f"the identity in each Jacobian is taken away. Layer {p.layer} repeated: from "
         f"{first['m']:.2f} with {first['clusters']} clusters to {last['m']:.2g} with "
-        f"{last['clusters']} after {last['state']} times. Hardmax: {constant}"
+        f"{last['clusters']} after {last['state']} times. Hardmax: {hardmax}"
     )
 
 
-def _spread(words: Sequence[str] | None, n: int, most: int) -> list[int]:
+def _spread(run: cy.Trajectory, most: int) -> list[int]:
     """Tokens spread over the text, special ones at its ends avoided where there are others."""
-    inner = list(range(1, n - 1)) if words is not None and n > 2 else list(range(n))
-    picks = np.linspace(0, len(inner) - 1, min(most, len(inner))).round().astype(int)
-    return [inner[i] for i in np.unique(picks)]
+    n = run.z.shape[1]
+    first, last = (1, n - 2) if run.words is not None and n > 2 else (0, n - 1)
+    picks = np.linspace(0, last - first, min(most, last - first + 1)).round().astype(int)
+    return (first + np.unique(picks)).tolist()
 
 
 def _count(z: np.ndarray) -> int:
@@ -128,37 +122,40 @@ def _traceless(J: np.ndarray) -> np.ndarray:
 def _in_turn(m: cy.Transformer, p: Params) -> list[Row]:
     trace = m.trace(p.text)
     words = trace.words or tuple(map(str, range(trace.z.shape[1])))
-    tokens = _spread(trace.words, trace.z.shape[1], p.tokens)
+    tokens = _spread(trace.trajectory, p.tokens)
     J = [block_jacobians(m, trace.z[k], k, tokens) for k in range(m.depth)]
     draw = np.random.default_rng(p.seed)
+
     out = []
     for k in range(m.depth - 1):
-        state = trace.z[k + 1]
+        z = trace.z[k + 1]
+        between = {"clusters": _count(z), "cosine": float(cosines(z).mean())}
         for token, one, two in zip(tokens, J[k], J[k + 1]):
             turned = np.linalg.qr(draw.standard_normal(one.shape))[0]
-            row = {"layers": f"{k}, {k + 1}", "token": token, "word": words[token]}
-            row["m"] = coupling(one, two, p.K)
-            row["traceless"] = coupling(_traceless(one), _traceless(two), p.K)
-            row["turned"] = coupling(one, turned @ two, p.K)
-            out.append({**row, "clusters": _count(state), "cosine": float(cosines(state).mean())})
+            couplings = {
+                "m": coupling(one, two, p.K),
+                "traceless": coupling(_traceless(one), _traceless(two), p.K),
+                "turned": coupling(one, turned @ two, p.K),
+            }
+            where = {"layers": f"{k}, {k + 1}", "token": token, "word": words[token]}
+            out.append(where | couplings | between)
     return out
 
 
 def _repeated(m: cy.Transformer, p: Params) -> list[Row]:
     """m_K of the same layer at consecutive states, at some times on a logarithmic scale."""
     tr = m.iterate(p.text, p.layer, p.times)
-    tokens = _spread(tr.words, tr.z.shape[1], p.tokens)
-    z, last = tr.values, len(tr) - 2
-    times = np.unique(np.geomspace(1, last + 1, p.states).round().astype(int) - 1)
+    tokens, z = _spread(tr, p.tokens), tr.values
+
+    times = np.geomspace(1, len(tr) - 1, p.states).round().astype(int) - 1
     out = []
-    for k in times.tolist():
+    for k in np.unique(times).tolist():
         one, two = (block_jacobians(m, z[j], p.layer, tokens) for j in (k, k + 1))
         values = [coupling(a, b, p.K) for a, b in zip(one, two)]
-        moved = float(np.linalg.norm(z[k + 1] - z[k]) / np.linalg.norm(z[k]))
-        row = {"state": k, "next": k + 1, "m": float(np.mean(values))}
-        out.append(
-            {**row, "largest": float(np.max(values)), "clusters": _count(z[k]), "step": moved}
-        )
+        step = float(np.linalg.norm(z[k + 1] - z[k]) / np.linalg.norm(z[k]))
+        couplings = {"m": float(np.mean(values)), "largest": float(np.max(values))}
+        where = {"state": k, "next": k + 1, "clusters": _count(z[k]), "step": step}
+        out.append(where | couplings)
     return out
 
 
@@ -200,28 +197,27 @@ def _coupled(exact: list[Row]) -> cy.Check:
 
 
 def _tables(p: Params, depth: list[Row], repeated: list[Row], exact: list[Row]) -> list[cy.Table]:
+    note = (
+        "Without trace: both Jacobians less their multiple of I, which couples by itself (a norm "
+        "that comes last, as in BERT, gives one). Turned copy: the second Jacobian times a random "
+        "rotation; a value as large means no coupling."
+    )
     m, clusters = {"m": f"m_{p.K}"}, {"clusters": "clusters"}
     in_turn = {
         "layers": "layers", "token": "token", "word": "word", **m, "traceless": "without trace",
         "turned": "of a turned copy", "clusters": "clusters between",
         "cosine": "mean cosine between",
     }  # fmt: skip
-    note = (
-        "Without trace: both Jacobians less their multiple of I, which couples by itself (a norm "
-        "that comes last, as in BERT, gives one). Turned copy: the second Jacobian times a random "
-        "rotation; a value as large means no coupling."
-    )
     again = {"state": "state", "next": "next", **m, "largest": "largest", **clusters}
+    again["step"] = "relative step"
     next_one = f"m_{min(p.K, p.hardmax)} with the next"
     hard = {"layer": "layer", "m": next_one, **clusters, "constant": "sets no longer change"}
+    chosen = "Mean and largest over the tokens chosen."
     return [
         table_of("Layers in turn", depth, in_turn, note),
-        table_of(
-            f"Layer {p.layer} repeated", repeated, again | {"step": "relative step"},
-            "Mean and largest over the tokens chosen.",
-        ),
+        table_of(f"Layer {p.layer} repeated", repeated, again, chosen),
         table_of("Hardmax attention, alpha = 1", exact, hard),
-    ]  # fmt: skip
+    ]
 
 
 def _draw(p: Params, depth: list[Row], repeated: list[Row], exact: list[Row]) -> Any:
@@ -237,8 +233,7 @@ def _draw(p: Params, depth: list[Row], repeated: list[Row], exact: list[Row]) ->
     ):
         left.plot(place, [x[key] for x in depth], marker, color=colour, label=label)
     left.set_xticks(range(len(pairs)), pairs)
-    left.set(xlabel="layers", ylabel="m_K", title="layers in turn")
-    left.set_ylim(bottom=0)
+    left.set(xlabel="layers", ylabel="m_K", title="layers in turn", ylim=(0, None))
     left.legend(frameon=False, fontsize=cy.plot.TICK)
     for ax, at, rows in ((middle, "next", repeated), (right, "layer", exact)):
         x = [r[at] for r in rows]

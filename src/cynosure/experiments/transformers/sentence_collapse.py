@@ -21,9 +21,7 @@ import cynosure as cy
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
 from ...pretrained.inspection import beside, settling_curves
 from ...pretrained.iterations import COLUMNS, CONTROL, Iterated, iterated_cases, other_starts
-from .._frame import Progress, report_of, silent
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, report_of, require, silent
 
 TITLE = "A layer of a real transformer, run many times over"
 Row: TypeAlias = dict[str, Any]  # of `Iterated.row`
@@ -48,8 +46,7 @@ QUICK = Params(layer=4, times=25)
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """A chapter per layer, and all heads against their controls."""
     say = progress or silent
-    if p.times < 2 or p.layer < -1:
-        raise ValueError(f"times from 2 on, layer from 0 on or -1 for all; got {p}")
+    require(p.times >= 2 and p.layer >= -1, "times >= 2, layer >= 0 or -1 for all", p)
     say(0.0, "model")
     return _report(p, example_transformer(p.model, p.text), say)
 

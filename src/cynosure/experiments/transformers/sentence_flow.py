@@ -18,9 +18,7 @@ import cynosure as cy
 from ...pretrained import attention_table, sentence_table
 from ...pretrained.chapters import attention_chapter, table_of, tokens_chapter
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
-from .._frame import Progress, report_of, silent
-
-__all__ = ["QUICK", "TITLE", "Params", "run"]
+from .._frame import Progress, report_of, require, silent
 
 TITLE = "A sentence on its way through a real transformer"
 
@@ -46,8 +44,7 @@ Row: TypeAlias = dict[str, Any]  # of `sentence_table`, with means over the head
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The chapters on tokens and attention, and the comparison with two controls."""
     say = progress or silent
-    if p.layers < 0:
-        raise ValueError(f"layers: expected 0 (the model's own) or more, got {p.layers}")
+    require(p.layers >= 0, "layers >= 0, 0 for the model's own", p)
     say(0.0, "model")
     return _report(p, example_transformer(p.model, p.text), say)
 
@@ -97,8 +94,7 @@ def _starts(m: cy.Transformer, p: Params, layers: int) -> dict[str, cy.Trace]:
     ids[~special] = rng.permutation(ids[~special])
     z = trace.z[0].astype(np.float64)
     random = rng.standard_normal(z.shape)
-    length, drawn = (np.linalg.norm(x, axis=1, keepdims=True) for x in (z, random))
-    random *= length / drawn
+    random *= np.divide(*(np.linalg.norm(x, axis=1, keepdims=True) for x in (z, random)))
     return {
         "sentence": trace,
         "words in another order": m.trace(ids.tolist(), layers),
@@ -131,12 +127,11 @@ def _comparison(layers: dict[str, list[Row]]) -> Any:
         "argmax_mass": "hardmax-likeness, mean of all heads",
     }
     for ax, (key, label) in zip(axes[0], panels.items()):
-        lines = {}
-        for name, rows in layers.items():
-            known = [(r["layer"], r[key]) for r in rows if r[key] is not None]
-            at, values = np.array(known, dtype=float).T
-            lines[name] = (at, values)
-        curves(ax, lines, label)
+        known = {
+            name: np.array([(r["layer"], r[key]) for r in rows if r[key] is not None], float)
+            for name, rows in layers.items()
+        }
+        curves(ax, {name: (x[:, 0], x[:, 1]) for name, x in known.items()}, label)
         ax.set_xlabel("layer $k$", fontsize=cy.plot.LABEL)
     axes[0, 1].yaxis.get_major_locator().set_params(integer=True)
     axes[0, 0].legend(frameon=False, fontsize=cy.plot.TICK)

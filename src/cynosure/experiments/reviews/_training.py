@@ -1,6 +1,6 @@
-"""Fits of the sentiment model, and what its hardmax layers make of reviews.
+"""Training of the sentiment model on reviews, and its decisions on them.
 
-The model and its training are those of `cynosure.classifier.soft_model`, which see.
+The model itself is that of `cynosure.classifier.soft_model`, which see.
 Trap: this module runs where only NumPy and torch are installed; torch is imported when training.
 """
 
@@ -8,19 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, final
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ...classifier.soft_model import Network, Schedule, SoftLayers, Training
 from ._reviews import Reviews, Split
 
-__all__ = [
-    "Epoch", "Led", "Watch", "alpha_of", "evaluate", "final_tokens", "initial", "led",
-    "one_thread", "soft_and_hard", "train",
-]  # fmt: skip
-
+History: TypeAlias = dict[str, Any]  # what a report needs to know of a fit besides its weights
 Watch: TypeAlias = Mapping[str, tuple[Reviews, Network]]  # what to score after each epoch
 
 
@@ -51,19 +47,10 @@ def initial(words: int, dim: int, network: Network, seed: int) -> dict[str, Any]
 
 
 def train(
-    data: Split,
-    dim: int,
-    network: Network,
-    schedule: Schedule,
-    watch: Watch | None = None,
-    words: int = 0,
+    data: Split, dim: int, network: Network, schedule: Schedule, watch: Watch | None = None
 ) -> Iterator[Epoch]:
-    """Train on data.train, epoch by epoch; stop on the loss on data.held.
-
-    `words` is the size of the vocabulary, where it is larger than data.words (a padding word).
-    """
-    start = initial(words or len(data.words), dim, network, schedule.seed)
-    fit = Training(network, start, schedule)
+    """Train on data.train, epoch by epoch; stop on the loss on data.held."""
+    fit = Training(network, initial(len(data.words), dim, network, schedule.seed), schedule)
     texts, held = data.train.on(schedule.device), data.held.on(schedule.device)
     watched = {k: (r.on(schedule.device), net) for k, (r, net) in (watch or {}).items()}
     while not fit.done:
@@ -74,6 +61,29 @@ def train(
             scores |= {f"{name} loss": x.loss, f"{name} accuracy": x.accuracy}
         scores["alpha"] = alpha_of(fit.weights["step"].detach())
         yield Epoch(fit.epoch, scores, fit.best_epoch, fit.best, fit.done)
+
+
+def histories(
+    data: Split, dim: int, schedule: Schedule
+) -> Iterator[tuple[History, dict[str, Any]]]:
+    """Train the model of the paper: its history and best weights after each epoch."""
+    soft, watch = soft_and_hard(data)
+    history: History = {
+        "dim": dim,
+        "tokens": data.tokens,
+        "stop_words": data.stop_words,
+        "words": len(data.words),
+        "vocabulary": data.fingerprint,
+        "reviews": [len(data.train), len(data.held), len(data.test)],
+        "training": asdict(replace(schedule, device="")),
+        "best_epoch": 0,
+        "finished": False,
+        "epochs": [],
+    }
+    for now in train(data, dim, soft, schedule, watch):
+        history |= {"best_epoch": now.best_epoch, "finished": now.last}
+        history["epochs"].append({"epoch": now.epoch, **now.scores})
+        yield history, now.best
 
 
 def alpha_of(step: Any) -> float:
@@ -108,57 +118,3 @@ def final_tokens(weights: Mapping[str, Any], reviews: Reviews, network: Network)
     batch = (torch.as_tensor(x, device=device) for x in (reviews.terms, reviews.count))
     with torch.no_grad():
         return network.carried(weights, *batch).double().cpu().numpy()
-
-
-# --- leaders ------------------------------------------------------------------------------------
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Led:
-    """Hardmax layers in float64 with proved decisions. Per review: `decision`, number of leaders,
-    those that lead from layer 0, share of the mean on leaders; `born` (reviews, n) per word."""
-
-    decision: np.ndarray
-    leaders: np.ndarray
-    initial: np.ndarray
-    on_leaders: np.ndarray
-    born: np.ndarray
-
-
-def led(
-    embedding: np.ndarray, v: np.ndarray, b: float, alpha: float, reviews: Reviews, layers: int = 8
-) -> Led:
-    """Send reviews through the hardmax layers of `simulate`; a leader has C_i = {i} at some layer.
-
-    Not read off float32 states at the last layer: there a follower rounds onto its leader and
-    looks like one.
-    """
-    from ...dynamics import PureAttention
-    from ...simulation.loop import simulate
-
-    dynamics = PureAttention(alpha=alpha)
-    rho = 1.0 / (1.0 + alpha)
-    embedding = np.asarray(embedding, np.float64)
-    decision, on_leaders = np.empty(len(reviews)), np.empty(len(reviews))
-    born = np.full(reviews.terms.shape, -1, dtype=np.intp)
-    order = np.argsort(reviews.sizes, kind="stable")
-    for start in range(0, len(order), 256):
-        rows = order[start : start + 256]
-        some = reviews.take(rows)
-        mask = some.count > 0
-        run = simulate(
-            dynamics, embedding[some.terms], layers=layers, mask=mask, save_every=max(layers, 1),
-            throw=False,
-        )  # fmt: skip
-        history = run.history
-        assert history is not None
-        weight = some.count / some.count.sum(axis=1, keepdims=True)
-        decision[rows] = np.einsum("bn,bnd->bd", weight, run.values[-1]) @ v + b
-        settled = history.settled_at
-        elsewhere = np.where(settled >= 0, rho ** (layers - np.maximum(settled, 0.0)), 1.0)
-        elsewhere = np.where(history.born >= 0, 0.0, elsewhere)
-        on_leaders[rows] = 1.0 - (weight * elsewhere).sum(axis=1)
-        born[rows, : mask.shape[1]] = np.where(mask, history.born, -1)
-    leads = born >= 0
-    return Led(decision, leads.sum(axis=1), (born == 0).sum(axis=1), on_leaders, born)
