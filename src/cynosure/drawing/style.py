@@ -61,7 +61,6 @@ def tidy(ax: Any) -> Any:
     ax.tick_params(labelsize=TICK + 0.5, color=GREY)
     ax.xaxis.label.set_size(LABEL)
     ax.yaxis.label.set_size(LABEL)
-    ax.title.set_size(TITLE)
     ax.grid(True, color=PALE, lw=0.5)
     ax.set_axisbelow(True)
     return ax
@@ -78,7 +77,8 @@ def means(ax: Any, x: Any, samples: Any, **look: Any) -> None:
 def legend_below(ax: Any, columns: int = 4) -> None:
     """One legend for the whole figure of `ax`, with the entries of `ax`, below all panels."""
     handles, labels = ax.get_legend_handles_labels()
-    ax.figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False)
+    how = {"loc": "outside lower center", "ncols": columns, "frameon": False, "fontsize": LABEL}
+    ax.figure.legend(handles, labels, **how)
 
 
 def plain_log(axis: Any) -> None:

@@ -80,10 +80,7 @@ def report_of(
 
 
 def over_grid(
-    cell: Callable[..., T],
-    p: Any,
-    axes: Mapping[str, Sequence[Any]],
-    progress: Progress = silent,
+    cell: Callable[..., T], p: Any, axes: Mapping[str, Sequence[Any]], progress: Progress = silent
 ) -> list[T]:
     """[cell(p, *values) for every combination of the axes' values], the last axis fastest.
 
@@ -114,12 +111,7 @@ def judged(theorem: str, runs: Iterable[cy.Trajectory]) -> cy.Check:
 
 
 def at_most(
-    label: str,
-    reference: str,
-    statement: str,
-    value: float | int,
-    tol: float | int,
-    **witness: Any,
+    label: str, reference: str, statement: str, value: float | int, tol: float | int, **witness: Any
 ) -> cy.Check:
     """The check value <= tol, for statements that are about many runs at once.
 

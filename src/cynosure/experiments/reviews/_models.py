@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,7 +24,6 @@ PUBLISHED = {2: (0.7914, 0.7914), 4: (0.8228, 0.8027), 8: (0.8505, 0.8134), 16: 
 Fitted: TypeAlias = tuple[History, dict[str, np.ndarray], Split]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class HardReading:
     """Hardmax layers in float64 with proved decisions. Per review: `decision`, number of leaders,

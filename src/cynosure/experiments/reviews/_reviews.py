@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, final
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -36,7 +36,6 @@ STOP_WORDS = frozenset(
 )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Ids:
     """Reviews as sequences of word numbers, both parts, the first `longest` known words of each.
@@ -147,7 +146,6 @@ def _first(part: Part, counts: np.ndarray, most: int) -> Part:
     return np.concatenate(([0], np.cumsum(np.minimum(sizes, most)))), ids[place < most]
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Reviews:
     """Distinct words `terms` (reviews, n) with multiplicities `count`, 0 for padding; labels `y`.
@@ -194,7 +192,6 @@ class Reviews:
         )
 
 
-@final
 @dataclass(frozen=True, eq=False)
 class Split:
     """Reviews to train on, to stop on and to test on, over the words of the first alone.

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,6 @@ Probe: TypeAlias = Callable[[np.ndarray], np.ndarray]
 Sampler: TypeAlias = Callable[[Probe, int, int, int], np.ndarray]  # probe, m, samples, seed
 
 
-@final
 class CountedProbe:
     """A probe that counts how many reviews it was asked about."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from ._reviews import Reviews
 from ._training import final_tokens
 
 
-@final
 @dataclass(frozen=True)
 class Variant(Network):
     """`layers` layers whose `attention` is "softmax" (at `temperature`, 0 for hardmax), "uniform"

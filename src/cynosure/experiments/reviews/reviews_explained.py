@@ -8,7 +8,7 @@ log-odds, that words of one tone share a leader, and which cluster has to go to 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any
 
 import cynosure as cy
 
@@ -18,7 +18,6 @@ from ._texts import REVIEWS
 TITLE = "Film reviews explained: which words lead, and what they add"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """The reviews to read and the shipped model that reads them."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from ._variants import Variant, leaders, places
 TITLE = "Does clustering help? Sentiment with parts of the model changed"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """`data`: reviews, "" for made-up ones; `reviews` per part, first `tokens` words of each, the

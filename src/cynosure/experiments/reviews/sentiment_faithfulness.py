@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,6 @@ CLUSTERS, LEADERS, OWN, SIZE = "leaders with clusters", "leaders alone", "<v, E>
 GRADIENT, RANDOM = "gradient", "random"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """`data`: reviews, "" for made-up ones; `reviews` of each part (0: all) to fit and to choose

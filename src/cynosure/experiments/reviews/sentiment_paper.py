@@ -20,7 +20,7 @@ import tempfile
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,7 +41,6 @@ PUBLISHED_LEADERS = {
 }  # fmt: skip
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """`data`: reviews (aclImdb folder or archive, a table, or the .npz of word numbers), "" for

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -31,7 +31,6 @@ from ._word_bars import LeaderWord, word_bars
 TITLE = "Sentiment with placed words: what few leaders cost"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """`data`: aclImdb folder or archive, or a table, "" for made-up reviews; `reviews` of each part

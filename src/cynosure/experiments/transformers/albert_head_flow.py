@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,7 +37,6 @@ TOGETHER = 0.99  # mean cosine of pairs from which tokens count as one crowd
 STEP_ERROR = 1e-5  # of RK4 at the steps used here, in the same unit
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """`model` as in albert_spectra. `time` and `dt` in units of 1/l1; `heads` bounds how many heads

@@ -10,7 +10,6 @@ cannot: a head of rank d_k < d/2 has as many negative as positive directions.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
 
 import numpy as np
 
@@ -24,7 +23,6 @@ from .._frame import Progress, report_of, require, silent
 TITLE = "Spectra of the heads of a real transformer"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """`model` is a folder or a hub id such as albert-xlarge-v2; empty: MiniLM if it is installed,

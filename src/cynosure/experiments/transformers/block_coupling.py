@@ -10,7 +10,7 @@ exactly, from the layer on at which the sets C_i stop changing: see the check.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -27,7 +27,6 @@ NEAR = 0.05  # clusters are counted at this share of the root-mean-square token 
 HARDMAX_LAYERS = 30
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """`model` is a folder or a hub id; empty: MiniLM if it is installed, else random weights.

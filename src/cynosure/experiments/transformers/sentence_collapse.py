@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -28,7 +28,6 @@ Row: TypeAlias = dict[str, Any]  # of `Iterated.row`
 FAR = 0.95  # a head ends elsewhere than its control below this cosine
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """`model` is a folder or a hub id; empty: MiniLM if it is installed, else random weights.

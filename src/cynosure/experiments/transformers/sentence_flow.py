@@ -9,7 +9,7 @@ Only what the sentence does and the random tokens do not is about the sentence.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias, final
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from .._frame import Progress, report_of, require, silent
 TITLE = "A sentence on its way through a real transformer"
 
 
-@final
 @dataclass(frozen=True)
 class Params:
     """`model` is a folder or a hub id; empty: MiniLM if it is installed, else random weights.
