@@ -408,3 +408,38 @@ def test_leaders_are_defined_for_layers_with_one_alpha_only():
         with pytest.raises(ValueError, match="leaders are defined"):
             cy.roles(tr)
         plot.layers(tr)
+
+
+# --- several times of several flows --------------------------------------------------------------
+
+
+def _flow(d: int) -> cy.Trajectory:
+    z0 = cy.configurations.gaussian(6, d, seed=1)
+    return cy.simulate(cy.RescaledFlow(), z0, times=[0.0, 0.5, 2.0], stepper=cy.RK4(0.25))
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_paths_have_a_row_per_run_and_a_panel_per_time(d: int) -> None:
+    tr, seen = _flow(d), []
+    labels = np.arange(6) % 2
+    figure = plot.paths(
+        {"one": (tr, labels), "two": (tr, 1 - labels)},
+        (0.0, 0.4, 1.9),
+        lambda ax, name, z, t: seen.append((name, z, t)),
+    )
+    render(figure)
+    assert len(figure.axes) == 6
+    assert [(name, t) for name, _, t in seen] == [
+        (name, t) for name in ("one", "two") for t in (0.0, 0.5, 2.0)
+    ]
+    np.testing.assert_array_equal(seen[1][1], tr.values[1])
+    assert [ax.get_title() for ax in figure.axes[:3]] == ["t = 0", "t = 0.5", "t = 2"]
+
+
+def test_globes_draw_each_state_on_its_disc() -> None:
+    start = cy.configurations.sphere(5, 3)
+    tr = cy.simulate(cy.SphereFlow(), start, times=[0.0, 1.0], stepper=cy.RK4(0.25))
+    drawn_states = []
+    figure = plot.globes({"run": tr}, (0.2, 3.0), lambda ax, name, z: drawn_states.append(z))
+    render(figure)
+    np.testing.assert_array_equal(np.stack(drawn_states), tr.values)

@@ -312,3 +312,19 @@ def test_attention_matrix_of_each_kind():
     assert spectra.attention_matrix(NoisySphere(), z).shape == (5, 5)
     with pytest.raises(ValueError, match="no attention"):
         spectra.attention_matrix(UnnormalizedSphereFlow(), z)
+
+
+def test_the_frozen_run_does_not_depend_on_a_random_state():
+    """Large ones go through a solver of SciPy that draws at random; ours gives the same digits."""
+    from cynosure.analysis.spectra.frozen import propagate
+
+    rng = np.random.default_rng(0)
+    M, V, x = rng.normal(size=(20, 20)), rng.normal(size=(30, 30)), rng.normal(size=(20, 30))
+    assert x.size > 256  # else the exponential itself is formed
+    times = np.array([0.0, 0.3, 1.0])
+    runs = []
+    for seed in (1, 2, 3):
+        np.random.seed(seed)
+        runs.append(propagate(M / 10, V / 10, x, times).tobytes())
+        assert np.random.randint(10**9) == np.random.RandomState(seed).randint(10**9)
+    assert len(set(runs)) == 1

@@ -145,3 +145,9 @@ def test_at_and_select_name_what_is_there():
         _ = cy.roles(batch).leaders
     with pytest.raises(ValueError, match="select"):
         cy.roles(batch).followed(0)
+
+
+def test_the_nearest_saved_state():
+    tr = cy.simulate(cy.PureAttention(), np.eye(2), layers=9, save_every=4)
+    assert tr.t.tolist() == [0, 4, 8, 9]
+    assert [tr.nearest(k) for k in (-3, 1.9, 2.1, 8, 100)] == [0, 0, 1, 2, 3]

@@ -27,6 +27,7 @@ from ..analysis.polytope import Polytope, hull
 from ..attention import Hardmax
 from ..engine.followed import Followed
 from ..simulation.trajectory import Trajectory
+from .flow_panels import dots, globes, paths
 from .markers import (
     Appearance,
     Look,
@@ -70,9 +71,11 @@ __all__ = [
     "View",
     "attention_set",
     "convergence",
+    "dots",
     "draw_tokens",
     "figure2",
     "follow_graph",
+    "globes",
     "growth",
     "hull_area",
     "layers",
@@ -82,6 +85,7 @@ __all__ = [
     "means",
     "new_axes",
     "norms",
+    "paths",
     "plain_log",
     "polytope",
     "real_tokens",

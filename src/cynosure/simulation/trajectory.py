@@ -79,6 +79,10 @@ class Trajectory:
             )
         return self.z[int(at[0])]
 
+    def nearest(self, t: float | int) -> int:
+        """The number of the saved state whose layer or time is nearest to t."""
+        return int(np.abs(np.asarray(self.t, dtype=float) - t).argmin())
+
     def select(self, *index: SupportsIndex) -> Trajectory:
         """One configuration of a batch, with its own history."""
         batch = self.z.shape[1:-2]

@@ -22,7 +22,6 @@ import cynosure as cy
 
 from .._frame import Progress, part, report_of, require
 from . import _low_rank
-from ._flow_panels import nearest
 
 TITLE = "Boolean attention: d = 1, two columns take over"
 _LEAST = 5e-324  # the least positive float, whose -log is 744.4
@@ -154,7 +153,7 @@ def _summary(p: Params, examples: dict[str, Example]) -> str:
 def _tables(p: Params, examples: dict[str, Example]) -> list[cy.Table]:
     states, fits = [], []
     for name, (tr, P, rows) in examples.items():
-        for k in [nearest(tr, t) for t in (*p.show, p.time)]:
+        for k in [tr.nearest(t) for t in (*p.show, p.time)]:
             read = cy.spectra.boolean_limit(P[k])
             boolean, least = len(P[k]) - len(read.exceptional), float(P[k].max(axis=1).min())
             rank = cy.spectra.epsilon_rank(P[k], p.eps)
@@ -175,7 +174,7 @@ def _tables(p: Params, examples: dict[str, Example]) -> list[cy.Table]:
 def _heat_maps(p: Params, examples: dict[str, Example]) -> Any:
     figure, axes = cy.plot.sheet(len(examples), len(p.show), 2.5, 2.5)
     for line, (name, e) in zip(axes, examples.items()):
-        for ax, k in zip(line, [nearest(e.run, t) for t in p.show]):
+        for ax, k in zip(line, [e.run.nearest(t) for t in p.show]):
             image = ax.imshow(e.P[k], cmap="magma_r", vmin=0, vmax=1)
             ax.set_title(f"t = {e.run.t[k]:g}", fontsize=cy.plot.LABEL)
             ax.grid(False)

@@ -24,7 +24,6 @@ import cynosure as cy
 
 from .._frame import Progress, over_grid, part, report_of, require
 from .._measurements import kept
-from ._flow_panels import dots, nearest, panels
 
 TITLE = "Codimension k: a conjecture tried"
 PAPER_V = (
@@ -80,7 +79,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     early = replace(w, z=w.z[:201], t=w.t[:201])
     tokens = {"the paper's V": (replace(w, z=w.values @ S.T), end.labels)}
     figures = (
-        cy.Picture("Tokens", _TOKENS, panels(tokens, p.show)),
+        cy.Picture("Tokens", _TOKENS, cy.plot.paths(tokens, p.show)),
         cy.Picture("Leading components", _LEADING, _components(w, end.labels)),
         cy.Picture("Number of limits", _COUNTS, _bars(tried)),
     )
@@ -192,8 +191,8 @@ def _components(w: cy.Trajectory, labels: np.ndarray) -> Any:
     figure, axes = cy.plot.sheet(1, 4, 3, 3.4)
     x, y = 1.1 * np.abs(w.values[..., :2]).max(axis=(0, 1))
     for ax, t in zip(axes[0], (0.0, 2.0, 8.0, 60.0)):
-        k = nearest(w, t)
-        dots(ax, w.values[k, :, :2], labels, s=22)
+        k = w.nearest(t)
+        cy.plot.dots(ax, w.values[k, :, :2], labels, s=22)
         ax.set_title(f"t = {w.t[k]:g}", fontsize=cy.plot.LABEL)
         ax.set(xlim=(-x, x), ylim=(-y, y), xlabel="$f_1^*(z_i)$")
     axes[0, 0].set_ylabel("$f_2^*(z_i)$")

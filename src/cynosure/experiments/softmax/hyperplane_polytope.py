@@ -17,7 +17,6 @@ import numpy as np
 import cynosure as cy
 
 from .._frame import Progress, over_grid, part, report_of, require
-from ._flow_panels import dots, nearest, panels
 
 TITLE = "V with multiplicity: polytope x hyperplane"
 
@@ -69,7 +68,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     sweep = over_grid(_census, p, {"coupling": p.couplings}, part(progress, 0.1, 1))
     rescaled = {name: (_rescaled(p, tr), ends[name].labels) for name, tr in runs.items()}
     figures = (
-        cy.Picture("Tokens", _TOKENS, panels(rescaled, p.show, equal=False)),
+        cy.Picture("Tokens", _TOKENS, cy.plot.paths(rescaled, p.show, equal=False)),
         cy.Picture("Components in F", _ABOVE, _above(p, runs, ends)),
     )
     checks = {name: cy.check(tr, only=("B27",)) for name, tr in runs.items()}
@@ -170,11 +169,11 @@ def _above(p: Params, runs: dict[str, cy.Trajectory], ends: dict[str, LimitsInF]
         end = ends[name]
         ring = end.body.ordered() if end.body.dim == 2 else end.body.vertices
         for ax, t in zip(line, p.show):
-            k = nearest(tr, t)
+            k = tr.nearest(t)
             f = tr.values[k, :, :2]
             cy.plot.shade(ax, cy.hull(f))
             ax.plot(*np.concatenate([ring, ring[:1]]).T, "--", color=cy.plot.INK, lw=0.8)
-            dots(ax, f, end.labels, s=18, zorder=3)
+            cy.plot.dots(ax, f, end.labels, s=18, zorder=3)
             ax.set_title(f"t = {tr.t[k]:g}", fontsize=cy.plot.LABEL)
             frame = (-1.15 * p.side, 1.15 * p.side)
             ax.set(xlim=frame, ylim=frame, aspect="equal")

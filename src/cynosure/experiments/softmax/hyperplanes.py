@@ -19,7 +19,6 @@ import numpy as np
 import cynosure as cy
 
 from .._frame import Progress, over_grid, part, report_of, require
-from ._flow_panels import panels
 
 TITLE = "Three hyperplanes: V with a simple leading eigenvalue"
 
@@ -176,7 +175,7 @@ def _draw_planes(p: Params, examples: dict[str, Example]) -> Any:
                 corners = list(product(*zip(seen.min(axis=0) - 2, seen.max(axis=0) + 2)))
                 cy.plot.shade(ax, cy.hull(foot + np.array(corners) @ basis), cy.plot.GREY, 0.25)
 
-    return panels({k: (e.run, e.planes.labels) for k, e in examples.items()}, p.show, draw)
+    return cy.plot.paths({k: (e.run, e.planes.labels) for k, e in examples.items()}, p.show, draw)
 
 
 def _values(examples: dict[str, Example]) -> Any:

@@ -18,7 +18,6 @@ import cynosure as cy
 
 from ...analysis.polytope import minimal_points
 from .._frame import Progress, over_grid, part, report_of, require
-from ._flow_panels import panels
 
 TITLE = "V = I: tokens gather at the vertices of a polytope"
 
@@ -75,7 +74,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     runs = {f"d = {d}": _limits(tr) for d, tr in zip(p.d, flows)}
     sizes = over_grid(_census, p, {"d": p.d, "side": p.sides}, part(progress, 0.1, 1))
     labelled = {name: (r.run, r.labels) for name, r in runs.items()}
-    drawn = panels(labelled, p.show, lambda ax, name, z, t: cy.plot.shade(ax, cy.hull(z)))
+    drawn = cy.plot.paths(labelled, p.show, lambda ax, name, z, t: cy.plot.shade(ax, cy.hull(z)))
     figures = (
         cy.Picture("Tokens and their hull", _PANELS, drawn),
         cy.Picture("Shrinking, arriving, counting", _CURVES, _curves(p, runs, sizes)),

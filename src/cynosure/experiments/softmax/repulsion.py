@@ -17,7 +17,6 @@ import numpy as np
 import cynosure as cy
 
 from .._frame import Progress, over_grid, part, report_of, require
-from ._flow_panels import dots, nearest
 
 TITLE = "V = -I: collapse to the origin"
 
@@ -102,7 +101,7 @@ def _summary(runs: dict[str, cy.Trajectory]) -> str:
 
 
 def _table(p: Params, runs: dict[str, cy.Trajectory]) -> cy.Table:
-    states = [(name, tr, nearest(tr, t)) for name, tr in runs.items() for t in (*p.show, p.time)]
+    states = [(name, tr, tr.nearest(t)) for name, tr in runs.items() for t in (*p.show, p.time)]
     rows = []
     for name, tr, k in states:
         t, x = float(tr.t[k]), tr.values[k]
@@ -116,9 +115,9 @@ def _table(p: Params, runs: dict[str, cy.Trajectory]) -> cy.Table:
 def _plane(p: Params, tr: cy.Trajectory) -> Any:
     figure, axes = cy.plot.sheet(1, len(p.show), 2.6, 2.8)
     for ax, t in zip(axes[0], p.show):
-        k = nearest(tr, t)
+        k = tr.nearest(t)
         x = tr.values[k]
-        dots(ax, x, np.zeros(len(x), dtype=int), s=20, zorder=3)
+        cy.plot.dots(ax, x, np.zeros(len(x), dtype=int), s=20, zorder=3)
         ax.plot(*x.mean(axis=0), "x", color=cy.plot.PALETTE[1], zorder=4)
         ax.plot([0], [0], "+", color=cy.plot.GREY)
         reach = 1.15 * float(np.abs(x).max())

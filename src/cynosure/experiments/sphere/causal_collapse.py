@@ -17,8 +17,6 @@ import numpy as np
 import cynosure as cy
 
 from .._frame import Progress, over_grid, part, report_of, require
-from ..softmax._flow_panels import nearest
-from ._globes import globes
 
 TITLE = "Causal attention: collapse to the first token"
 
@@ -116,7 +114,7 @@ def _summary(p: Params, collapses: list[Collapse]) -> str:
 def _tables(p: Params, collapses: list[Collapse]) -> list[cy.Table]:
     rows = []
     for c in collapses:
-        for k in [nearest(c.run, t) for t in p.show]:
+        for k in [c.run.nearest(t) for t in p.show]:
             gap = _gap(c.run.values[k])
             far = float(gap.max()), float(np.median(gap[1:]))  # the first has gap 0
             rows.append((c.name, float(c.run.t[k]), *far, int((gap <= p.met).sum())))
@@ -154,7 +152,7 @@ def _spheres(p: Params, collapses: list[Collapse]) -> Any:
         ax.scatter(*x[:, :2].T, s=size, c=_colours(p.n), linewidths=0, zorder=2)
         ax.plot([0], [0], "+", color=cy.plot.INK, ms=9, zorder=3)
 
-    return globes({c.name: c.run for c in collapses}, p.show, draw)
+    return cy.plot.globes({c.name: c.run for c in collapses}, p.show, draw)
 
 
 def _curves(p: Params, collapses: list[Collapse]) -> Any:

@@ -21,7 +21,6 @@ import cynosure as cy
 
 from ...theorems.sphere import equiangular, hemisphere_probability
 from .._frame import Progress, at_most, over_grid, part, report_of, require
-from ._globes import globes
 
 TITLE = "The sphere against beta: when tokens meet"
 
@@ -215,7 +214,7 @@ def _spheres(p: Params, runs: dict[str, cy.Trajectory]) -> Any:
         alpha = np.where(depth >= 0, 1.0, 0.25)
         ax.scatter(x, y, s=18, color=colours[name], alpha=alpha, linewidths=0)
 
-    return globes(runs, p.show, draw)
+    return cy.plot.globes(runs, p.show, draw)
 
 
 def _draw_counts(runs: dict[str, cy.Trajectory]) -> Any:
