@@ -195,3 +195,9 @@ def test_a_batch_is_refused(tmp_path):
     batch = run(np.stack([configurations.box(4)] * 2), 1)
     with pytest.raises(ValueError, match="select"):
         movie.movie(batch, tmp_path / "run.gif")
+
+
+def test_the_bytes_of_a_gif_are_those_of_its_file(tmp_path):
+    tr = cy.simulate(cy.PureAttention(), cy.configurations.gaussian(5, 2), layers=2)
+    path = movie.movie(tr, tmp_path / "m.gif", tween=2, size=120)
+    assert movie.gif(tr, tween=2, size=120) == path.read_bytes()

@@ -8,6 +8,7 @@ frame only puts the tokens on a copy of them (d = 3: the camera turns, and all i
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import subprocess
@@ -39,7 +40,7 @@ from .plot import (
     shade,
 )
 
-__all__ = ["frames", "movie"]
+__all__ = ["frames", "gif", "movie"]
 
 DPI = 120
 REST = 1.5  # seconds for which a GIF rests on its last layer before it starts again
@@ -80,6 +81,14 @@ def movie(
     if kind == ".gif":
         return write_atomically(target, lambda stream: _gif(stream, counted(), total, fps))
     return write_atomically(target, lambda stream: _mp4(stream, counted(), program, fps))
+
+
+def gif(trajectory: Trajectory, *, fps: float | int = 10, tween: int = 4, size: int = 480) -> bytes:
+    """The bytes of the .gif that `movie` would write, for a page or a `Picture`."""
+    stream = io.BytesIO()
+    pictures = frames(trajectory, tween=tween, size=size)
+    _gif(stream, pictures, (len(trajectory) - 1) * tween + 1, fps)
+    return stream.getvalue()
 
 
 def frames(trajectory: Trajectory, *, tween: int = 4, size: int = 480) -> Iterator[np.ndarray]:
@@ -176,7 +185,7 @@ class _Stage:
         return picture
 
 
-def _gif(stream: IO[bytes], pictures: Iterator[np.ndarray], total: int, fps: float | int) -> None:
+def _gif(stream: Any, pictures: Iterator[np.ndarray], total: int, fps: float | int) -> None:
     from PIL import Image
 
     opening = next(pictures)

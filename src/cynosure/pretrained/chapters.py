@@ -5,11 +5,9 @@ With pictures=False a chapter holds its tables only, which takes much less time.
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -169,14 +167,12 @@ def _token_figures(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> tuple[Pic
 
 
 def _movie(trace: Trace) -> Picture:
-    from ..drawing.movie import movie
+    from ..drawing.movie import gif
 
     shown, said = visible(trace.trajectory)
     tween = int(np.clip(48 // (len(shown) - 1), 1, 4))
-    with tempfile.TemporaryDirectory() as folder:
-        data = movie(shown, Path(folder) / "layers.gif", tween=tween).read_bytes()
     caption = f"Layers 0 to {shown.t[-1]} in the same projection, straight lines in between.{said}"
-    return Picture("The layers as a movie", caption, data)
+    return Picture("The layers as a movie", caption, gif(shown, tween=tween))
 
 
 def _number(x: float | None) -> str:

@@ -8,10 +8,8 @@ token's limit with the rule that proves it, and every theorem check on the traje
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -140,15 +138,11 @@ def _movie(p: Params, dynamics: cy.PureAttention) -> cy.Picture:
     z0 = cy.configurations.figure2(p.movie_case, p.seed)
     short = cy.simulate(dynamics, z0, layers=min(p.movie_layers, p.layers))
     born = cy.roles(short).born
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "movie.gif"
-        cy.movie.movie(short, path)
-        data = path.read_bytes()
     caption = (
         f"Case {p.movie_case}, layers 0 to {short.t[-1]}, interpolated between layers; "
         f"{int((born == 0).sum())} tokens lead from the start, {int((born > 0).sum())} later."
     )
-    return cy.Picture("The layers as a movie", caption, data)
+    return cy.Picture("The layers as a movie", caption, cy.movie.gif(short))
 
 
 def _overview(rows: list[Row]) -> cy.Table:

@@ -16,10 +16,8 @@ without it small models are trained here, on `data` or on made-up reviews.
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -301,7 +299,6 @@ def _panels(m: TrainedModel, example: Example) -> Any:
 
 
 def _movie(kind: str, trajectory: cy.Trajectory) -> cy.Picture:
-    with tempfile.TemporaryDirectory() as folder:
-        data = cy.movie.movie(trajectory, Path(folder) / "movie.gif", size=420).read_bytes()
     caption = "Words gather around their leaders (stars)."
-    return cy.Picture(f"The {kind} review, layer by layer", caption, data)
+    title = f"The {kind} review, layer by layer"
+    return cy.Picture(title, caption, cy.movie.gif(trajectory, size=420))
