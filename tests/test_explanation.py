@@ -167,3 +167,21 @@ def test_save_and_plot(tmp_path: Path) -> None:
 def test_unknown_labels_are_named() -> None:
     with pytest.raises(ValueError, match=r"label: expected one of .*'positive'"):
         CLF.explain("x", label="sideways")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_gradient_times_token_is_the_derivative_in_its_length(seed: int) -> None:
+    """Scale one term by 1 + e: the decision changes by e times its share; the shares add up."""
+    vocabulary, model = loose_classifier(seed)
+    text = "the film was superb and moving, not dull or boring"
+    ex = explain(text, vocabulary, model, 1, "a", "b", 0.5)
+    share = ex.gradient_times_token()
+    assert ex.intercept + share.sum() == pytest.approx(ex.decision, abs=1e-12)
+    words = list(ex.trajectory.words or ())
+    for token, word in enumerate(words[1:], start=1):
+        (plane,) = model.planes
+        embedding = plane.embedding.copy()
+        embedding[vocabulary.index[word]] *= 1 + 1e-7
+        moved = replace(model, planes=(replace(plane, embedding=embedding),))
+        after = explain(text, vocabulary, moved, 1, "a", "b", 0.5)
+        assert (after.decision - ex.decision) / 1e-7 == pytest.approx(share[token], abs=1e-5)

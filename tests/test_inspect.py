@@ -437,20 +437,21 @@ def test_three_values_can_fail() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_flow_of_the_experiment_is_that_of_the_whole_head(causal: bool) -> None:
     """Run in the small space the head acts on, against the flow in all d dimensions."""
-    from cynosure.experiments.transformers.albert_head_flow import _flow, _rate
+    from cynosure.pretrained.head_flows import growth_rate, head_run
 
     head = random_head(2, 11, seed=4, causal=causal)  # 8 of 11 dimensions
     z = np.random.default_rng(0).standard_normal((6, 11)) / 3
-    tr, twin = _flow(head, z, 3.0, 0.01)
+    tr, twin = head_run(head, z, 3.0, 0.01)
     assert 0 < twin < 1e-7  # close to its twin, but not the same
     full = dataclasses.replace(head, causal=False).leading_flow()
-    expected = simulate(full, z, times=tr.t, stepper=RK4(0.01 / _rate(head)))
+    expected = simulate(full, z, times=tr.t, stepper=RK4(0.01 / growth_rate(head)))
     np.testing.assert_allclose(tr.values, expected.values, rtol=1e-6, atol=1e-8)
-    assert tr.t[-1] == pytest.approx(3.0 / _rate(head))
+    assert tr.t[-1] == pytest.approx(3.0 / growth_rate(head))
 
 
 def test_decay_growth_and_values_of_a_run() -> None:
-    from cynosure.experiments.transformers.albert_head_flow import _decay, _row
+    from cynosure.experiments.transformers.albert_head_flow import _row
+    from cynosure.pretrained.head_flows import decay
 
     head, t = a_good_head(), np.linspace(0, 15, 61)
     ends = np.array([[1.0, 0, 0, 0], [1, 0, 0, 0], [-2, 0, 0, 0]])
@@ -460,7 +461,7 @@ def test_decay_growth_and_values_of_a_run() -> None:
         return Trajectory(values, t, Status("done", ""))
 
     fades = run(ends + np.exp(-0.7 * t)[:, None, None] * start)
-    assert _decay(head, fades) == pytest.approx(0.7, rel=1e-3)
+    assert decay(head, fades) == pytest.approx(0.7, rel=1e-3)
     row = _row(head, "text", fades, 0.0)
     assert row["good triple"] and row["values of f1*"] == row["clusters of y"] == 2
     assert (row["least"], row["largest"]) == pytest.approx((-2, 1), abs=1e-3)
@@ -471,14 +472,14 @@ def test_decay_growth_and_values_of_a_run() -> None:
 
 def test_all_heads_on_the_sphere_meet() -> None:
     """Two equal heads with V = I are one with 2I, and B30 says that its tokens meet."""
-    from cynosure.experiments.transformers.albert_head_flow import _on_the_sphere, _pace
+    from cynosure.pretrained.head_flows import pace, sphere_run
 
     head = dataclasses.replace(a_good_head(), W_V=np.eye(4))
     z = np.random.default_rng(1).standard_normal((7, 4)) / 2  # beta = |z|² about 1
-    end, when = _on_the_sphere((head, head), z, 60.0)
-    assert _pace((head, head)) == pytest.approx(2)
+    end, when = sphere_run((head, head), z, 60.0)
+    assert pace((head, head)) == pytest.approx(2)
     assert end["clusters"] == 1 and 0 < when < 60
-    early, never = _on_the_sphere((head, head), z, 0.5)
+    early, never = sphere_run((head, head), z, 0.5)
     assert early["clusters"] == 7 and never is None
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from cynosure import configurations
-from cynosure.analysis.clustering import clusters
+from cynosure.analysis import probes
+from cynosure.analysis.clustering import clusters, medoids
 from cynosure.analysis.limits import limit
 from cynosure.attention import Hardmax, Heads
 from cynosure.drawing.report import Report
@@ -247,14 +248,14 @@ def test_pixels_are_limits_of_their_own_probe() -> None:
     for r, c in ((2, 3), (6, 6), (11, 0), (7, 9)):
         start = np.vstack([z, [centres[c], centres[r]]])
         li = limit(PureAttention(alpha=p.alpha), start)
-        expected = basins.OWN if li.follows[-1] == len(z) else li.follows[-1]
+        expected = probes.OWN if li.follows[-1] == len(z) else li.follows[-1]
         assert atlas.label[r, c] == expected
 
 
 def test_a_tied_probe_has_a_limit_that_is_no_leader() -> None:
     square = configurations.golden("G2")[:4]
-    label = basins._labels(basins.QUICK, PureAttention(alpha=0.5), square, np.array([[0.5, 0.0]]))
-    assert label.tolist() == [basins.NO_LEADER]
+    label = probes.basins(PureAttention(alpha=0.5), square, np.array([[0.5, 0.0]]))
+    assert label.tolist() == [probes.NO_LEADER]
 
 
 def test_wrong_colours_are_noticed() -> None:
@@ -335,7 +336,7 @@ def test_a_shear_wave_decays_with_the_viscosity() -> None:
 def test_medoids_beat_leaders_and_are_members() -> None:
     z = configurations.gaussian(40, 2, 0)
     distance = np.linalg.norm(z[:, None] - z, axis=-1)
-    chosen = cylinder_flow._medoids(distance, 4)
+    chosen = medoids(distance, 4)
 
     def cost(rows: np.ndarray) -> float:
         return float(distance[:, rows].min(axis=1).sum())

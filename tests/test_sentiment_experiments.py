@@ -16,6 +16,7 @@ import torch
 from cynosure.attention import Hardmax
 from cynosure.classifier.datasets import Dataset, blocks, synthetic
 from cynosure.classifier.estimator import HardmaxClassifier
+from cynosure.classifier.explanation import Explanation
 from cynosure.classifier.soft_model import Schedule, SoftLayers
 from cynosure.classifier.text import Tokenizer
 from cynosure.experiments.reviews import _samplers as samplers
@@ -342,7 +343,7 @@ def test_deleting_terms_is_deleting_words(clf: HardmaxClassifier) -> None:
     p = dataclasses.replace(faithful.QUICK, words=(3,), samples=20)
     texts = TEST.texts[:12]
     cases = [
-        faithful._ranked_review(p, clf, clf.explain(t), np.random.default_rng(i))
+        faithful.ranked_review(clf, clf.explain(t), p.samples, np.random.default_rng(i))
         for i, t in enumerate(texts)
     ]
     whole = clf.predict_proba(texts)
@@ -362,6 +363,6 @@ def test_deleting_terms_is_deleting_words(clf: HardmaxClassifier) -> None:
 def test_the_gradient_adds_up_and_a_wrong_one_is_seen(clf: HardmaxClassifier, monkeypatch) -> None:
     texts = TEST.texts[:10]
     assert faithful._identity(clf, texts).holds
-    honest = faithful._gradient
-    monkeypatch.setattr(faithful, "_gradient", lambda ex: honest(ex) * 1.001)
+    honest = Explanation.gradient_times_token
+    monkeypatch.setattr(Explanation, "gradient_times_token", lambda ex: honest(ex) * 1.001)
     assert faithful._identity(clf, texts).holds is False

@@ -2,5 +2,6 @@
 
 `limits` proves the limit of a hardmax run; `leaders` says who leads from which layer on;
 `clustering` groups tokens; `polytope` (with `vertices`) is their convex hull; `spectra` reads
-matrices and the limits of flows; `steering` finds a matrix A under which given tokens lead.
+matrices and the limits of flows; `probes` asks where one more token would end, `steering` finds a
+matrix A under which given tokens lead.
 """

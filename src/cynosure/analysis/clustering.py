@@ -194,3 +194,25 @@ def _clump_pairs(z: np.ndarray, tree: scipy.spatial.cKDTree, tol: float) -> np.n
         if near[i] <= tol:
             pairs.append(np.array([[members[small][i], members[large][which[i]]]]))
     return np.concatenate(pairs)
+
+
+def medoids(distance: Float[np.ndarray, "n n"], k: int) -> Int[np.ndarray, " m"]:
+    """At most k members with a small mean distance to the nearest: greedy start, then best swaps.
+
+    `distance` holds all pairwise distances. A local optimum: no single swap is better.
+    """
+
+    def best_beside(others: list[int]) -> int:
+        nearest = distance[:, others].min(axis=1, initial=np.inf)
+        return int(np.minimum(nearest[:, None], distance).sum(axis=0).argmin())
+
+    chosen: list[int] = []
+    for _ in range(k):
+        chosen.append(best_beside(chosen))
+    for _ in range(20):
+        before = chosen.copy()
+        for at in range(k):
+            chosen[at] = best_beside(chosen[:at] + chosen[at + 1 :])
+        if chosen == before:
+            break
+    return np.unique(chosen)

@@ -116,6 +116,22 @@ class Explanation:
         """W: the words, and the anchor as often as it counts."""
         return self.n - 1 + self.count
 
+    def gradient_times_token(self) -> np.ndarray:
+        """w_j <v, E_j> of each token, which sum to decision - intercept: gradient times input.
+
+        w = (m, 1, ..., 1) M_{K-1} ... M_0 / W, M_k = rho I + eta P_k: the sets C_i hold still
+        almost everywhere, so this is the gradient of the decision in the first layer's tokens.
+        """
+        trajectory = self.trajectory
+        alpha = trajectory.made_by.exact_alpha
+        assert alpha is not None
+        step, ro = float(alpha), roles(trajectory)
+        w = np.full(trajectory.z.shape[1], 1.0 / self.total)
+        w[0] *= self.count
+        for k in range(len(trajectory.t) - 2, -1, -1):
+            w = (w + step * (w @ np.asarray(ro.followed(k).weights()))) / (1 + step)
+        return w * (trajectory.values[0] @ self.v)
+
     def without(self, *positions: int) -> float:
         """The decision if the words of the clusters at these positions of `leaders` were deleted.
 

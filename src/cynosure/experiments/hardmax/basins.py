@@ -21,12 +21,11 @@ import numpy as np
 
 import cynosure as cy
 
+from ...analysis.probes import NO_LEADER, OPEN, OWN, basins
 from .._frame import Progress, all_of, report_of, require, silent
 from .._measurements import kept
 
 TITLE = "Basins: a certified atlas of where a token ends up"
-OWN, NO_LEADER, OPEN = -1, -2, -3  # the probe leads; its limit is no leader; nothing is proved
-BATCH = 8192
 Box = tuple[float, float, float, float]  # left, right, bottom, top
 
 
@@ -126,27 +125,12 @@ def _atlas(p: Params, name: str, z: np.ndarray, box: Box) -> Atlas:
     centres = (x + (x[1] - x[0]) / 2 for x in corners)
     probe = np.stack(np.meshgrid(*centres), axis=-1).reshape(-1, 2)
     dynamics = cy.PureAttention(alpha=p.alpha)
-    batches = [probe[start : start + BATCH] for start in range(0, len(probe), BATCH)]
-    label = np.concatenate([_labels(p, dynamics, z, batch) for batch in batches])
+    label = basins(dynamics, z, probe, layers=p.layers)
     li = cy.limit(dynamics, z)
     cell = li.leaders[(probe @ li.points[li.leaders].T).argmax(axis=1)]
     pixels = {"label": label, "cell": cell, "inside": li.polytope.contains(probe)}
     square = {name: values.reshape(p.pixels, p.pixels) for name, values in pixels.items()}
     return Atlas(name=name, z=z, box=box, li=li, **square)
-
-
-def _labels(p: Params, dynamics: cy.PureAttention, z: np.ndarray, probe: np.ndarray) -> np.ndarray:
-    """What is proved about each probe: by the leader it follows in the batch, else one by one."""
-    start = np.concatenate([np.tile(z, (len(probe), 1, 1)), probe[:, None]], axis=1)
-    tr = cy.simulate(dynamics, start, layers=p.layers, save_every=p.layers)
-    assert tr.history is not None
-    label = tr.history.leader[:, -1]
-    label = np.where(label < 0, OPEN, label)  # also where it is settled on no leader: see below
-    for i in np.flatnonzero(label == OPEN):
-        li = cy.limit(dynamics, start[i], max_layers=20 * p.layers)
-        if li.settled_at[-1] >= 0:
-            label[i] = li.follows[-1] if li.follows[-1] >= 0 else NO_LEADER
-    return np.where(label == len(z), OWN, label)
 
 
 def _window(p: Params, atlas: Atlas) -> Box:

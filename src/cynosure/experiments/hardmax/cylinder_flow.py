@@ -18,6 +18,7 @@ import numpy as np
 
 import cynosure as cy
 
+from ...analysis.clustering import medoids
 from .._frame import Progress, part, report_of, require, silent
 from .._measurements import kept
 from ._street import Pod, Street, street_of
@@ -98,30 +99,11 @@ def _choice(alpha: float, pod: Pod, d: int, power: float) -> Choice:
     li = cy.limit(cy.PureAttention(cy.Hardmax(A), alpha=alpha), z)
     x = z * np.sqrt(np.diag(A))  # the A-norm is the plain one here
     distance = np.linalg.norm(x[:, None] - x, axis=-1)
-    medoids = _medoids(distance, len(li.leaders))
+    chosen = medoids(distance, len(li.leaders))
     even = np.unique(np.linspace(0, len(z) - 1, len(li.leaders)).round().astype(int))
     size = np.linalg.norm(x, axis=1).mean()
-    cost = (float(distance[:, s].min(axis=1).mean() / size) for s in (li.leaders, medoids, even))
-    return Choice(d, power, li, cy.hull(z).index, medoids, tuple(cost))
-
-
-def _medoids(distance: np.ndarray, k: int) -> np.ndarray:
-    """k members with the least mean distance to the nearest: greedy start, then the best swaps."""
-
-    def best_beside(others: list[int]) -> int:
-        nearest = distance[:, others].min(axis=1, initial=np.inf)
-        return int(np.minimum(nearest[:, None], distance).sum(axis=0).argmin())
-
-    chosen: list[int] = []
-    for _ in range(k):
-        chosen.append(best_beside(chosen))
-    for _ in range(20):
-        before = chosen.copy()
-        for at in range(k):
-            chosen[at] = best_beside(chosen[:at] + chosen[at + 1 :])
-        if chosen == before:
-            break
-    return np.unique(chosen)
+    cost = (float(distance[:, s].min(axis=1).mean() / size) for s in (li.leaders, chosen, even))
+    return Choice(d, power, li, cy.hull(z).index, chosen, tuple(cost))
 
 
 def _flow_table(p: Params, street: Street) -> cy.Table:

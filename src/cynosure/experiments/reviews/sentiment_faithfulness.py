@@ -25,14 +25,21 @@ import numpy as np
 import cynosure as cy
 
 from ...classifier.deletions import Faithfulness
-from ...classifier.text import Documents
 from .._frame import Progress, at_most, report_of, silent
+from ._rankings import (
+    CLUSTERS,
+    GRADIENT,
+    LEADERS,
+    OWN,
+    RANDOM,
+    SIZE,
+    Ranked,
+    probabilities,
+    ranked_review,
+)
 from ._reviews import evenly, labelled
-from ._samplers import CountedProbe, samplers
 
 TITLE = "Faithful explanations: what flips when words are deleted"
-CLUSTERS, LEADERS, OWN, SIZE = "leaders with clusters", "leaders alone", "<v, E>", "|<v, E>|"
-GRADIENT, RANDOM = "gradient", "random"
 
 
 @dataclass(frozen=True)
@@ -53,21 +60,6 @@ class Params:
 
 
 QUICK = Params(reviews=240, explained=24, leaders=6.0, words=(1, 2, 3, 5), samples=60)
-
-
-class Ranked(NamedTuple):
-    """A review: its known terms, its predicted label, and each method's ranking of positions."""
-
-    terms: np.ndarray
-    label: int
-    ranking: dict[str, np.ndarray]
-    overlap: dict[str, float]  # of the first ten words with those under another seed
-    evaluations: dict[str, int]
-
-    @property
-    def winning(self) -> int:
-        """Number of words in the clusters that speak for the label."""
-        return len(self.ranking[CLUSTERS])
 
 
 class Curve(NamedTuple):
@@ -95,7 +87,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         say(0.1 + 0.6 * i / len(texts), f"review {i + 1} of {len(texts)}")
         ex = clf.explain(text)
         if len(ex.trajectory.words or ()) > 1:  # more than the anchor
-            reviews.append(_ranked_review(p, clf, ex, np.random.default_rng([p.seed, i])))
+            reviews.append(ranked_review(clf, ex, p.samples, np.random.default_rng([p.seed, i])))
     if not reviews:
         raise ValueError("data: no test review has a known word")
     say(0.7, "deletions")
@@ -118,96 +110,17 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     )
 
 
-# --- rankings -----------------------------------------------------------------------------------
-
-
-def _ranked_review(
-    p: Params, clf: cy.HardmaxClassifier, ex: cy.Explanation, draw: np.random.Generator
-) -> Ranked:
-    """Every method's ranking; only words that speak for the label, but for the random one."""
-    index = clf.vocabulary_.index
-    terms = np.array([index[w] for w in (ex.trajectory.words or ())[1:]], np.int32)
-    m, label = len(terms), int(ex.decision > 0)
-    ranking = _exact_rankings(ex) | {RANDOM: draw.permutation(m)}
-    overlap, evaluations = dict.fromkeys(ranking, 1.0), dict.fromkeys(ranking, 1)
-    overlap[RANDOM] = _jaccard(ranking[RANDOM], draw.permutation(m))
-
-    def probe(masks: np.ndarray) -> np.ndarray:
-        return _probabilities(clf, [terms[mask] for mask in masks])[:, label]
-
-    for name, sampler in samplers().items():
-        counted = CountedProbe(probe)
-        seeds = (int(draw.integers(1 << 31)) for _ in range(2))
-        first, second = (_positive(sampler(counted, m, p.samples, seed)) for seed in seeds)
-        ranking[name], overlap[name] = first, _jaccard(first, second)
-        evaluations[name] = counted.evaluations // 2
-    return Ranked(terms, label, ranking, overlap, evaluations)
-
-
-def _exact_rankings(ex: cy.Explanation) -> dict[str, np.ndarray]:
-    """Rankings that need no sampling: by clusters, leaders, gradient, own score and its size."""
-    sign = 1.0 if ex.decision > 0 else -1.0
-    own = sign * (ex.trajectory.values[0] @ ex.v)[1:]
-    clusters = [
-        [leader.token - 1, *sorted((w.token - 1 for w in leader.followers), key=lambda j: -own[j])]
-        for leader in sorted(ex.leaders, key=lambda leader: -sign * leader.score)
-        if sign * leader.score > 0
-    ]
-    winning = [cluster for cluster in clusters if -1 not in cluster]  # -1: the anchor, neutral
-    return {
-        CLUSTERS: np.array([j for cluster in winning for j in cluster], np.intp),
-        LEADERS: np.array([cluster[0] for cluster in winning], np.intp),
-        GRADIENT: _positive(sign * _gradient(ex)[1:]),
-        OWN: _positive(own),
-        SIZE: np.argsort(-np.abs(own), kind="stable"),
-    }
-
-
-def _positive(x: np.ndarray) -> np.ndarray:
-    """Positions with x > 0, largest first."""
-    order = np.argsort(-x, kind="stable")
-    return order[x[order] > 0]
-
-
-def _gradient(ex: cy.Explanation) -> np.ndarray:
-    """Gradient times token, token by token: w_j <v, E_j> with decision = b + sum_j w_j <v, E_j>.
-
-    w = (m, 1, ..., 1) M_{K-1} ... M_0 / W, M_k = rho I + eta P_k: the sets C_i hold still almost
-    everywhere.
-    """
-    tr = ex.trajectory
-    alpha = float(tr.dynamics.alpha)  # type: ignore[union-attr]
-    roles = cy.roles(tr)
-    w = np.full(tr.z.shape[1], 1.0 / ex.total)
-    w[0] *= ex.count
-    for k in range(len(tr.t) - 2, -1, -1):
-        w = (w + alpha * (w @ np.asarray(roles.followed(k).weights()))) / (1 + alpha)
-    return w * (tr.values[0] @ ex.v)
-
-
-def _jaccard(a: np.ndarray, b: np.ndarray, top: int = 10) -> float:
-    one, two = set(a[:top].tolist()), set(b[:top].tolist())
-    return len(one & two) / max(len(one | two), 1)
-
-
 # --- deletions ----------------------------------------------------------------------------------
-
-
-def _probabilities(clf: cy.HardmaxClassifier, rows: Sequence[np.ndarray]) -> np.ndarray:
-    """Probabilities of both labels of reviews given as sets of terms."""
-    indptr = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
-    terms = np.concatenate([np.empty(0, np.int32), *rows]).astype(np.int32)
-    return clf.probabilities(clf.model_.read(Documents(indptr, terms)).decision)
 
 
 def _curve(p: Params, clf: cy.HardmaxClassifier, reviews: list[Ranked], method: str) -> Curve:
     every, label = np.arange(len(reviews)), np.array([r.label for r in reviews])
-    before = _probabilities(clf, [r.terms for r in reviews])[every, label]
+    before = probabilities(clf, [r.terms for r in reviews])[every, label]
     named = [r.ranking[method] for r in reviews]
 
     def after(rests: list[np.ndarray]) -> tuple[float, float]:
         """(flips, mean fall of the probability) when these terms are left of the reviews."""
-        now = _probabilities(clf, rests)
+        now = probabilities(clf, rests)
         flips = now.argmax(axis=1) != label
         return float(flips.mean()), float((before - now[every, label]).mean())
 
@@ -231,7 +144,7 @@ def _identity(clf: cy.HardmaxClassifier, texts: tuple[str, ...]) -> cy.Check:
         ex = clf.explain(text)
         if ex.leaders:
             parts = ex.intercept + sum(x.contribution for x in ex.leaders)
-            gradient = ex.intercept + float(_gradient(ex).sum())
+            gradient = ex.intercept + float(ex.gradient_times_token().sum())
             apart = (ex.decision - parts, ex.decision - gradient)
             worst = max(worst, *(abs(x) / max(1.0, abs(ex.decision)) for x in apart))
     return at_most(

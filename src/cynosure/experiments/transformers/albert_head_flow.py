@@ -12,7 +12,6 @@ Trap: time is in units of 1/l1. Some heads do not remember their start: see the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -21,19 +20,16 @@ import numpy as np
 
 import cynosure as cy
 
-from ...pretrained import cosines, settling
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
+from ...pretrained.head_flows import TOGETHER, TWIN, decay, growth_rate, head_run, sphere_run
 from ...theorems import Hypothesis
 from .._frame import Progress, report_of, require, silent
 from .._measurements import kept
 
 TITLE = "The flow of a real head"
-PACE = 0.25  # RK4 steps for all heads together, in units of 1/|largest eigenvalue of sum_h V_h|
 NEAR = 1e-3  # values of f1* closer than this times the largest at the start count as one
 GROWN = 1e6  # tokens this many times longer than at the start carry f1* in their rounding only
-TWIN = 1e-10  # relative distance at which the twin of a run starts
 FORGETS = 0.01  # a run whose twin ends this far away does not remember its start
-TOGETHER = 0.99  # mean cosine of pairs from which tokens count as one crowd
 STEP_ERROR = 1e-5  # of RK4 at the steps used here, in the same unit
 
 
@@ -147,56 +143,13 @@ def _starts(p: Params, trace: cy.Trace, head: cy.Head) -> dict[str, np.ndarray]:
     return {"text": text, "random": rng.standard_normal((p.tokens, head.Q.shape[1]))}
 
 
-def _rate(head: cy.Head) -> float:
-    """l1, the largest real part in the spectrum of V (0 outside the head's range)."""
-    top = max(float(head.V_eigenvalues.real.max()), 0.0)
-    return top or float(np.abs(head.V_eigenvalues).max()) or 1.0
-
-
 def _one(
     head: cy.Head, start: str, z0: np.ndarray, time: float, dt: float, drawn: bool
 ) -> tuple[Row, cy.Check | None, cy.Trajectory | None]:
     """Row and check of one run; the run itself, which is large, only where it will be drawn."""
-    tr, twin = _flow(head, z0, time, dt)
+    tr, twin = head_run(head, z0, time, dt)
     row = _row(head, start, tr, twin)
     return row, three_values(head, tr) if row["good triple"] else None, tr if drawn else None
-
-
-def _flow(head: cy.Head, z0: np.ndarray, time: float, dt: float) -> tuple[cy.Trajectory, float]:
-    """The run, in steps of dt/l1, shorter where the rest of the spectrum is larger than l1; and
-    how far from it, relatively, a twin ends that starts 1e-10 away.
-
-    Run in the coordinates the head acts on (`Head.inside`); the rest of a token only shrinks like
-    e^{-l1 t}, and is put back at the end.
-    """
-    scale = _rate(head)
-    stiff = max(1.0, float(np.abs(head.V_eigenvalues - scale).max()) / scale)
-    B, small = head.basis, replace(head, causal=False).inside()
-    noise = np.random.default_rng(0).standard_normal(z0.shape)
-    u = np.stack([z0, z0 * (1 + TWIN * noise)]) @ B
-    steps = int(np.ceil(time / (dt / stiff)))
-    tr = _run(small.leading_flow(), u, time / scale, steps, saved=120)
-    run, twin = tr.values[:, 0], tr.values[:, 1]
-    shrunk = np.exp(-float(np.linalg.eigvals(small.V).real.max()) * tr.t)[:, None, None]
-    y = run @ B.T + shrunk * (z0 - u[0] @ B.T)
-    apart = float(np.linalg.norm(run[-1] - twin[-1]) / (np.linalg.norm(y[-1]) or 1.0))
-    return replace(tr, z=y, dynamics=None), apart
-
-
-def _run(flow: cy.Flow, z0: np.ndarray, time: float, steps: int, saved: int) -> cy.Trajectory:
-    stepper, every = cy.RK4(time / steps), max(1, steps // saved)
-    return cy.simulate(flow, z0, time=time, stepper=stepper, save_every=every, throw=False)
-
-
-def _decay(head: cy.Head, tr: cy.Trajectory) -> float | None:
-    """c where steps shrink like e^{-c l1 t}, over the second half and above rounding."""
-    y = tr.values
-    step = np.linalg.norm(np.diff(y, axis=0), axis=-1).max(axis=-1) / np.diff(tr.t)
-    floor = 1e-12 * float(np.linalg.norm(y[-1], axis=-1).max()) / float(np.diff(tr.t)[-1])
-    use = (step > floor) & (np.arange(len(step)) >= (step > floor).sum() // 2)
-    if use.sum() < 3:
-        return None
-    return -float(np.polyfit(_rate(head) * tr.t[1:][use], np.log(step[use]), 1)[0])
 
 
 def _values(head: cy.Head, tr: cy.Trajectory) -> np.ndarray | None:
@@ -215,14 +168,14 @@ def _row(head: cy.Head, start: str, tr: cy.Trajectory, twin: float) -> Row:
         "head": head.name,
         "start": start,
         "good triple": _is_good(head),
-        "l1": _rate(head),
+        "l1": growth_rate(head),
         "status": tr.status.code,
         "values of f1*": count,
         "least": least,
         "largest": largest,
         "clusters of y": cy.clusters(y / scale, 0.01).count,
         "tokens": len(y),
-        "rate": _decay(head, tr),
+        "rate": decay(head, tr),
         "growth": scale / before,
         "last step": float(np.abs(y - tr.values[-2]).max()) / scale,
         "twin": twin,
@@ -272,7 +225,7 @@ def _all_together(p: Params, m: cy.Transformer, trace: cy.Trace, layers: set[int
     for layer in sorted(layers) if p.together else ():
         heads = m.heads(layer)
         for start, z0 in _starts(p, trace, heads[0]).items():
-            end, when = kept(_on_the_sphere, heads, z0, p.together)
+            end, when = kept(sphere_run, heads, z0, p.together)
             settled = (end[key] for key in ("clusters", "mean_cosine", "step"))
             rows.append((layer, start, *settled, when, len(z0)))
     columns = (
@@ -285,28 +238,6 @@ def _all_together(p: Params, m: cy.Transformer, trace: cy.Trace, layers: set[int
         "of sum_h V_h; a last step that is not small is a cluster that moves as one."
     )
     return cy.Table("All heads of a layer together", columns, tuple(rows), note)
-
-
-def _pace(heads: Sequence[cy.Head]) -> float:
-    return float(np.abs(np.linalg.eigvals(sum(head.V for head in heads))).max()) or 1.0
-
-
-def _on_the_sphere(
-    heads: Sequence[cy.Head], z0: np.ndarray, time: float
-) -> tuple[dict[str, Any], float | None]:
-    """Directions of the tokens under all heads; scores as if all had their mean length.
-
-    `settling` of the run, and when the tokens have become one crowd.
-    """
-    length = np.linalg.norm(z0, axis=1, keepdims=True)
-    beta = float((length**2).mean())
-    rules = [cy.Softmax(beta, head.A) for head in heads]
-    flow = cy.SphereFlow(cy.Heads(rules, [head.V for head in heads], average=False))
-    scale = _pace(heads)
-    tr = _run(flow, z0 / length, time / scale, int(np.ceil(time / PACE)), saved=60)
-    mean = np.array([cosines(x).mean() if len(x) > 1 else 1.0 for x in tr.values])
-    joined = np.flatnonzero(mean > TOGETHER)
-    return settling(tr), float(tr.t[joined[0]]) * scale if len(joined) else None
 
 
 def _picture(head: cy.Head, row: Row, tr: cy.Trajectory) -> cy.Picture:
@@ -334,7 +265,7 @@ def _master(p: Params, head: cy.Head, z0: np.ndarray) -> tuple[cy.Picture, cy.Ta
     """The same flow in x, against X' = P X Vᵀ with P frozen at the start and half-way."""
     from ...pretrained.pictures import curves
 
-    scale = _rate(head)
+    scale = growth_rate(head)
     times = np.linspace(0, min(p.time, 4.0) / scale, 11)  # not longer: x grows like e^{l1 t}
     flow = replace(head, causal=False).flow()
     tr = cy.simulate(flow, z0, times=times, stepper=cy.RK4(0.05 / scale), throw=False)

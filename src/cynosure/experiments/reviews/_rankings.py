@@ -1,0 +1,91 @@
+"""The words of a review ranked by every method of explanation, first the one that matters most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+import cynosure as cy
+
+from ...classifier.text import Documents
+from ._samplers import CountedProbe, samplers
+
+CLUSTERS, LEADERS, OWN, SIZE = "leaders with clusters", "leaders alone", "<v, E>", "|<v, E>|"
+GRADIENT, RANDOM = "gradient", "random"
+
+
+class Ranked(NamedTuple):
+    """A review: its known terms, its predicted label, and each method's ranking of positions."""
+
+    terms: np.ndarray
+    label: int
+    ranking: dict[str, np.ndarray]
+    overlap: dict[str, float]  # of the first ten words with those under another seed
+    evaluations: dict[str, int]
+
+    @property
+    def winning(self) -> int:
+        """Number of words in the clusters that speak for the label."""
+        return len(self.ranking[CLUSTERS])
+
+
+def ranked_review(
+    clf: cy.HardmaxClassifier, ex: cy.Explanation, samples: int, draw: np.random.Generator
+) -> Ranked:
+    """Every method's ranking; only words that speak for the label, but for the random one."""
+    index = clf.vocabulary_.index
+    terms = np.array([index[w] for w in (ex.trajectory.words or ())[1:]], np.int32)
+    m, label = len(terms), int(ex.decision > 0)
+    ranking = _exact_rankings(ex) | {RANDOM: draw.permutation(m)}
+    overlap, evaluations = dict.fromkeys(ranking, 1.0), dict.fromkeys(ranking, 1)
+    overlap[RANDOM] = _jaccard(ranking[RANDOM], draw.permutation(m))
+
+    def probe(masks: np.ndarray) -> np.ndarray:
+        return probabilities(clf, [terms[mask] for mask in masks])[:, label]
+
+    for name, sampler in samplers().items():
+        counted = CountedProbe(probe)
+        seeds = (int(draw.integers(1 << 31)) for _ in range(2))
+        first, second = (_positive(sampler(counted, m, samples, seed)) for seed in seeds)
+        ranking[name], overlap[name] = first, _jaccard(first, second)
+        evaluations[name] = counted.evaluations // 2
+    return Ranked(terms, label, ranking, overlap, evaluations)
+
+
+def _exact_rankings(ex: cy.Explanation) -> dict[str, np.ndarray]:
+    """Rankings that need no sampling: by clusters, leaders, gradient, own score and its size."""
+    sign = 1.0 if ex.decision > 0 else -1.0
+    own = sign * (ex.trajectory.values[0] @ ex.v)[1:]
+    clusters = [
+        [leader.token - 1, *sorted((w.token - 1 for w in leader.followers), key=lambda j: -own[j])]
+        for leader in sorted(ex.leaders, key=lambda leader: -sign * leader.score)
+        if sign * leader.score > 0
+    ]
+    winning = [cluster for cluster in clusters if -1 not in cluster]  # -1: the anchor, neutral
+    return {
+        CLUSTERS: np.array([j for cluster in winning for j in cluster], np.intp),
+        LEADERS: np.array([cluster[0] for cluster in winning], np.intp),
+        GRADIENT: _positive(sign * ex.gradient_times_token()[1:]),
+        OWN: _positive(own),
+        SIZE: np.argsort(-np.abs(own), kind="stable"),
+    }
+
+
+def _positive(x: np.ndarray) -> np.ndarray:
+    """Positions with x > 0, largest first."""
+    order = np.argsort(-x, kind="stable")
+    return order[x[order] > 0]
+
+
+def _jaccard(a: np.ndarray, b: np.ndarray, top: int = 10) -> float:
+    one, two = set(a[:top].tolist()), set(b[:top].tolist())
+    return len(one & two) / max(len(one | two), 1)
+
+
+def probabilities(clf: cy.HardmaxClassifier, rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Probabilities of both labels of reviews given as sets of terms."""
+    indptr = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
+    terms = np.concatenate([np.empty(0, np.int32), *rows]).astype(np.int32)
+    return clf.probabilities(clf.model_.read(Documents(indptr, terms)).decision)

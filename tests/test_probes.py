@@ -1,0 +1,43 @@
+"""Basins of leaders against the limit of every probe on its own."""
+
+from __future__ import annotations
+
+import doctest
+import sys
+
+import numpy as np
+import pytest
+
+import cynosure as cy
+from cynosure.analysis.probes import NO_LEADER, OPEN, OWN, basins
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.5, 1, 3.0])
+def test_a_basin_is_the_limit_of_its_probe(alpha: float) -> None:
+    z = cy.configurations.gaussian(7, 2, seed=5)
+    probes = 1.5 * cy.configurations.box(40, 2, seed=6)
+    dynamics = cy.PureAttention(alpha=alpha)
+    for label, probe in zip(basins(dynamics, z, probes).tolist(), probes):
+        li = cy.limit(dynamics, np.vstack([z, probe]))
+        follows = int(li.follows[-1])
+        assert li.certified
+        assert label == (OWN if follows == len(z) else NO_LEADER if follows < 0 else follows)
+
+
+def test_what_is_not_proved_stays_open() -> None:
+    """Token 4 of G4 leads, but only from layer 13 on."""
+    z = cy.configurations.golden("G4")
+    others, probe = np.delete(z, 4, axis=0), z[4:5]
+    dynamics = cy.PureAttention(alpha=0.5)
+    assert basins(dynamics, others, probe, layers=0).tolist() == [OPEN]
+    assert basins(dynamics, others, probe, layers=20).tolist() == [OWN]
+
+
+def test_only_hardmax_layers_have_basins() -> None:
+    with pytest.raises(ValueError, match="expected hardmax layers"):
+        basins(cy.PureAttention(cy.Softmax(2.0)), np.eye(2), np.ones((1, 2)))
+    assert basins(cy.PureAttention(), np.eye(2), np.ones((0, 2))).tolist() == []
+
+
+def test_the_example_is_true() -> None:
+    assert doctest.testmod(sys.modules["cynosure.analysis.probes"]).failed == 0
