@@ -103,9 +103,8 @@ def _train(given: argparse.Namespace) -> None:
         f"train, {len(data.test)} to test; ready after {time.monotonic() - start:.0f} s",
         flush=True,
     )
-    schedule = Schedule(
-        given.epochs, given.rate, given.batch, given.clip, given.patience, given.seed, device
-    )
+    names = ("epochs", "rate", "batch", "clip", "patience", "seed")
+    schedule = Schedule(**{name: getattr(given, name) for name in names}, device=device)
     dims = [int(d) for d in given.dims.split(",")]
     for i, dim in enumerate(dims):
         now = time.monotonic()
