@@ -53,7 +53,11 @@ def test_a_part_of_the_progress() -> None:
 
 def test_a_report_knows_its_module() -> None:
     table = cy.Table.of("t", [np.array([1.0, 2.0])], {"sum": lambda row: row.sum(), "n": "size"})
-    report = report_of(__name__, Params(), "text", tables=[table], checks={"x": [_right()]})
+    control = cy.Comparison("it rains", "a null model", "3 of 4", survives=False)
+    report = report_of(
+        __name__, Params(), "text", controls=[control], tables=[table], checks={"x": [_right()]}
+    )
+    assert report.controls == (control,)
     assert (report.title, report.params, report.summary) == (TITLE, {"seed": 3}, "text")
     assert report.command == "cynosure run test_frame"
     assert report.tables[0].columns == ("sum", "n") and report.tables[0].rows == ((3.0, 2),)

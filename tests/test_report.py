@@ -15,7 +15,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from cynosure.drawing.page import page
-from cynosure.drawing.report import Picture, Report, Table, jsonable
+from cynosure.drawing.report import Comparison, Picture, Report, Table, jsonable
 from cynosure.theorems import Check, Hypothesis
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -259,3 +259,17 @@ def test_a_notebook_shows_the_page_apart_from_its_own_styles() -> None:
     shown = Report("t")._repr_html_()
     assert shown.startswith("<iframe srcdoc=") and "<html" not in shown
     assert re.search(r"&lt;html", shown)
+
+
+def test_a_control_is_shown_with_its_verdict() -> None:
+    controls = (
+        Comparison("the <first>", "alpha in `0.5, 2`", "3 of 4", survives=True),
+        Comparison("the second", "no attention", "0.51 with, 0.54 without", survives=False),
+    )
+    report = Report("Controlled", controls=controls)
+    text = report.to_html()
+    shown = Page(text)
+    assert not shown.open and "the <first>" in shown.text and "0.54 without" in shown.text
+    assert text.count("✓") == text.count("✗") == 1
+    assert json.loads(report.to_json())["controls"][1]["survives"] is False
+    assert "Control</h4>" not in Report("None").to_html()

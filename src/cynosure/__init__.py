@@ -30,7 +30,7 @@ _PUBLIC = {  # module -> the names it gives to the package
     "analysis.spectra": "LimitingObject recognise",
     "analysis.steering": "Control control remove_leader",
     "theorems": "Check check THEOREMS",
-    "drawing.report": "Picture Report Table",
+    "drawing.report": "Comparison Picture Report Table",
     "drawing.run_report": "report",
     "classifier.placement": "Placed",
     "classifier.training": "Learned",
@@ -86,6 +86,7 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .classifier.training import Learned as Learned
     from .drawing import movie as movie
     from .drawing import plot as plot
+    from .drawing.report import Comparison as Comparison
     from .drawing.report import Picture as Picture
     from .drawing.report import Report as Report
     from .drawing.report import Table as Table

@@ -22,7 +22,7 @@ from ..theorems import Check
 from .page import page
 from .tables import Table, jsonable, prose, short_text
 
-__all__ = ["Picture", "Report", "Table", "jsonable"]
+__all__ = ["Comparison", "Picture", "Report", "Table", "jsonable"]
 
 _LARGEST_SVG = 400_000  # bytes; beyond, a bitmap is smaller and scrolls better
 
@@ -78,9 +78,26 @@ class Picture:
 
 
 @final
+@dataclass(frozen=True)
+class Comparison:
+    """What a claim was set beside, and whether it survived.
+
+    `claim` is one sentence of the summary. `beside` names the parameters varied that the claim does
+    not mention, or the null model: what would be seen if there were nothing to find. `seen` gives
+    the numbers, with how many starts and an interval where it is a rate. `survives` is computed
+    from the same numbers, never typed.
+    """
+
+    claim: str
+    beside: str
+    seen: str
+    survives: bool
+
+
+@final
 @dataclass(frozen=True, eq=False)
 class Report:
-    """Results of an experiment or a run: text, tables, checks by case, pictures, chapters.
+    """Results of an experiment or a run: text, controls, tables, checks, pictures, chapters.
 
     `summary` is prose: blank lines part paragraphs, backticks mark code. `params` are the values
     that reproduce it, `command` the line to type. A chapter is a Report of its own.
@@ -95,6 +112,7 @@ class Report:
     movies: tuple[Picture, ...] = ()
     chapters: tuple[Report, ...] = ()
     command: str = ""
+    controls: tuple[Comparison, ...] = ()
 
     def parts(self) -> Iterator[Report]:
         """This report and every chapter below it."""
@@ -133,6 +151,7 @@ class Report:
             "params": jsonable(self.params),
             "summary": self.summary,
             "verdict": self.verdict,
+            "controls": [jsonable(c) for c in self.controls],
             "tables": [jsonable(t) for t in self.tables],
             "checks": jsonable(self.checks),
             "figures": [{"title": f.title, "caption": f.caption} for f in self.figures],
@@ -217,12 +236,33 @@ def _section(report: Report, level: int, anchor: str) -> str:
         parts.append(f'<p class="verdict {mark}">{escape(report.verdict)}</p>\n')
         parts.append(f"<p class=note>{_LEGEND}</p>\n" if level == 1 else "")
     parts += [p.to_html() for p in (*report.figures, *report.movies)]
+    parts.append(_controls(report.controls))
     parts += [t.to_html() for t in report.tables]
     parts.append(_checks(report.checks))
     deeper = min(level + 1, 3)
     parts += [_section(c, deeper, f"{anchor}.{i}") for i, c in enumerate(report.chapters, 1)]
     parts.append(_provenance(report))
     return "".join(parts) + "</section>\n"
+
+
+def _controls(controls: tuple[Comparison, ...]) -> str:
+    """Each claim beside its null model or varied parameters, and whether it survives."""
+    if not controls:
+        return ""
+    body = "".join(
+        f"<tr><td class=say>{prose(c.claim)}</td><td class=say>{prose(c.beside)}</td>"
+        f"<td class=say>{prose(c.seen)}</td>{_survival(c)}</tr>\n"
+        for c in controls
+    )
+    return (
+        "<h4>Control</h4>\n<div class=scroll><table><thead><tr><th>claim</th><th>set beside</th>"
+        f"<th>seen</th><th class=c>survives</th></tr></thead><tbody>{body}</tbody></table></div>\n"
+    )
+
+
+def _survival(control: Comparison) -> str:
+    kind, sign = _MARKS[control.survives]
+    return f'<td class="c {kind}">{sign}</td>'
 
 
 def _provenance(report: Report) -> str:

@@ -59,17 +59,23 @@ def report_of(
     p: Any,
     summary: str,
     *,
+    controls: Iterable[cy.Comparison] = (),
     tables: Iterable[cy.Table] = (),
     checks: Mapping[str, Iterable[cy.Check]] | None = None,
     figures: Iterable[cy.Picture] = (),
     movies: Iterable[cy.Picture] = (),
     chapters: Iterable[cy.Report] = (),
 ) -> cy.Report:
-    """The report of the experiment `module` (its `__name__`) run with the parameters p."""
+    """The report of the experiment `module` (its `__name__`) run with the parameters p.
+
+    `controls` sets each claim of `summary` beside what it does not mention: parameters varied, and
+    a null model. A finding without one is not a finding yet.
+    """
     return cy.Report(
         title=sys.modules[module].TITLE,
         summary=summary,
         params=asdict(p),
+        controls=tuple(controls),
         tables=tuple(tables),
         checks={name: tuple(group) for name, group in (checks or {}).items()},
         figures=tuple(figures),

@@ -1,0 +1,26 @@
+"""Deadlines: passed when their time is over, never before, and only sensible ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cynosure import _deadline
+from cynosure._deadline import Deadline
+
+
+def test_a_deadline_passes_when_its_seconds_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(_deadline, "monotonic", lambda: now[0])
+    short, endless = Deadline(2), Deadline(None)
+    now[0] = 101.9
+    assert not short.passed and not endless.passed
+    now[0] = 102.0
+    assert short.passed and not endless.passed
+
+
+@pytest.mark.parametrize("seconds", [0, -1.0, float("nan"), True])
+def test_a_deadline_needs_time(seconds: Any) -> None:
+    with pytest.raises(ValueError, match="deadline: expected a positive number of seconds"):
+        Deadline(seconds)
