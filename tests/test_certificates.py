@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import cynosure as cy
 import oracle
 from cynosure.engine.certificates import ConstantSets
-from cynosure.engine.exponomials import Exponomial
+
 
 coefficients = st.lists(st.fractions(-3, 3, max_denominator=6), max_size=3)
 

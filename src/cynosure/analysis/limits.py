@@ -16,14 +16,18 @@ from typing import Any, SupportsIndex, final
 
 import numpy as np
 
+from .._deadline import Deadline
 from .._types import Array, Rational, as_mask, as_rationals, as_tokens, definite
 from ..dynamics import Dynamics
+from ..engine.budget import Budget
 from ..engine.certificates import RULE_WORDS, RULES
 from ..engine.proofs import prove
 from ..engine.walk import Walk
 from .polytope import Polytope, hull
 
 __all__ = ["Limit", "limit"]
+
+_WORK = 20_000_000  # units of exact arithmetic, some seconds: ties that no rule can settle
 
 
 @final
@@ -104,6 +108,7 @@ def limit(
     exact: bool = False,
     mask: Array | None = None,
     max_layers: int = 100_000,
+    deadline: float | int | None = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Limit:
     """The limit of every token of one configuration z0 (n, d) under hardmax layers.
@@ -111,8 +116,10 @@ def limit(
     The floats of z0, A and alpha are taken as exact numbers. The default walks in floating point
     and turns to integers only where rounding could matter, so its sets are those of exact
     arithmetic; `exact=True` takes every decision in rationals (z0 may then hold Fractions) and
-    returns the limits as rationals too. A token that is not settled within `max_layers` layers is
-    `undecided`; that can only happen with ties that persist, or with A not positive definite.
+    returns the limits as rationals too. A token that is not settled within `max_layers` layers, or
+    `deadline` seconds, or some seconds' worth of exact arithmetic, is `undecided`; that can only
+    happen with ties that persist, or with A not positive definite. The arithmetic is counted, not
+    timed: without a deadline the same call gives the same answer everywhere.
     `progress(layer, undecided)` is called after each layer.
 
     Example
@@ -131,10 +138,9 @@ def limit(
         )
     if max_layers < 0:
         raise ValueError(f"max_layers: expected a whole number >= 0, got {max_layers!r}")
+    until = Deadline(deadline)
     rationals = as_rationals(z0) if exact else None
-    tokens = as_tokens(
-        [[float(x) for x in r] for r in rationals] if rationals else z0, "z0", ndim=2
-    )
+    tokens = as_tokens(z0 if rationals is None else _nearest_floats(rationals), "z0", ndim=2)
     real = as_mask(mask, tokens.shape[:-1])
     rows = np.arange(len(tokens)) if real is None else np.flatnonzero(real)
     A = layers.attention.matrix(tokens.shape[1])
@@ -144,9 +150,20 @@ def limit(
         layers.alpha,
         rationals=None if rationals is None else [rationals[i] for i in rows],
         gaps=not exact,
+        budget=Budget(_WORK + (30 * tokens.shape[1] * len(rows) ** 2 if exact else 0), until),
     )
     prove(walk, max_layers, progress)
     return _limit_of(walk, tokens, rows, exact, definite(A))
+
+
+def _nearest_floats(rationals: list[Rational]) -> list[list[float]]:
+    try:
+        return [[float(x) for x in row] for row in rationals]
+    except OverflowError:
+        raise ValueError(
+            "z0: a coordinate beyond 1.8e308 has no float beside its rational; scale the tokens "
+            "(the limits scale with them)"
+        ) from None
 
 
 def _limit_of(

@@ -3,31 +3,35 @@
 See docs/mathematics.md C6 and C7.
 
 Every rule reads one `DecidedLayer` k of the walk: exact tokens z_c, sets C_c, and the exact face of
-the hull exposed by a vector. Let P be the averaging over the sets and Y^(r) = P^r z.
+the hull exposed by a vector.
 
 * fixed and G: tokens that are the mean of their own tied set, and tokens tied between such.
-* H: for all r, q and all j in C_i, <A Y_i^(r), Y_j^(q)> = max_l <A Y_i^(r), z_l>. Checked token
-  by token: the proof for i needs only the sets of the tokens that i leads to.
-* T: while the sets are constant every score difference is c0 + rho^s p1(s) + rho^{2s} p2(s); its
-  sign is decided for all s >= 1, which either proves the sets constant for ever or gives the exact
-  layer at which the first one changes.
+* H: each token i has a finite set W_i whose hull it never leaves while the sets are constant; every
+  y in W_j, j in C_i, attains max_l <A x, z_l> for every x in W_i. Checked token by token: the proof
+  for i needs only the sets of the tokens that i leads to.
+* T: while the sets are constant every score difference is an exponential sum; its sign is decided
+  for all s >= 1, which either proves the sets constant for ever or gives the exact layer at which
+  the first one changes.
 
-All four hold for any square matrix A: the proofs use only that the hulls K_k shrink.
+All four hold for any square matrix A and any pattern of sets: the proofs use only that the hulls
+K_k shrink.
 """
 
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
-from functools import partial
-from math import comb, lcm
+from functools import cached_property
+from math import lcm
 from typing import NamedTuple, final
 
 import numpy as np
 
-from .exponomials import Exponomial
-from .kernels.exact import Exact, Vector, product, weighted_mean
+from .budget import Budget, price
+from .exponentials import first_nonpositive, first_nonzero
+from .kernels.exact import Exact, Vector, dot, product, weighted_mean
+from .patterns import Motion, Pattern, components, ends, motions
 
 __all__ = ["RULES", "RULE_WORDS", "ConstantSets", "DecidedLayer", "fixed_ties"]
 
@@ -48,10 +52,11 @@ class DecidedLayer(abc.ABC):
     """What a rule may ask of a walk whose current layer has been decided.
 
     Tokens are value classes c with multiplicities. Exact positions are integers or rationals over
-    one common denominator, `scale`.
+    one common denominator, `scale`, in the units of the tokens given.
     """
 
     alpha: Fraction
+    budget: Budget
 
     @property
     @abc.abstractmethod
@@ -93,6 +98,18 @@ class DecidedLayer(abc.ABC):
     def face(self, x: Exact) -> tuple[list[int], Fraction]:
         """The classes that maximise <A x, .> and the maximum; x over `scale`."""
 
+    @abc.abstractmethod
+    def matrix(self) -> list[Vector] | None:
+        """A as integers over a common denominator; None for the identity."""
+
+    @abc.abstractmethod
+    def reaching(self, x: Sequence[Exact], y: Sequence[Exact]) -> Sequence[int]:
+        """The classes whose scores may ever come up to those of a followed class.
+
+        The follower never leaves the hull of x, the followed never that of y, vectors over `scale`;
+        classes without a closed form are always among them.
+        """
+
     def mean(
         self, c: int, of: Callable[[int], Sequence[Fraction | int]] | None = None
     ) -> list[Fraction]:
@@ -101,8 +118,10 @@ class DecidedLayer(abc.ABC):
         return weighted_mean([self.count[j] for j in members], [of(j) for j in members])
 
 
-def fixed_ties(view: DecidedLayer, tied: list[int]) -> Iterator[tuple[int, int, list[float]]]:
+def fixed_ties(view: DecidedLayer, tied: list[int]) -> Iterator[tuple[int, int, Exact]]:
     """The classes of `tied` (all with |C_c| > 1) that rules `fixed` and G settle, with limits.
+
+    Limits are over `scale`.
 
     F is the largest set of tokens with m_i = z_i and C_i in F; it contains the leaders and never
     moves. A token outside F is settled with limit u = m_i when C_i lies in F, <Au, z_j> = |u|_A^2
@@ -117,71 +136,110 @@ def fixed_ties(view: DecidedLayer, tied: list[int]) -> Iterator[tuple[int, int, 
 
     while loose := {c for c in fixed if not all(map(stays, view.following(c)))}:
         fixed -= loose
-    scale = view.scale
     for c in tied:
         u, members = means[c], view.following(c)
-        limit = [float(x / scale) for x in u]
         if c in fixed:
-            yield c, FIXED, limit
+            yield c, FIXED, u
         elif all(map(stays, members)):
             face, top = view.face(u)
             if top == product(view.image(u), u) and set(members) <= set(face):
-                yield c, G, limit
+                yield c, G, u
 
 
-class Motion(NamedTuple):
-    """z_c(s) = limit + rho^s sum_a powers[a] s^a, vectors over `scale`."""
+class WholeMotion(NamedTuple):
+    """A motion with whole coefficients: z(s) = sum of base^s s^power vector, over `denominator`."""
 
-    limit: Exact
-    powers: list[list[Fraction]]
+    denominator: int
+    terms: list[tuple[Fraction, int, Vector]]
+    bits: int
+
+    @classmethod
+    def of(cls, motion: Motion) -> WholeMotion:
+        rows = [(b, power, row) for b, rows in motion.items() for power, row in enumerate(rows)]
+        common = lcm(*(x.denominator for _, _, row in rows for x in row))
+        terms = [
+            (b, power, tuple(int(x * common) for x in row)) for b, power, row in rows if any(row)
+        ]
+        longest = max((abs(x).bit_length() for *_, row in terms for x in row), default=0)
+        return cls(common, terms, longest)
 
 
 @final
 class ConstantSets:
-    """The future of the open classes if no set changes again: z_c(s) = L_c + rho^s p_c(s).
-
-    p_c(s) = sum_{r<D} binom(s, r) alpha^r (Y_c^(r) - L_c), where Y^(r) is constant from r = D on
-    and L_c = Y_c^(D) (docs/mathematics.md C3). Made by `ConstantSets.of`.
-    """
+    """The future of the open classes if no set changes again (docs/mathematics.md C3, C7)."""
 
     def __init__(self, view: DecidedLayer) -> None:
         self.view = view
         self.open: list[int] = view.searched.tolist()
         self._stepped: list[int] = view.stepped.tolist()
-        self._powers: dict[int, list[Exact]] = {
-            c: [[Fraction(x) for x in view.point(c)]] for c in self._stepped
-        }
-        self._depth = 0  # D
+        count, shares = view.count, {}
+        for c in self._stepped:
+            members = view.following(c)
+            total = sum(count[j] for j in members)
+            shares[c] = {j: Fraction(count[j], total) for j in members}
+        view.budget.spend(sum(map(len, shares.values())))
+        self._pattern = Pattern(shares, view.alpha)
+        self._depth: dict[int, int | None] = {}  # Y_c is constant from there on; None: a ring
+        for ring in components(self._pattern):
+            below = [self._depth_of(j) for j in shares[ring[0]]]
+            alone = len(ring) == 1 and ring[0] not in shares[ring[0]]
+            deepest = None if None in below else 1 + max(x for x in below if x is not None)
+            self._depth |= {c: deepest if alone else None for c in ring}
+        self._powers: dict[tuple[int, int], Exact] = {}
 
-    @classmethod
-    def of(cls, view: DecidedLayer) -> ConstantSets | None:
-        """None when the Y^(r) do not become constant within the number of stepped classes.
-
-        That happens when a class outside the fixed set follows itself; there is no verdict then.
-        Classes in closed form are constant from r = 1 on, so one equality after that is for ever.
-        """
-        future = cls(view)
-        for r in range(len(future._stepped) + 2):
-            new = {c: view.mean(c, partial(future.y, r=r)) for c in future._stepped}
-            if r >= 1 and all(new[c] == future._powers[c][-1] for c in future._stepped):
-                future._depth = r
-                return future
-            for c in future._stepped:
-                future._powers[c].append(new[c])
-        return None
-
-    def y(self, c: int, r: int) -> Exact:
-        """Y_c^(r); settled classes move to the mean of their final set, leaders stay."""
-        if c in self._powers:
-            return self._powers[c][min(r, len(self._powers[c]) - 1)]
-        if r == 0 or self.view.stays(c):
-            return [Fraction(x) for x in self.view.point(c)]
-        return self.view.mean(c)
+    def _depth_of(self, c: int) -> int | None:
+        return self._depth.get(c, 0 if self.view.stays(c) else 1)
 
     def end(self, c: int) -> list[Fraction]:
         """L_c, the limit of class c if the sets stay, as rationals (no longer over `scale`)."""
         scale = self.view.scale
-        return [x / scale for x in self.y(c, self._depth)]
+        return [x / scale for x in self._ends[c]]
+
+    @cached_property
+    def _ends(self) -> dict[int, list[Fraction]]:
+        return ends(self._pattern, self.view.point, self._target)
+
+    def _target(self, c: int) -> list[Fraction]:
+        """Where a class in closed form goes."""
+        view = self.view
+        return [Fraction(x) for x in view.point(c)] if view.stays(c) else view.mean(c)
+
+    # -- rule H -------------------------------------------------------------------------------
+
+    def _y(self, c: int, r: int) -> Exact:
+        """Y_c^(r) = (P^r z)_c of a class that leads to no ring."""
+        key = c, min(r, self._depth_of(c) or 0)
+        if key not in self._powers:
+            self.view.budget.spend(10 * len(self._pattern.shares.get(c, ())) + 10)
+            if key[1] == 0:
+                value: Exact = [Fraction(x) for x in self.view.point(c)]
+            elif c in self._depth:
+                value = self.view.mean(c, lambda j: self._y(j, key[1] - 1))
+            else:
+                value = self._target(c)
+            self._powers[key] = value
+        return self._powers[key]
+
+    def hull(self, c: int) -> list[Exact]:
+        """W_c: rows whose hull class c never leaves while the sets are constant.
+
+        The Y_c^(r), which are finitely many unless c leads to a ring; then the places of all
+        classes that it leads to, and the limits of those in closed form.
+        """
+        depth = self._depth_of(c)
+        if depth is not None:
+            return [self._y(c, r) for r in range(depth + 1)]
+        reached, waiting = {c}, [c]
+        while waiting:
+            for j in self._pattern.shares.get(waiting.pop(), ()):
+                if j not in reached:
+                    reached.add(j)
+                    waiting.append(j)
+        self.view.budget.spend(len(reached))
+        places = [[Fraction(x) for x in self.view.point(j)] for j in sorted(reached)]
+        return places + [
+            self._target(j) for j in reached if j not in self._depth and not self.view.stays(j)
+        ]
 
     def settled_by_h(self) -> list[int]:
         """The open classes whose sets certificate H proves constant, token by token."""
@@ -194,96 +252,124 @@ class ConstantSets:
         return sorted(good)
 
     def _holds_h(self, c: int) -> bool:
-        for r in range(self._depth + 1):
-            x = self.y(c, r)
+        for x in self.hull(c):
             _, top = self.view.face(x)
             ax = self.view.image(x)
             for j in self.view.following(c):
-                if any(product(ax, self.y(j, q)) != top for q in range(self._depth + 1)):
+                rows = self.hull(j)
+                self.view.budget.spend(10 * len(rows) * price(self.view.scale.bit_length()))
+                if any(product(ax, y) != top for y in rows):
                     return False
         return True
 
-    def hulls(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each open class, float rows whose hulls hold it and a class it follows, for ever."""
-        scale = self.view.scale
+    # -- rule T -------------------------------------------------------------------------------
 
-        def rows(c: int, depth: int) -> np.ndarray:
-            exact = (self.y(c, r) for r in range(depth + 1))
-            return np.array([[float(Fraction(x) / scale) for x in y] for y in exact])
+    @cached_property
+    def _motions(self) -> dict[int, Motion]:
+        return motions(self._pattern, self.view.point, self._closed_motion)
 
-        return [
-            (rows(c, self._depth), rows(self.view.following(c)[0], self._depth + 1))
-            for c in self.open
-        ]
+    def _closed_motion(self, c: int) -> Motion:
+        now, end = self.view.point(c), self._target(c)
+        away = [x - y for x, y in zip(now, end, strict=True)]
+        return {Fraction(1): [end], self._pattern.rho: [away]}
 
-    def first_change(self, keys: Iterable[int], limit: int) -> tuple[int | None, bool]:
-        """(first s in 1..limit at which a set changes or None, whether None is proved for ever).
+    @property
+    def solvable(self) -> bool:
+        """True when every moving class has a motion with rational bases."""
+        price_of_all = sum(len(row) for row in self._pattern.shares.values())
+        self.view.budget.spend(100 * price_of_all * price(self.view.scale.bit_length()))
+        return len(self._motions) == len(self._stepped)
 
-        Only `keys` are looked at: every member of an open set, and every class that may enter one.
-        """
-        motions = {c: self._motion(c) for c in keys}
+    def first_change(self, limit: int) -> tuple[int | None, bool]:
+        """(first s in 1..limit at which a set changes or None, whether None is proved for ever)."""
+        view = self.view
+        whole: dict[int, WholeMotion] = {}
+
+        def motion(c: int) -> WholeMotion:
+            if c not in whole:
+                of = self._motions
+                whole[c] = WholeMotion.of(of[c] if c in of else self._closed_motion(c))
+            return whole[c]
+
         proved, first = True, None
         for c in self.open:
-            members = list(self.view.following(c))
-            for j in motions:
-                if j == members[0]:
-                    continue
-                f = self._difference(motions[c], motions[members[0]], motions[j])
-                change: int | None
-                if j not in members:
-                    change, sure = f.first_nonpositive(limit if first is None else first)
-                    proved = proved and (sure or first is not None)
+            members = list(view.following(c))
+            query = self._query(motion(c))
+            best = self._scores(query, motion(members[0]))
+            rivals = view.reaching(self.hull(c), self.hull(members[0]))
+            for j in {*members, *rivals} - {members[0]}:
+                f = _difference(
+                    best, self._scores(query, motion(j)), motion(members[0]), motion(j)
+                )
+                if j in members:
+                    change = first_nonzero(f, view.budget)
                 else:
-                    change = None if f.zero else f.first_nonzero()
-                if change is not None:
+                    room = limit if first is None else first - 1
+                    change, sure = first_nonpositive(f, room, view.budget)
+                    proved = proved and sure
+                if change is not None and change <= limit:
                     first = change if first is None else min(first, change)
+                elif change is not None:
+                    proved = False
         return first, proved
 
-    def _motion(self, c: int) -> Motion:
-        depth = self._depth + 1
-        end = self.y(c, depth)
-        powers = [[Fraction(0)] * len(end) for _ in range(depth)]
-        basis = [Fraction(1)]  # binom(s, r) as a polynomial in s
-        for r in range(depth):
-            delta = [a - b for a, b in zip(self.y(c, r), end, strict=True)]
-            step = self.view.alpha**r
-            for power, coefficient in enumerate(basis):
-                for i, x in enumerate(delta):
-                    powers[power][i] += coefficient * step * x
-            raised = [Fraction(0)] * (len(basis) + 1)
-            for power, coefficient in enumerate(basis):  # times (s - r) / (r + 1)
-                raised[power] += -Fraction(r, r + 1) * coefficient
-                raised[power + 1] += Fraction(1, r + 1) * coefficient
-            basis = raised
-        return Motion(end, powers)
+    def _query(self, motion: WholeMotion) -> WholeMotion:
+        """A z(s), over a common denominator."""
+        A = self.view.matrix()
+        if A is None:
+            return motion
+        terms = [(b, power, tuple(dot(row, x) for row in A)) for b, power, x in motion.terms]
+        longest = max((abs(x).bit_length() for *_, row in terms for x in row), default=0)
+        return WholeMotion(motion.denominator, terms, longest)
 
-    def _difference(self, i: Motion, best: Motion, other: Motion) -> Exponomial:
-        """<A z_i(s), z_best(s) - z_other(s)> as an exponential polynomial in s."""
-        limit, poly = self.view.image(i.limit), [self.view.image(x) for x in i.powers]
-        gap = [a - b for a, b in zip(best.limit, other.limit, strict=True)]
-        wiggle = [
-            [a - b for a, b in zip(x, y, strict=True)]
-            for x, y in zip(best.powers, other.powers, strict=True)
-        ]
-        p1 = [product(limit, w) + product(p, gap) for w, p in zip(wiggle, poly, strict=True)]
-        p2 = [Fraction(0)] * (2 * len(poly) - 1)
-        for a, p in enumerate(poly):
-            for b, w in enumerate(wiggle):
-                p2[a + b] += product(p, w)
-        return Exponomial(1 / (1 + self.view.alpha), product(limit, gap), p1, p2)
+    def _scores(self, query: WholeMotion, key: WholeMotion) -> dict[tuple[Fraction, int], int]:
+        """<query(s), key(s)> up to the two denominators: (base, power of s) -> coefficient."""
+        cost = price(max(query.bits, key.bits)) + 10
+        self.view.budget.spend(len(query.terms) * len(key.terms) * cost)
+        out: dict[tuple[Fraction, int], int] = {}
+        products: dict[tuple[Fraction, Fraction], Fraction] = {}
+        for b, power, x in query.terms:
+            for e, other, y in key.terms:
+                base = products.setdefault((b, e), b * e)
+                at = base, power + other
+                out[at] = out.get(at, 0) + dot(x, y)
+        return out
 
     def after(self, s: int) -> tuple[int, dict[int, Vector]]:
-        """Tie factor and exact values of the stepped classes s layers on, if their sets stay."""
+        """Tie factor and exact values of the stepped classes s layers on, if their sets stay.
+
+        With D a common denominator of the bases, a multiple of p + q, the values are integers over
+        scale D^s common, which is the new scale with (D / (p + q))^s common as tie factor.
+        """
+        whole = {c: WholeMotion.of(self._motions[c]) for c in self._stepped}
+        total = self.view.alpha.numerator + self.view.alpha.denominator
+        D = lcm(total, *(b.denominator for m in whole.values() for b, *_ in m.terms))
+        common = lcm(*(m.denominator for m in whole.values()))
+        powers: dict[Fraction, int] = {}
         values = {}
-        p, q = self.view.alpha.numerator, self.view.alpha.denominator
-        factor = lcm(*(x.denominator for c in self._stepped for y in self._powers[c] for x in y))
-        for c in self._stepped:
-            end = self.y(c, self._depth)
-            total = [factor * (p + q) ** s * x for x in end]
-            for r in range(min(self._depth, s + 1)):
-                weight = factor * comb(s, r) * q ** (s - r) * p**r
-                total = [
-                    t + weight * (a - b) for t, a, b in zip(total, self.y(c, r), end, strict=True)
-                ]
-            values[c] = tuple(int(t) for t in total)
-        return factor, values
+        for c, motion in whole.items():
+            out = [0] * len(self.view.point(c))
+            for b, power, row in motion.terms:
+                self.view.budget.spend(len(row) * price(s * D.bit_length()))
+                if b not in powers:
+                    powers[b] = int(b * D) ** s
+                weight = powers[b] * s**power * (common // motion.denominator)
+                out = [x + weight * y for x, y in zip(out, row, strict=True)]
+            values[c] = tuple(out)
+        return (D // total) ** s * common, values
+
+
+def _difference(
+    best: dict[tuple[Fraction, int], int],
+    other: dict[tuple[Fraction, int], int],
+    of_best: WholeMotion,
+    of_other: WholeMotion,
+) -> dict[Fraction, list[Fraction]]:
+    """f = best - other as base -> coefficients by power, up to a positive factor."""
+    out: dict[Fraction, list[Fraction]] = {}
+    for scores, factor in ((best, of_other.denominator), (other, -of_best.denominator)):
+        for (b, power), x in scores.items():
+            row = out.setdefault(b, [])
+            row += [Fraction(0)] * (power + 1 - len(row))
+            row[power] += x * factor
+    return out

@@ -32,6 +32,10 @@ class Record(NamedTuple):
         row = int(np.searchsorted(self.ids, c))
         if row == len(self.ids) or self.ids[row] != c:
             return None
+        return self.row(row)
+
+    def row(self, row: int) -> np.ndarray:
+        """The set in that row."""
         return self.indices[self.indptr[row] : self.indptr[row + 1]]
 
 
@@ -184,6 +188,8 @@ class History:
     from which the token's future is known in closed form, and the leader it then follows (-1 for
     never / not yet / none). `records` holds the sets layer by layer for one configuration; it is
     empty for batches, where `roles(trajectory.select(b))` finds those of one configuration again.
+    `same`, where some leaders met at one place, gives each class the first of those it met: from
+    the layer at which they lead they are one value class.
     """
 
     born: np.ndarray
@@ -192,6 +198,7 @@ class History:
     exact_decisions: int = 0
     label: np.ndarray | None = None
     records: tuple[Record, ...] = ()
+    same: np.ndarray | None = None
 
     def followed(self, k: SupportsIndex) -> Followed:
         """The sets at layer k: each class's last search at or before k (settled ones are final)."""
@@ -218,4 +225,18 @@ class History:
         indices[indptr[alone]] = single[alone]
         for c in several:
             indices[indptr[c] : indptr[c + 1]] = sets[c]
-        return Followed(self.label, indptr, indices)
+        followed = Followed(self.label, indptr, indices)
+        return followed if self.same is None else self._merged(followed, int(k))
+
+    def _merged(self, followed: Followed, k: int) -> Followed:
+        """The same sets, with the classes that have met by layer k as one class."""
+        assert self.same is not None and self.label is not None
+        born = np.full(len(self.same), -1, dtype=np.intp)
+        born[self.label[self.label >= 0]] = self.born[self.label >= 0]
+        same = np.where((born >= 0) & (born <= k), self.same, np.arange(len(self.same)))
+        rows = [np.unique(same[row]) for row in np.split(followed.indices, followed.indptr[1:-1])]
+        return Followed(
+            np.where(self.label >= 0, same[self.label], -1),
+            np.concatenate(([0], np.cumsum([len(row) for row in rows]))),
+            np.concatenate(rows),
+        )

@@ -1,8 +1,8 @@
 """Walk until every limit is proved: the loop that puts the certificates to work.
 
-`Walk.decide` settles at every layer what the local rules S, G and `fixed` settle. Where ties
-persist, rules H and T are tried on all open tokens together (docs/mathematics.md C7). Rule T that
-finds a later change of the sets makes the walk jump to that layer.
+`Walk.decide` settles at every layer what the local rules S, G and `fixed` settle. Where sets do not
+change any more, rules H and T are tried on all open tokens together (docs/mathematics.md C7). Rule
+T that finds a later change of the sets makes the walk jump to that layer.
 """
 
 from __future__ import annotations
@@ -10,54 +10,76 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .budget import Exhausted
 from .certificates import ConstantSets, H, T
 from .walk import Walk
 
 __all__ = ["prove"]
 
+_STILL = 8  # layers without a change after which untied sets are looked at
+_MOST_STILL = 10_000  # and after which the walk ends if nothing can be proved
+_FEW = 64  # open classes that are looked at as soon as there is a tie
+_SHARE = 0.25  # of the budget that is left, for one attempt
+
 
 def prove(walk: Walk, max_layers: int, progress: Callable[[int, int], Any] | None = None) -> None:
-    """Walk until every token is settled, or `max_layers` is reached.
+    """Walk until every token is settled, `max_layers` is reached or the walk's budget is spent.
 
     `progress(layer, open classes)` is called once a layer has been decided.
     """
-    patience = 0  # layers to wait before the next attempt at H and T
+    try:
+        _prove(walk, max_layers, progress)
+    except Exhausted:
+        return
+
+
+def _prove(walk: Walk, max_layers: int, progress: Callable[[int, int], Any] | None) -> None:
+    still, next_try = 0, 0  # layers without a change; the layer of the next attempt at H and T
     while True:
+        walk.budget.look()
         walk.decide()
         open_ = len(walk.searched)
         if progress is not None:
             progress(walk.k, open_)
         if walk.settled:
             return
-        if patience == 0 and walk.tied:
-            k = walk.k
-            settled = _try_constant_sets(walk, max_layers - k)
-            if settled == open_:
+        still = still + 1 if walk.unchanged else 0
+        k = walk.k
+        soon = walk.tied and (still >= 1 or open_ <= _FEW)
+        if k >= next_try and (soon or still >= _STILL):
+            settled, quiet = _try_constant_sets(walk, max_layers - k)
+            if settled == open_ or quiet:
                 return
             if walk.k > k:
+                still = 0
                 continue  # the new layer is still to be decided
-            patience = 0 if settled else 1 + k // 4
-        elif patience:
-            patience -= 1
-        if walk.k >= max_layers:
+            next_try = k + 1 if settled else k + 2 + max(k // 4, still)
+        if k >= max_layers or still >= _MOST_STILL:
             return
         walk.advance()
 
 
-def _try_constant_sets(walk: Walk, budget: int) -> int:
-    """Rules H and T at the decided layer; how many classes they settled.
+def _try_constant_sets(walk: Walk, layers: int) -> tuple[int, bool]:
+    """Rules H and T at the decided layer: how many classes they settled, and `quiet`.
 
-    If T finds that a set changes within `budget` layers, but not at the next one, walk there.
+    If T finds that a set changes within so many layers, but not at the next one, walk there; if it
+    finds that none does, though one will later, nothing is left to do: the future is quiet. An
+    attempt that costs too much is given up.
     """
-    future = ConstantSets.of(walk)
-    if future is None:
-        return 0
-    proved, rule = future.settled_by_h(), H
-    if not proved:
-        change, for_ever = future.first_change(walk.rivals(future.hulls()), budget)
-        if change is not None and change > 1:
-            walk.jump(walk.k + change, *future.after(change))
-        if change is None and for_ever:
-            proved, rule = future.open, T
-    walk.settle({c: future.end(c) for c in proved}, rule)
-    return len(proved)
+    quiet = False
+    try:
+        with walk.budget.limited(_SHARE):
+            future = ConstantSets(walk)
+            proved, rule = future.settled_by_h(), H
+            if not proved and future.solvable:
+                change, for_ever = future.first_change(layers)
+                if change is not None and change > 1:
+                    walk.jump(walk.k + change, *future.after(change))
+                if change is None and for_ever:
+                    proved, rule = future.open, T
+                quiet = change is None and not for_ever
+            walk.settle({c: future.end(c) for c in proved}, rule)
+    except Exhausted:
+        walk.budget.look()
+        return 0, False
+    return len(proved), quiet

@@ -1,11 +1,13 @@
 """Float64 tokens with a proved bound on their distance to the exact ones (docs/mathematics.md C8).
 
-Tokens are scaled by 2^-shift and A by 2^-A_shift, which brings their largest entries to [1/2, 1):
-that is exact, keeps every maximiser, and nothing overflows.
+Scores are computed from tokens and A scaled by powers of two that bring their largest entries near
+1: that keeps every maximiser, and nothing overflows. A coordinate that underflows on the way
+changes a score by less than `_TINY`, which the bound on scores contains.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple, final
 
@@ -16,6 +18,9 @@ from . import kernels
 __all__ = ["ScaledTokens"]
 
 _U = 2.0**-53
+_TINY = 1e-290  # far above what underflow can do to a score of scaled tokens, far below any score
+_MOST_SCORES = 4_000_000  # a search for rivals that needs more of them finds everybody
+_MODERATE = 30  # a largest entry in [2^-30, 2^30] is left as it is
 
 
 class ClosedForm(NamedTuple):
@@ -32,41 +37,113 @@ class ScaledTokens:
     """The distinct tokens `start` (m, d) of a walk, as floats, at one layer after another.
 
     `z` are their rows, `refresh` brings those in closed form to the layer asked for. Every other
-    row is moved by `step`, or put in its place by `jump`.
+    row is moved by `step`, or put in its place by `jump`. `inexact` says that `start` are exact
+    tokens correctly rounded.
+
+    Units: `z` are the tokens over 2^unit, where unit is 0 unless they come near the ends of the
+    range of floats. Exact tokens are in the units of `start`; `rounded` is the only way from them
+    to rows of z, `original` the only way from rows of z to the units of `start`.
     """
 
-    def __init__(self, start: np.ndarray, A: np.ndarray | None, alpha: Fraction) -> None:
-        self.shift = int(np.frexp(max(start.max(), -start.min()))[1])
-        self.z = np.ldexp(start, -self.shift)
-        self.A_shift = 0 if A is None else int(np.frexp(np.abs(A).max())[1])
-        self.A = None if A is None else np.ldexp(A, -self.A_shift)
+    def __init__(
+        self, start: np.ndarray, A: np.ndarray | None, alpha: Fraction, *, inexact: bool = False
+    ) -> None:
+        self.start = start
+        exponent = _exponent(start)
+        self._unit = exponent if exponent < -900 else 4 if exponent > 1015 else 0
+        self.z = np.ldexp(start, -self._unit) if self._unit else start.copy()
+        self._shift = _far_from_moderate(exponent - self._unit)
+        self._A_shift = 0 if A is None else _far_from_moderate(_exponent(A))
+        self.A = None if A is None else np.ldexp(A, -self._A_shift)
         self._rho, self._eta = float(1 / (1 + alpha)), float(alpha / (1 + alpha))
         self._closed: list[ClosedForm] = []
         self._layer = 0  # the layer of the rows in closed form
-        self._error = 0.0  # bound on the coordinates of z - exact z
-        self._size = 1.0  # bound on the coordinates of z, which stay in the hull of layer 0
-        self._radius = float(_norms(self.z).max()) * (1 + 1e-12)
+        keys = self._keys(self.z)
+        self._size = float(np.abs(keys).max())  # bound on coordinates, which stay in the hull
+        self._error = _U * self._size if inexact else 0.0  # bound on coordinates of keys - exact
+        self._radius = float(_norms(keys).max()) * (1 + 1e-12)
         self._form_norm = 1.0 if self.A is None else float(np.linalg.norm(self.A)) * (1 + 1e-12)
+
+    # -- units --------------------------------------------------------------------------------
+
+    def rounded(self, x: Sequence[Fraction | int], scale: int) -> list[float]:
+        """The row of z nearest to the exact token x / scale."""
+        up, down = max(-self._unit, 0), max(self._unit, 0)
+        # the quotient of two Python integers is correctly rounded
+        return [(v.numerator << up) / ((v.denominator * scale) << down) for v in x]
+
+    def original(self, rows: np.ndarray) -> np.ndarray:
+        """All m rows of z, now or at their limits, in the units of `start`.
+
+        Near the upper end of the range of floats scaling costs the last bits of the smallest ones:
+        a row that is where it was at the start is taken from there.
+        """
+        if self._unit <= 0:
+            return np.ldexp(rows, self._unit) if self._unit else rows.copy()
+        still = (rows == np.ldexp(self.start, -self._unit)).all(axis=1)
+        return np.where(still[:, None], self.start, np.ldexp(rows, self._unit))
+
+    def original_gap(self, gap: np.ndarray) -> np.ndarray:
+        """Gaps between scores, as `candidates` gives them, in the units of `start` and A."""
+        with np.errstate(over="ignore", under="ignore"):
+            return np.ldexp(gap, self._A_shift + 2 * (self._shift + self._unit))
+
+    def rounded_gap(self, gap: int, scale: int) -> float:
+        """The gap `gap / scale`, in the units of `start` and A, as `candidates` would give it."""
+        power = self._A_shift + 2 * (self._shift + self._unit)
+        return (gap << max(-power, 0)) / (scale << max(power, 0))
+
+    def _keys(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of z scaled for scores."""
+        return np.ldexp(rows, -self._shift) if self._shift else rows
+
+    # -- scores -------------------------------------------------------------------------------
 
     def rows(self, ids: np.ndarray) -> np.ndarray:
         """z[ids]; `take` is an order of magnitude faster on short rows."""
         return np.take(self.z, ids, axis=0)
 
     def queries(self, x: np.ndarray) -> np.ndarray:
-        """A x, row by row."""
+        """A x for keys x, row by row."""
         return x if self.A is None else x @ self.A.T
 
     def score_error(self, norms: np.ndarray) -> np.ndarray:
-        """Bound on |computed - exact| of <A z_i, z_j> given |z_i|."""
+        """Bound on |computed - exact| of <A z_i, z_j> given |z_i|, in scaled units."""
         d = self.z.shape[1]
         e = self._error * np.sqrt(d)
         rounding = (1.0 if self.A is None else 2.1) * (d + 2) * _U * norms * self._radius
-        return self._form_norm * (rounding + (norms + self._radius) * e + e * e) + 1e-290
+        return self._form_norm * (rounding + (norms + self._radius) * e + e * e) + _TINY
 
     def candidates(self, x: np.ndarray, *, runner_up: bool) -> kernels.Candidates:
-        """For each row x_i, a superset of the exact maximisers of <A x_i, .> among the tokens."""
+        """For each row x_i of z, a superset of the exact maximisers of <A x_i, .>."""
+        keys = self._keys(self.z)
+        x = keys if x is self.z else self._keys(x)
         slack = 2.0 * (1.0 + 1e-9) * self.score_error(_norms(x))
-        return kernels.candidates(self.queries(x), self.z, slack, runner_up=runner_up)
+        return kernels.candidates(self.queries(x), keys, slack, runner_up=runner_up)
+
+    def near(self, c: int, others: np.ndarray) -> np.ndarray:
+        """Those of `others` that may be at the very place of class c."""
+        apart = np.abs(self._keys(self.z[others]) - self._keys(self.z[c])).max(axis=1)
+        return others[apart <= 2.0 * (1.0 + 1e-9) * self._error + _TINY]
+
+    def reaching(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """True for the rows whose scores may come up to those of a followed token, ever.
+
+        `x` are rows whose hull a token never leaves, `y` rows whose hull a token that it follows
+        never leaves. A row l in closed form stays on the segment from z_l to its limit: if at both
+        ends <A x, .> is below min_y <A x, y> by more than any rounding, for every x, it is beaten
+        for ever.
+        """
+        if len(x) * len(self.z) > _MOST_SCORES:
+            return np.ones(len(self.z), dtype=bool)
+        margin = 1e-6 * self._form_norm * self._radius**2
+        query = self.queries(self._keys(x))
+        worst = (query @ self._keys(y).T).min(axis=1)
+        keys, limits = self._keys(self.z), self._keys(self.limits())
+        top = np.maximum(query @ keys.T, query @ limits.T)
+        return (top > worst[:, None] - margin).any(axis=0)
+
+    # -- moving -------------------------------------------------------------------------------
 
     def refresh(self, k: int) -> None:
         """Bring the rows in closed form to layer k."""
@@ -83,11 +160,11 @@ class ScaledTokens:
         """Move the rows `ids` towards `means`, each of at most `widest` tokens, by one layer."""
         now = self.rows(ids)
         kernels.place(self.z, ids, now, means - now, self._eta)
-        self._error += (widest + 16) * _U * self._size
+        self._error += (widest + 17) * _U * self._size
 
     def jump(self, layers: int, rows: dict[int, list[float]]) -> None:
         """Skip `layers` layers: the rows without a closed form are given, correctly rounded."""
-        self._error += (layers + 16) * _U * self._size  # powers of rho in the closed forms
+        self._error += (layers + 17) * _U * self._size  # powers of rho in the closed forms
         for c, row in rows.items():
             self.z[c] = row
 
@@ -98,24 +175,19 @@ class ScaledTokens:
             limits[closed.ids] = closed.limits
         return limits
 
-    def reaching(self, hulls: list[tuple[np.ndarray, np.ndarray]]) -> np.ndarray:
-        """True for the rows whose scores may come up to those of a followed token, ever.
 
-        `hulls` are pairs: rows X whose hull a token never leaves, and rows Y whose hull a token
-        that it follows never leaves. A row l in closed form stays on the segment from z_l to its
-        limit: if at both ends <A x, .> is below min_y <A x, y> by more than any rounding, for every
-        x in X, it is beaten for ever.
-        """
-        limits = self.limits()
-        margin = 1e-6 * self._form_norm * self._radius**2
-        out = np.zeros(len(self.z), dtype=bool)
-        for x, y in hulls:
-            query = self.queries(x)
-            worst = (query @ y.T).min(axis=1)
-            top = np.maximum(query @ self.z.T, query @ limits.T)
-            out |= (top > worst[:, None] - margin).any(axis=0)
-        return out
+def _exponent(x: np.ndarray) -> int:
+    """e with the largest |entry| in [2^(e-1), 2^e); 0 when all are 0."""
+    return int(np.frexp(np.abs(x).max())[1])
+
+
+def _far_from_moderate(exponent: int) -> int:
+    return exponent if abs(exponent) > _MODERATE else 0
 
 
 def _norms(z: np.ndarray) -> np.ndarray:
-    return np.sqrt(np.einsum("ij,ij->i", z, z))
+    """|z_i|, or a bound on it where the squares underflow."""
+    norms = np.sqrt(np.einsum("ij,ij->i", z, z))
+    if norms.min() < 1e-140:
+        norms = np.where(norms < 1e-140, np.abs(z).max(axis=1) * np.sqrt(z.shape[1]), norms)
+    return norms

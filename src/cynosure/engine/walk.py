@@ -25,6 +25,7 @@ import numpy as np
 
 from .._types import Rational
 from . import kernels
+from .budget import Budget, price
 from .certificates import FIXED, LEADER, OPEN, DecidedLayer, H, S, T, fixed_ties
 from .followed import Followed, History, Record
 from .kernels.exact import (
@@ -64,11 +65,11 @@ class Walk(DecidedLayer):
     the next layer `k`. `state()` and `history()` read the tokens and their past, `table()` what is
     proved about the classes. `rationals`, if given, are the exact tokens that z0 rounds, and every
     decision is then taken in integers over all classes: slow and obviously right. `gaps` asks for
-    the smallest gap between best and next score, which costs a little.
+    the smallest gap between best and next score, which costs a little. `budget` pays for exact
+    arithmetic; a method that it does not suffice for raises `Exhausted` and changes nothing.
 
-    Units: floats are scaled (`ScaledTokens`), and so are the integers made from them; integers made
-    from `rationals` are not. `table()` gives results in the units of z0 and A. Trap: with
-    `rationals`, limits of tied classes, `jump` and `rivals` bring unscaled rows to scaled floats.
+    Units: integers and rationals are in the units of z0 and A, all of them. Floats are those of
+    `ScaledTokens`, whose `rounded` and `original` are the only ways between the two.
     """
 
     def __init__(
@@ -79,9 +80,11 @@ class Walk(DecidedLayer):
         *,
         rationals: Sequence[Rational] | None = None,
         gaps: bool = False,
+        budget: Budget | None = None,
     ) -> None:
         self.k = 0
         self.alpha = alpha
+        self.budget = budget or Budget()
         self.exact_decisions = 0
         self._gaps = gaps
         self._rationals: list[Rational] | None = None
@@ -94,8 +97,9 @@ class Walk(DecidedLayer):
             self._count = np.bincount(self._label)
             self._rationals = list(seen)
         self._start = z0 if len(self._first) == len(z0) else z0[self._first]
-        self._floats = ScaledTokens(self._start, A, alpha)
-        self._grid = A is None and rationals is None and exact_in_floats(self._floats.z)
+        self._A = A
+        self._floats = ScaledTokens(self._start, A, alpha, inexact=rationals is not None)
+        self._grid = A is None and rationals is None and exact_in_floats(self._start)
         m = len(self._start)
         self._born, self._settled_at, self._leader = (np.full(m, -1) for _ in range(3))
         self._rule = np.full(m, OPEN, dtype=np.int8)
@@ -103,7 +107,8 @@ class Walk(DecidedLayer):
         self._records: list[Record] = []
         self._searched = np.arange(m)
         self._moving = np.empty(0, dtype=np.intp)  # settled by H or T: sets known, still stepped
-        self._ends: dict[int, list[Fraction]] = {}  # the limits of those, in units of the integers
+        self._ends: dict[int, list[Fraction]] = {}  # the limits of those
+        self._same = np.arange(m)  # leaders that met at one place: the first of them
 
     # -- what the rules ask -------------------------------------------------------------------
 
@@ -136,24 +141,41 @@ class Walk(DecidedLayer):
         rows = self._A_exact[0]
         return x if rows is None else [product(row, x) for row in rows]
 
+    def matrix(self) -> list[Vector] | None:
+        return self._A_exact[0]
+
     def face(self, x: Exact) -> tuple[list[int], Fraction]:
-        scale = self.scale
-        near = self._candidates(np.array([[float(v / scale) for v in x]]))
+        near = self._candidates(np.array([self._floats.rounded(x, self.scale)]))
         (ints,), common = integers([x])
         query = matvec(self._A_exact[0], ints)
-        best, value, _ = maximisers(query, [(j, self.point(j)) for j in near.indices.tolist()])
+        best, value, _ = self._maximisers(query, near.indices.tolist())
         return best, Fraction(value, common)
+
+    def reaching(self, x: Sequence[Exact], y: Sequence[Exact]) -> Sequence[int]:
+        scale = self.scale
+        rows = [np.array([self._floats.rounded(v, scale) for v in w]) for w in (x, y)]
+        near = self._floats.reaching(*rows)
+        near[self.stepped] = True
+        return np.flatnonzero(near).tolist()
+
+    def _maximisers(self, query: Vector, classes: Sequence[int]) -> tuple[list[int], int, int]:
+        """Which of the classes maximise <query, .>, the maximum, the distance of the next."""
+        keys = [(j, self.point(j)) for j in classes]
+        bits = max(max(x.bit_length() for x in query), self.scale.bit_length())
+        self.budget.spend(len(keys) * len(query) * price(bits))
+        return maximisers(query, keys)
 
     # -- exact side ---------------------------------------------------------------------------
 
     @cached_property
     def _path(self) -> ExactPath:
         """The same trajectory in integers, on demand."""
-        count, rest = self._count.tolist(), (self.alpha, self._sets, self._approached)
+        count = self._count.tolist()
+        rest = (self.alpha, self._sets, self._approached, lambda units: self.budget.spend(units))
         if self._rationals is not None:
             rows, scale = integers(self._rationals)
             return ExactPath(rows.__getitem__, scale, count, *rest)
-        start = np.ldexp(self._start, -self._floats.shift)
+        start = self._start
         nonzero = start[start != 0]
         scale = 2 ** max(53 - int(np.frexp(nonzero)[1].min(initial=0)), 0)
 
@@ -172,10 +194,10 @@ class Walk(DecidedLayer):
 
     @cached_property
     def _A_exact(self) -> tuple[list[Vector] | None, int]:
-        """Integer rows of the scaled A (None for the identity) and their denominator."""
-        if self._floats.A is None:
+        """Integer rows of A (None for the identity) and their denominator."""
+        if self._A is None:
             return None, 1
-        return integers([[Fraction(x) for x in row] for row in self._floats.A.tolist()])
+        return integers([[Fraction(x) for x in row] for row in self._A.tolist()])
 
     def _sets(self, c: int, k: int) -> Sequence[int]:
         """C_c at layer k."""
@@ -217,7 +239,7 @@ class Walk(DecidedLayer):
             return near.indptr, near.indices
         if self._grid and self.k == 0:  # dot products are exact: no integers needed
             rows = np.repeat(np.arange(len(ids)), width)
-            z = self._floats.z
+            z = self._start
             score = np.einsum("ij,ij->i", z[ids][rows], z[near.indices])
             best = score == np.maximum.reduceat(score, near.indptr[:-1])[rows]
             sizes = np.bincount(rows[best], minlength=len(ids))
@@ -226,10 +248,10 @@ class Walk(DecidedLayer):
         for row in np.flatnonzero(width > 1):
             c = int(ids[row])
             query = matvec(self._A_exact[0], self.point(c))
-            members, _, gap = maximisers(query, [(j, self.point(j)) for j in sets[row].tolist()])
+            members, _, gap = self._maximisers(query, sets[row].tolist())
             if gap > 0:
                 unit = self.scale**2 * self._A_exact[1]
-                self._gap[c] = min(self._gap[c], float(Fraction(gap, unit)))
+                self._gap[c] = min(self._gap[c], self._floats.rounded_gap(gap, unit))
             sets[row] = np.array(members)
             self.exact_decisions += 1
         return np.concatenate(([0], np.cumsum([len(s) for s in sets]))), np.concatenate(sets)
@@ -240,9 +262,16 @@ class Walk(DecidedLayer):
             return
         record = self._find()
         ids = record.ids
-        self._records.append(record)
         width = np.diff(record.indptr)
         single = np.flatnonzero(width == 1)
+        several = {int(ids[row]): record.row(int(row)) for row in np.flatnonzero(width > 1)}
+        met = {c: members for c, members in several.items() if self._at_one_place(c, members)}
+        self._records.append(record)
+        for c, members in met.items():
+            first = int(members.min())
+            self._same[c] = first
+            self._born[c] = self.k
+            self._mark(np.array([c]), LEADER, first)
         target = record.indices[record.indptr[single]]
         own = target == ids[single]
         leaders = ids[single[own]]
@@ -250,10 +279,30 @@ class Walk(DecidedLayer):
         self._mark(leaders, LEADER, leaders)
         sure = ~own & (self._born[target] >= 0)
         self._follow(ids[single[sure]], S, self._floats.rows(target[sure]), target[sure])
-        if (width > 1).any():
-            for c, rule, limit in fixed_ties(self, ids[width > 1].tolist()):
-                self._follow(np.array([c]), rule, np.array([limit]), -1)
+        tied = []
+        for c, members in several.items():
+            if c in met:
+                continue
+            if (self._born[members] >= 0).all() and len(set(self._same[members].tolist())) == 1:
+                leader = int(self._same[members[0]])
+                self._follow(np.array([c]), S, self._floats.rows(np.array([leader])), leader)
+            else:
+                tied.append(c)
         self._searched = ids[self._settled_at[ids] < 0]
+        if tied:
+            for c, rule, limit in list(fixed_ties(self, tied)):
+                row = self._floats.rounded(limit, self.scale)
+                self._follow(np.array([c]), rule, np.array([row]), -1)
+            self._searched = ids[self._settled_at[ids] < 0]
+
+    def _at_one_place(self, c: int, members: np.ndarray) -> bool:
+        """True when C_c are classes that have met exactly where c is: together they lead."""
+        if self.k == 0 or c not in members:
+            return False
+        if len(self._floats.near(c, members)) < len(members):
+            return False
+        place = self.point(c)
+        return all(self.point(j) == place for j in members.tolist())
 
     def _mark(self, ids: np.ndarray, rule: int, leader: np.ndarray | int) -> None:
         self._settled_at[ids] = self.k
@@ -277,9 +326,21 @@ class Walk(DecidedLayer):
 
     @property
     def tied(self) -> bool:
-        """True when a class still searched follows several; without ties rule S ends every walk."""
+        """True when a class still searched follows several."""
         record = self._records[-1]
         return bool((self._settled_at[record.ids[np.diff(record.indptr) > 1]] < 0).any())
+
+    @property
+    def unchanged(self) -> bool:
+        """True when the last two layers searched the same classes and found the same sets."""
+        if len(self._records) < 2:
+            return False
+        before, now = self._records[-2:]
+        return (
+            np.array_equal(before.ids, now.ids)
+            and np.array_equal(before.indptr, now.indptr)
+            and np.array_equal(before.indices, now.indices)
+        )
 
     def settle(self, ends: Mapping[int, list[Fraction]], rule: int) -> None:
         """The sets of the classes in `ends`, class -> limit, are proved constant from here on.
@@ -291,17 +352,6 @@ class Walk(DecidedLayer):
         self._mark(ids, rule, -1)
         self._moving = np.concatenate((self._moving, ids))
         self._searched = self._searched[self._settled_at[self._searched] < 0]
-
-    def rivals(self, hulls: list[tuple[np.ndarray, np.ndarray]]) -> list[int]:
-        """The classes that could ever enter or leave an open set: all but the safely beaten ones.
-
-        `hulls` are those of `ConstantSets.hulls`, one pair per class searched.
-        """
-        near = self._floats.reaching(hulls)
-        near[self.stepped] = True
-        for c in self._searched.tolist():
-            near[self.following(c)] = True
-        return np.flatnonzero(near).tolist()
 
     # -- moving -------------------------------------------------------------------------------
 
@@ -327,10 +377,13 @@ class Walk(DecidedLayer):
 
         `values` are the stepped classes there, integers over the scale with the tie factor in it.
         """
-        self._path.jump(k, factor, values)
+        record = self._records[-1]  # classes tied until now enter the common denominator too
+        tied = [record.row(int(row)) for row in np.flatnonzero(np.diff(record.indptr) > 1)]
+        more = lcm(*(int(self._count[members].sum()) for members in tied))
+        values = {c: tuple(more * x for x in w) for c, w in values.items()}
+        self._path.jump(k, more * factor, values)
         scale = self._path.scale(k)
-        rows = {c: [float(Fraction(x, scale)) for x in w] for c, w in values.items()}
-        self._floats.jump(k - self.k, rows)
+        self._floats.jump(k - self.k, {c: self._floats.rounded(w, scale) for c, w in values.items()})
         self.k = k
 
     def _step(self) -> None:
@@ -359,9 +412,8 @@ class Walk(DecidedLayer):
     def state(self) -> np.ndarray:
         """Tokens at the current layer, shape (n, d), in the units of z0."""
         self._floats.refresh(self.k)
-        distinct = len(self._start) == len(self._label)
-        rows = self._floats.z if distinct else self._floats.rows(self._label)
-        return np.ldexp(rows, self._floats.shift)
+        rows = self._floats.original(self._floats.z)
+        return rows if len(rows) == len(self._label) else np.take(rows, self._label, axis=0)
 
     def followed(self) -> Followed:
         """The sets C_i of the tokens z0, before the walk has gone anywhere."""
@@ -378,17 +430,19 @@ class Walk(DecidedLayer):
             exact_decisions=self.exact_decisions,
             label=self._label,
             records=tuple(self._records),
+            same=self._same if (self._same != np.arange(len(self._same))).any() else None,
         )
 
     def table(self) -> ClassTable:
         """Everything proved so far, at the level of classes."""
         self._floats.refresh(self.k)
         exact = self._rationals is not None
-        ends = self._floats.limits()
+        ends = self._floats.original(self._floats.limits())
         exact_ends = {c: self._end(c) for c in (range(len(ends)) if exact else self._ends)}
         for c, end in exact_ends.items():
             ends[c] = [float(x) for x in end]
-        shift = 0 if exact else self._floats.shift  # from the units of the integers to those of z0
+        led = self._leader >= 0
+        ends[led] = ends[self._leader[led]]  # to the last bit
         return ClassTable(
             label=self._label,
             first=self._first,
@@ -396,8 +450,8 @@ class Walk(DecidedLayer):
             settled_at=self._settled_at,
             leader=self._leader,
             rule=self._rule,
-            margin=np.ldexp(self._gap, self._floats.A_shift + 2 * shift),
-            ends=np.ldexp(ends, shift),
+            margin=self._floats.original_gap(self._gap),
+            ends=ends,
             exact_ends=list(exact_ends.values()) if exact else None,
         )
 

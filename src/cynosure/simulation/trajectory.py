@@ -237,6 +237,8 @@ def _history_arrays(history: History) -> dict[str, np.ndarray]:
         out[f"history_{name}"] = np.concatenate([*parts, np.empty(0, dtype=np.intp)])
         out[f"history_{name}_sizes"] = np.array([len(p) for p in parts], dtype=np.intp)
     out["history_layers"] = np.array([r.layer for r in history.records], dtype=np.intp)
+    if history.same is not None:
+        out["history_same"] = history.same
     return out
 
 
@@ -254,4 +256,5 @@ def _history_from(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Hist
         header["exact_decisions"],
         arrays.get("history_label"),
         tuple(Record(*row) for row in rows),
+        arrays.get("history_same"),
     )

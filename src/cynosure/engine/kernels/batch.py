@@ -3,7 +3,8 @@
 One configuration at a time: tokens become value classes in (nearly) decreasing norm; at each layer
 the two largest scores of every class still searched decide whom it follows, provided they differ
 by more than twice the bound on a score (docs/mathematics.md C8: |computed - exact| <=
-(2 d + 4) u |A| |z_i| R + |A| ((|z_i| + R) e + e^2), e the distance to the exact tokens). A leader,
+(2 d + 4) u |A| |z_i| R + |A| ((|z_i| + R) e + e^2), e the distance to the exact tokens; R and |A|
+must be in [2^-100, 2^100], so that what underflows is below the absolute part of the bound). A leader,
 C_i = {i}, stays; a class with C_i = {l}, l a leader, follows l for ever and from then on is
 z_l + rho^j (z_i - z_l); the others step. A decision inside the bound stops the configuration: the
 caller takes it up in exact arithmetic. arXiv 2407.01602 for the model.
@@ -19,6 +20,8 @@ from .pruned import FLAGS
 
 LANES = 16  # queries side by side in vector registers
 STRIDE = 16  # keys between two looks at what is still needed
+LOW, HIGH = 2.0**-100, 2.0**100  # sizes that this kernel answers for; others are left to the caller
+TINY = 2.0**-940  # d TINY bounds what underflow does to a score: 2^-1075 times sizes up to 2^100
 
 
 def run_batch(
@@ -52,13 +55,14 @@ def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, 
     reach, partial = np.empty(n // STRIDE + 1), np.zeros(4 * LANES)
     last = saves[-1]
     for b in range(nb):
-        m, radius = _classify(z[b], mask[b], label, order, norm)
-        if m == 0:
+        largest, tokens = _largest(z[b], mask[b])
+        if tokens == 0:
             out[:, b] = z[b]
             continue
-        if radius != 0.0 and not (1e-140 < radius < 1e140 and 1e-140 < norm_A * radius < 1e140):
+        if not (largest == 0.0 or LOW < largest < HIGH) or not (norm_A == 0.0 or LOW < norm_A < HIGH):
             unsure[b] = True
             continue
+        m, radius = _classify(z[b], mask[b], label, order, norm)
         _lay_out(z[b], order, norm, m, zc, reach)
         size = 0.0
         for c in range(m):
@@ -74,7 +78,7 @@ def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, 
                 _query(zc, active[r], A, d, r, q)
                 own = _norm(zc, active[r], d)
                 norm_q[r] = norm_A * own
-                slack[r] = d * 2.0**-1070 + norm_A * (
+                slack[r] = d * TINY + norm_A * (
                     rounding * 2.0**-53 * own * radius + 2.0 * ((own + radius) * e + e * e)
                 )
             _best_two(q, norm_q, slack, n_active, flat, reach, m, wide, top, second, target,
@@ -139,9 +143,22 @@ def _settle(zc, k, active, target, n_active, closed, n_closed, since, to, offset
 
 
 @njit(cache=True, nogil=True)
+def _largest(z, mask):
+    """The largest |coordinate| of the real tokens, and how many these are."""
+    largest, tokens = 0.0, 0
+    for i in range(z.shape[0]):
+        if mask[i]:
+            tokens += 1
+            for c in range(z.shape[1]):
+                largest = max(largest, abs(z[i, c]))
+    return largest, tokens
+
+
+@njit(cache=True, nogil=True)
 def _classify(z, mask, label, order, norm):
     """Value classes in nearly decreasing norm: label of each token (-1 padding), first token of
-    each class, its norm (rounded up). One bucket sort; equal rows meet in the same bucket."""
+    each class, its norm (rounded up). One bucket sort; equal rows meet in the same bucket. Trap:
+    norms index the buckets, so coordinates must have passed the test of `_largest`."""
     n, d = z.shape
     buckets = 2 * n
     radius = 0.0

@@ -13,6 +13,8 @@ from math import lcm, prod
 
 import numpy as np
 
+from ..budget import price
+
 Vector = tuple[int, ...]
 Exact = Sequence[Fraction]
 
@@ -70,24 +72,26 @@ def exact_in_floats(z: np.ndarray) -> bool:
     """True when every dot product of two rows is exact in float64, in any order of summation.
 
     That is so when z = 2^-s W with integers |W| <= 2^b and 2 b + log2(d) <= 53: small grids, the
-    usual data with massive ties, then need no rationals at all.
+    usual data with massive ties, then need no rationals at all. The largest entry must be in
+    [2^-30, 2^30], so that no product underflows.
     """
     size = float(max(z.max(), -z.min()))
-    if size == 0.0:
-        return True
+    if not 2.0**-30 <= size <= 2.0**30:
+        return False
     bits = int((52 - np.ceil(np.log2(z.shape[1]))) // 2)
     step = np.ldexp(1.0, int(np.frexp(size)[1]) - bits)
     head = z[:8] / step  # usually enough to say no
     if (head != np.rint(head)).any():
         return False
     scaled = z / step
-    return bool((scaled == np.rint(scaled)).all())
+    return bool((scaled == np.rint(scaled)).all()) and bool((scaled * step == z).all())
 
 
 class ExactPath:
     """The trajectory in integers, computed only for the tokens and layers somebody asks for.
 
-    With alpha = p/q the layer z' = (q z + p m) / (p + q) becomes, over the common denominator
+    Units are those of the tokens given: a coordinate is an integer over `scale(k)`. With
+    alpha = p/q the layer z' = (q z + p m) / (p + q) becomes, over the common denominator
     scale(k) = scale(0) (p+q)^k prod of tie factors, W' = L q W + p sum_j w_j (L/N) W_j, where w_j
     are multiplicities, N = sum w_j over C_i and L is the layer's least common multiple of the N.
     A token that settled at layer s towards u is W_k = ties ((p+q)^j - q^j) u + q^j W_s, j = k - s.
@@ -104,53 +108,78 @@ class ExactPath:
         alpha: Fraction,
         sets: Callable[[int, int], Sequence[int]],
         settled: Callable[[int], tuple[int, Sequence[int]] | None],
+        spend: Callable[[int], None],
     ) -> None:
         self.start, self.count, self.sets, self.settled = start, count, sets, settled
+        self.spend = spend
         self.p, self.q = alpha.numerator, alpha.denominator
         self.scale0 = scale
         self.factor: dict[int, int] = {}  # layer -> tie factor that entered the denominator there
         self.memo: dict[tuple[int, int], Vector] = {}
+        self._scale = (0, scale)  # the last one asked for
 
     def scale(self, k: int) -> int:
         """The common denominator at layer k."""
-        return self.scale0 * (self.p + self.q) ** k * self.ties(-1, k)
+        at, value = self._scale
+        if at > k:
+            at, value = 0, self.scale0
+        if at < k:
+            value *= (self.p + self.q) ** (k - at) * self.ties(at, k)
+            self._scale = k, value
+        return value
 
     def ties(self, after: int, until: int) -> int:
         """Product of the tie factors of the layers in (after, until]."""
         return prod(f for layer, f in self.factor.items() if after < layer <= until)
 
-    def mean(self, classes: Sequence[int], k: int) -> list[Fraction]:
-        """Multiplicity-weighted mean of classes at layer k, over scale(k)."""
-        return weighted_mean([self.count[j] for j in classes], [self.at(j, k) for j in classes])
-
     def at(self, c: int, k: int) -> Vector:
         """Class c at layer k as integers over scale(k)."""
+        memo, wanted = self.memo, [(c, k)]
+        while wanted:  # a stack of our own: the way back may be thousands of layers long
+            key = wanted[-1]
+            if key in memo:
+                wanted.pop()
+                continue
+            sources = self._sources(*key)
+            missing = [source for source in sources if source not in memo]
+            if missing:
+                wanted += missing
+                continue
+            memo[key] = value = self._value(*key, sources)
+            self.spend(len(sources) * len(value) * price(value[0].bit_length()))
+            wanted.pop()
+        return memo[c, k]
+
+    def _sources(self, c: int, k: int) -> list[tuple[int, int]]:
+        """What class c at layer k is made of: itself earlier, then those it moves towards."""
         if k == 0:
-            return self.start(c)
-        if (c, k) in self.memo:
-            return self.memo[c, k]
-        p, q = self.p, self.q
+            return []
         settled = self.settled(c)
         if settled is not None and k > settled[0]:
-            s, classes = settled
-            w, f, far, near = self.at(c, s), self.ties(s, k), (p + q) ** (k - s), q ** (k - s)
-            u = self.mean(classes, s)
-            value = tuple(int(f * ((far - near) * x + near * y)) for x, y in zip(u, w, strict=True))
+            layer, classes = settled
         else:
-            t = k - 1
-            while t > 0 and (c, t) not in self.memo:
-                t -= 1
-            value = self.at(c, t)
-            for layer in range(t, k):  # climb iteratively: recursion would be k deep
-                self.memo[c, layer] = value
-                f = self.factor.get(layer + 1, 1)
-                m = self.mean(self.sets(c, layer), layer)
-                value = tuple(int(f * (q * x + p * y)) for x, y in zip(value, m, strict=True))
-        self.memo[c, k] = value
-        return value
+            layer, classes = k - 1, self.sets(c, k - 1)
+        return [(c, layer), *((j, layer) for j in classes)]
+
+    def _value(self, c: int, k: int, sources: list[tuple[int, int]]) -> Vector:
+        if k == 0:
+            return self.start(c)
+        p, q = self.p, self.q
+        (_, layer), *others = sources
+        own, rows = self.memo[c, layer], [self.memo[source] for source in others]
+        weights = [self.count[j] for j, _ in others]
+        total = sum(weights)
+        f, far, near = self.ties(layer, k), (p + q) ** (k - layer), q ** (k - layer)
+        out = []
+        for x, column in zip(own, zip(*rows, strict=True), strict=True):
+            pulled = sum(w * y for w, y in zip(weights, column, strict=True))
+            value, rest = divmod(f * ((far - near) * pulled + near * total * x), total)
+            assert rest == 0, "a tie factor is missing from the common denominator"
+            out.append(value)
+        return tuple(out)
 
     def jump(self, k: int, factor: int, values: dict[int, Vector]) -> None:
         """Arrive at layer k with the moving classes at `values`, the layers before it skipped."""
         self.factor[k] = factor
-        self.memo = {key: w for key, w in self.memo.items() if self.settled(key[0]) is not None}
+        self._scale = (0, self.scale0)
         self.memo.update({(c, k): w for c, w in values.items()})

@@ -1,0 +1,64 @@
+"""Budget: how much exact arithmetic a proof may cost, and until when; so that every call ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import isqrt
+from typing import final
+
+from .._deadline import Deadline
+
+__all__ = ["Budget", "Exhausted", "price"]
+
+
+class Exhausted(Exception):
+    """The budget is spent: what is proved so far stands, the rest stays undecided."""
+
+
+def price(bits: int) -> int:
+    """What one product of integers of so many bits costs, in units of about 100 ns."""
+    words = bits // 256 + 1
+    return words * isqrt(words)
+
+
+@final
+class Budget:
+    """`work` units of exact arithmetic (None: without end) and a deadline.
+
+    The work is counted, not timed: without a deadline the same call gives the same answer on every
+    machine.
+    """
+
+    def __init__(self, work: int | None = None, deadline: Deadline | None = None) -> None:
+        self._left = work
+        self._floor = 0
+        self._deadline = deadline or Deadline(None)
+        self._unasked = 0
+
+    def spend(self, units: int) -> None:
+        """Count `units`; raises Exhausted when there were fewer, or the time is over."""
+        if self._left is not None:
+            self._left -= units
+            if self._left < self._floor:
+                raise Exhausted
+        self._unasked += units
+        if self._unasked > 1000:  # 0.1 ms of work between two looks at the clock
+            self._unasked = 0
+            self.look()
+
+    def look(self) -> None:
+        """Raises Exhausted when the time is over."""
+        if self._deadline.passed:
+            raise Exhausted
+
+    @contextmanager
+    def limited(self, share: float) -> Iterator[None]:
+        """Inside, no more than that share of what is left can be spent."""
+        floor = self._floor
+        if self._left is not None:
+            self._floor = max(floor, int(self._left - share * (self._left - floor)))
+        try:
+            yield
+        finally:
+            self._floor = floor
