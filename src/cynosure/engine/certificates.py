@@ -24,12 +24,12 @@ from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 
 from .budget import Budget, price
-from .exponentials import first_nonpositive, first_nonzero
+from .exponentials import ExponentialSum, first_nonpositive, first_nonzero
 from .kernels.exact import Exact, Vector, dot, product, weighted_mean
 from .patterns import Motion, Pattern, components, ends, motions
 
@@ -146,6 +146,9 @@ def fixed_ties(view: DecidedLayer, tied: list[int]) -> Iterator[tuple[int, int, 
                 yield c, G, u
 
 
+Place: TypeAlias = tuple[Fraction, ...]
+
+
 class WholeMotion(NamedTuple):
     """A motion with whole coefficients: z(s) = sum of base^s s^power vector, over `denominator`."""
 
@@ -186,6 +189,7 @@ class ConstantSets:
             deepest = None if None in below else 1 + max(x for x in below if x is not None)
             self._depth |= {c: deepest if alone else None for c in ring}
         self._powers: dict[tuple[int, int], Exact] = {}
+        self._hulls: dict[int, frozenset[Place]] = {}
 
     def _depth_of(self, c: int) -> int | None:
         return self._depth.get(c, 0 if self.view.stays(c) else 1)
@@ -220,30 +224,44 @@ class ConstantSets:
             self._powers[key] = value
         return self._powers[key]
 
-    def hull(self, c: int) -> list[Exact]:
-        """W_c: rows whose hull class c never leaves while the sets are constant.
+    def hull(self, c: int) -> frozenset[Place]:
+        """W_c: places whose hull class c never leaves while the sets are constant.
 
         The Y_c^(r), which are finitely many unless c leads to a ring; then the places of all
         classes that it leads to, and the limits of those in closed form.
         """
-        depth = self._depth_of(c)
-        if depth is not None:
-            return [self._y(c, r) for r in range(depth + 1)]
+        if c not in self._hulls:
+            depth = self._depth_of(c)
+            if depth is not None:
+                rows = [self._y(c, r) for r in range(depth + 1)]
+            else:
+                rows = self._reached(c)
+            self.view.budget.spend(20 * len(rows) * price(self.view.scale.bit_length()))
+            self._hulls[c] = frozenset(tuple(map(Fraction, row)) for row in rows)
+        return self._hulls[c]
+
+    def _reached(self, c: int) -> list[Exact]:
         reached, waiting = {c}, [c]
         while waiting:
             for j in self._pattern.shares.get(waiting.pop(), ()):
                 if j not in reached:
                     reached.add(j)
                     waiting.append(j)
-        self.view.budget.spend(len(reached))
-        places = [[Fraction(x) for x in self.view.point(j)] for j in sorted(reached)]
-        return places + [
-            self._target(j) for j in reached if j not in self._depth and not self.view.stays(j)
-        ]
+        closed = [j for j in reached if j not in self._depth and not self.view.stays(j)]
+        places = ([Fraction(x) for x in self.view.point(j)] for j in reached)
+        return [*places, *(self._target(j) for j in closed)]
 
     def settled_by_h(self) -> list[int]:
         """The open classes whose sets certificate H proves constant, token by token."""
-        good = {c for c in self.open if self._holds_h(c)}
+        verdicts: dict[tuple[frozenset[Place], frozenset[Place]], bool] = {}
+        good = set()
+        for c in self.open:
+            followed = frozenset().union(*(self.hull(j) for j in self.view.following(c)))
+            key = self.hull(c), followed
+            if key not in verdicts:
+                verdicts[key] = self._holds_h(*key)
+            if verdicts[key]:
+                good.add(c)
         waiting = set(self.open)
         while loose := {
             c for c in good if any(j in waiting and j not in good for j in self.view.following(c))
@@ -251,14 +269,15 @@ class ConstantSets:
             good -= loose
         return sorted(good)
 
-    def _holds_h(self, c: int) -> bool:
-        for x in self.hull(c):
+    def _holds_h(self, hull: frozenset[Place], followed: frozenset[Place]) -> bool:
+        """Every place of `followed` attains max_l <A x, z_l>, for every x in `hull`."""
+        cost = 40 + 10 * price(self.view.scale.bit_length())
+        for x in hull:
             _, top = self.view.face(x)
             ax = self.view.image(x)
-            for j in self.view.following(c):
-                rows = self.hull(j)
-                self.view.budget.spend(10 * len(rows) * price(self.view.scale.bit_length()))
-                if any(product(ax, y) != top for y in rows):
+            for y in followed:
+                self.view.budget.spend(cost)
+                if product(ax, y) != top:
                     return False
         return True
 
@@ -282,7 +301,7 @@ class ConstantSets:
 
     def first_change(self, limit: int) -> tuple[int | None, bool]:
         """(first s in 1..limit at which a set changes or None, whether None is proved for ever)."""
-        view = self.view
+        view, scores = self.view, Scores(self.view.matrix(), self.view.budget)
         whole: dict[int, WholeMotion] = {}
 
         def motion(c: int) -> WholeMotion:
@@ -294,46 +313,21 @@ class ConstantSets:
         proved, first = True, None
         for c in self.open:
             members = list(view.following(c))
-            query = self._query(motion(c))
-            best = self._scores(query, motion(members[0]))
-            rivals = view.reaching(self.hull(c), self.hull(members[0]))
-            for j in {*members, *rivals} - {members[0]}:
-                f = _difference(
-                    best, self._scores(query, motion(j)), motion(members[0]), motion(j)
-                )
+            query, best = scores.query(motion(c)), motion(members[0])
+            top = scores.product(query, best)
+            rivals = view.reaching([*self.hull(c)], [*self.hull(members[0])])
+            for j in sorted({*members, *rivals} - {members[0]}):
+                f = scores.difference(top, best, scores.product(query, motion(j)), motion(j))
                 if j in members:
-                    change = first_nonzero(f, view.budget)
+                    change, sure = f.first_nonzero(), True
                 else:
-                    room = limit if first is None else first - 1
-                    change, sure = first_nonpositive(f, room, view.budget)
-                    proved = proved and sure
+                    change, sure = f.first_nonpositive(limit if first is None else first - 1)
                 if change is not None and change <= limit:
                     first = change if first is None else min(first, change)
-                elif change is not None:
-                    proved = False
+                    if first == 1:
+                        return 1, True
+                proved = proved and sure and (change is None or change <= limit)
         return first, proved
-
-    def _query(self, motion: WholeMotion) -> WholeMotion:
-        """A z(s), over a common denominator."""
-        A = self.view.matrix()
-        if A is None:
-            return motion
-        terms = [(b, power, tuple(dot(row, x) for row in A)) for b, power, x in motion.terms]
-        longest = max((abs(x).bit_length() for *_, row in terms for x in row), default=0)
-        return WholeMotion(motion.denominator, terms, longest)
-
-    def _scores(self, query: WholeMotion, key: WholeMotion) -> dict[tuple[Fraction, int], int]:
-        """<query(s), key(s)> up to the two denominators: (base, power of s) -> coefficient."""
-        cost = price(max(query.bits, key.bits)) + 10
-        self.view.budget.spend(len(query.terms) * len(key.terms) * cost)
-        out: dict[tuple[Fraction, int], int] = {}
-        products: dict[tuple[Fraction, Fraction], Fraction] = {}
-        for b, power, x in query.terms:
-            for e, other, y in key.terms:
-                base = products.setdefault((b, e), b * e)
-                at = base, power + other
-                out[at] = out.get(at, 0) + dot(x, y)
-        return out
 
     def after(self, s: int) -> tuple[int, dict[int, Vector]]:
         """Tie factor and exact values of the stepped classes s layers on, if their sets stay.
@@ -359,17 +353,91 @@ class ConstantSets:
         return (D // total) ** s * common, values
 
 
-def _difference(
-    best: dict[tuple[Fraction, int], int],
-    other: dict[tuple[Fraction, int], int],
-    of_best: WholeMotion,
-    of_other: WholeMotion,
-) -> dict[Fraction, list[Fraction]]:
-    """f = best - other as base -> coefficients by power, up to a positive factor."""
-    out: dict[Fraction, list[Fraction]] = {}
-    for scores, factor in ((best, of_other.denominator), (other, -of_best.denominator)):
-        for (b, power), x in scores.items():
-            row = out.setdefault(b, [])
-            row += [Fraction(0)] * (power + 1 - len(row))
-            row[power] += x * factor
-    return out
+Coefficients: TypeAlias = dict[tuple[int, int], int]  # (number of the base, power of s) -> ...
+
+
+@final
+class Scores:
+    """Products of motions, as exponential sums over numbered bases."""
+
+    def __init__(self, A: list[Vector] | None, budget: Budget) -> None:
+        self._A, self._budget = A, budget
+        self._bases: list[Fraction] = []
+        self._number: dict[Fraction, int] = {}
+        self._times: dict[tuple[int, int], int] = {}
+        self._known: dict[int, tuple[WholeMotion, list[tuple[int, int, Vector]]]] = {}
+        self._whole: list[int] = []  # the bases times a common denominator
+
+    def _number_of(self, b: Fraction) -> int:
+        if b not in self._number:
+            self._number[b] = len(self._bases)
+            self._bases.append(b)
+        return self._number[b]
+
+    def _numbered(self, motion: WholeMotion) -> list[tuple[int, int, Vector]]:
+        if id(motion) not in self._known:  # the motion is kept too, so that no other has its id
+            terms = [(self._number_of(b), power, row) for b, power, row in motion.terms]
+            self._known[id(motion)] = motion, terms
+        return self._known[id(motion)][1]
+
+    def query(self, motion: WholeMotion) -> WholeMotion:
+        """A z(s), up to a positive factor."""
+        if self._A is None:
+            return motion
+        terms = [(b, power, tuple(dot(row, x) for row in self._A)) for b, power, x in motion.terms]
+        longest = max((abs(x).bit_length() for *_, row in terms for x in row), default=0)
+        return WholeMotion(motion.denominator, terms, longest)
+
+    def product(self, query: WholeMotion, key: WholeMotion) -> Coefficients:
+        """<query(s), key(s)> times the two denominators."""
+        cost = 10 * price(max(query.bits, key.bits))
+        self._budget.spend(50 + len(query.terms) * len(key.terms) * cost)
+        out: Coefficients = {}
+        keys, times = self._numbered(key), self._times
+        for b, power, x in self._numbered(query):
+            for e, other, y in keys:
+                if (b, e) not in times:
+                    times[b, e] = self._number_of(self._bases[b] * self._bases[e])
+                at = times[b, e], power + other
+                out[at] = out.get(at, 0) + dot(x, y)
+        return out
+
+    def difference(
+        self, best: Coefficients, of_best: WholeMotion, other: Coefficients, of_other: WholeMotion
+    ) -> ScoreGap:
+        """best - other, up to a positive factor."""
+        terms: dict[int, list[int]] = {}
+        for scores, factor in ((best, of_other.denominator), (other, -of_best.denominator)):
+            for (b, power), x in scores.items():
+                row = terms.setdefault(b, [])
+                if len(row) <= power:
+                    row += [0] * (power + 1 - len(row))
+                row[power] += x * factor
+        self._budget.spend(50 + 2 * len(best) * price(of_best.bits + of_other.bits))
+        if any(self._bases[b] <= 0 for b in terms):
+            rational = {self._bases[b]: [Fraction(x) for x in row] for b, row in terms.items()}
+            return ScoreGap(None, rational, self._budget)
+        if len(self._whole) < len(self._bases):
+            common = lcm(*(b.denominator for b in self._bases))
+            self._whole = [int(b * common) for b in self._bases]
+        order = sorted(terms, key=self._whole.__getitem__, reverse=True)
+        whole = ExponentialSum.whole({self._whole[b]: terms[b] for b in order})
+        return ScoreGap(whole, {}, self._budget)
+
+
+class ScoreGap(NamedTuple):
+    """A score difference as a function of s: in integers, or where bases are negative rationals."""
+
+    whole: ExponentialSum | None
+    rational: dict[Fraction, list[Fraction]]
+    budget: Budget
+
+    def first_nonzero(self) -> int | None:
+        if self.whole is not None:
+            return self.whole.first_nonzero(self.budget)
+        return first_nonzero(self.rational, self.budget)
+
+    def first_nonpositive(self, limit: int) -> tuple[int | None, bool]:
+        if self.whole is not None:
+            return self.whole.first_nonpositive(limit, self.budget)
+        return first_nonpositive(self.rational, limit, self.budget)

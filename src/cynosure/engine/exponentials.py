@@ -96,8 +96,8 @@ class ExponentialSum:
         }
 
     @classmethod
-    def _of(cls, terms: Mapping[int, list[int]]) -> ExponentialSum:
-        """From whole bases, in decreasing order, and whole coefficients."""
+    def whole(cls, terms: Mapping[int, list[int]]) -> ExponentialSum:
+        """From whole positive bases, in decreasing order, and whole coefficients."""
         out = cls({})
         out._terms = {b: trimmed for b, p in terms.items() if (trimmed := _trimmed(p))}
         return out
@@ -212,7 +212,7 @@ class ExponentialSum:
                 for low in range(len(p))
             ]
             out[b] = [b * moved - base * c for moved, c in zip(shifted, p, strict=True)]
-        return ExponentialSum._of(out)
+        return ExponentialSum.whole(out)
 
     def _monotone(self, start: int, limit: int, budget: Budget | None) -> list[Piece]:
         """Pieces [left, right] of [start, infinity) on which f / base^s is monotone.
@@ -260,9 +260,7 @@ class ExponentialSum:
             current = end or current
         return sorted(set(points)), pieces[-1][1] is None
 
-    def _by_pieces(
-        self, start: int, limit: int, budget: Budget | None
-    ) -> tuple[int | None, bool]:
+    def _by_pieces(self, start: int, limit: int, budget: Budget | None) -> tuple[int | None, bool]:
         """`first_nonpositive` from `start` on, f > 0 before it being known."""
         if start > limit:
             return None, False
@@ -308,7 +306,7 @@ def _difference_of(mine: Mapping[int, list[int]], less: Mapping[int, list[int]])
         length = max(len(p), len(q))
         p, q = p + [0] * (length - len(p)), q + [0] * (length - len(q))
         out[b] = [x - y for x, y in zip(p, q, strict=True)]
-    return ExponentialSum._of(out)
+    return ExponentialSum.whole(out)
 
 
 def _sign_of_truncated(values: Iterable[tuple[int, int]], s: int, width: int) -> int | None:

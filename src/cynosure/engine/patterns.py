@@ -82,7 +82,7 @@ def components(pattern: Pattern) -> list[list[int]]:
                     parent = calls[-1][0]
                     low[parent] = min(low[parent], low[c])
                 if low[c] == number[c]:
-                    ring = []
+                    ring: list[int] = []
                     while not ring or ring[-1] != c:
                         ring.append(stack.pop())
                         waiting.discard(ring[-1])
@@ -291,7 +291,8 @@ def _rank(A: Matrix) -> int:
 
 def _echelon(A: Matrix) -> tuple[Matrix, list[int]]:
     """Reduced rows, and the columns of their pivots."""
-    rows, pivots = [row[:] for row in A], []
+    rows: Matrix = [row[:] for row in A]
+    pivots: list[int] = []
     for c in range(len(A[0])):
         r = len(pivots)
         pivot = next((i for i in range(r, len(rows)) if rows[i][c] != 0), None)

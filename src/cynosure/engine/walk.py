@@ -383,7 +383,9 @@ class Walk(DecidedLayer):
         values = {c: tuple(more * x for x in w) for c, w in values.items()}
         self._path.jump(k, more * factor, values)
         scale = self._path.scale(k)
-        self._floats.jump(k - self.k, {c: self._floats.rounded(w, scale) for c, w in values.items()})
+        self._floats.jump(
+            k - self.k, {c: self._floats.rounded(w, scale) for c, w in values.items()}
+        )
         self.k = k
 
     def _step(self) -> None:
@@ -434,7 +436,8 @@ class Walk(DecidedLayer):
         )
 
     def table(self) -> ClassTable:
-        """Everything proved so far, at the level of classes."""
+        """Everything proved so far, at the level of classes, whatever is left of the budget."""
+        self.budget = Budget()
         self._floats.refresh(self.k)
         exact = self._rationals is not None
         ends = self._floats.original(self._floats.limits())

@@ -34,7 +34,8 @@ def run_batch(
     unsure = np.zeros(b, bool)
     # Python's power, layer by layer, as the walk of a single configuration takes it
     powers = np.array([rho**k for k in range(int(saves[-1]) + 1)])
-    norm_A = 1.0 if A is None else float(np.linalg.norm(A)) * (1 + 1e-12)
+    with np.errstate(over="ignore"):  # a norm beyond HIGH is unsure anyway
+        norm_A = 1.0 if A is None else float(np.linalg.norm(A)) * (1 + 1e-12)
     rows = np.empty((0, 0)) if A is None else np.ascontiguousarray(A, dtype=np.float64)
     _run(z, mask, rows, norm_A, eta, powers, saves, out, born, settled_at, leader, unsure)
     return BatchRun(out, born, settled_at, leader, unsure)
@@ -59,7 +60,9 @@ def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, 
         if tokens == 0:
             out[:, b] = z[b]
             continue
-        if not (largest == 0.0 or LOW < largest < HIGH) or not (norm_A == 0.0 or LOW < norm_A < HIGH):
+        if not (largest == 0.0 or LOW < largest < HIGH) or not (
+            norm_A == 0.0 or LOW < norm_A < HIGH
+        ):
             unsure[b] = True
             continue
         m, radius = _classify(z[b], mask[b], label, order, norm)
@@ -140,6 +143,12 @@ def _settle(zc, k, active, target, n_active, closed, n_closed, since, to, offset
             active[left], target[left] = c, t
             left += 1
     return left, n_closed
+
+
+@njit(cache=True, nogil=True)
+def _extreme(size):
+    """Infinite and NaN included."""
+    return not (size == 0.0 or LOW < size < HIGH)
 
 
 @njit(cache=True, nogil=True)
