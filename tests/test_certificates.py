@@ -1,66 +1,14 @@
-"""The rules beyond S: exponential polynomials, and what they say about constant sets."""
+"""The rules beyond S: patterns of constant sets, and what is proved about them."""
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import cynosure as cy
 import oracle
+from cynosure.analysis import limits
 from cynosure.engine.certificates import ConstantSets
-
-
-coefficients = st.lists(st.fractions(-3, 3, max_denominator=6), max_size=3)
-
-
-@given(
-    st.sampled_from([Fraction(1, 2), Fraction(2, 3), Fraction(10, 11)]),
-    st.sampled_from([Fraction(0), Fraction(1), Fraction(-1, 50)]),
-    coefficients,
-    coefficients,
-)
-def test_first_nonpositive_against_plain_evaluation(rho, c0, p1, p2):
-    f = Exponomial(rho, c0, p1, p2)
-
-    def plain(s):
-        return (
-            c0
-            + rho**s * sum(c * s**i for i, c in enumerate(p1))
-            + rho ** (2 * s) * sum(c * s**i for i, c in enumerate(p2))
-        )
-
-    first = next((s for s in range(1, 120) if plain(s) <= 0), None)
-    found, proved = f.first_nonpositive(119)
-    assert found == first
-    if found is None and proved:
-        assert all(plain(s) > 0 for s in (150, 200, 400, 800))
-
-
-@given(
-    st.sampled_from([Fraction(1, 2), Fraction(10, 11)]),
-    st.sampled_from([Fraction(0), Fraction(1)]),
-    coefficients,
-    coefficients,
-)
-def test_a_nonzero_exponomial_is_soon_seen_to_be_nonzero(rho, c0, p1, p2):
-    f = Exponomial(rho, c0, p1, p2)
-    if not f.zero:
-        s = f.first_nonzero()
-        assert f(s) != 0 and all(f(t) == 0 for t in range(1, s))
-
-
-def test_an_exponomial_may_vanish_a_few_times_first():
-    roots = [Fraction(-6), Fraction(11), Fraction(-6), Fraction(1)]  # (s - 1)(s - 2)(s - 3)
-    assert Exponomial(Fraction(1, 2), Fraction(0), roots, []).first_nonzero() == 4
-
-
-def test_exponomial_tail_is_not_claimed_too_early():
-    # positive for a long while, negative in the end: p1 ~ 1000 - s
-    f = Exponomial(Fraction(1, 2), Fraction(0), [Fraction(1000), Fraction(-1)], [])
-    assert f.first_nonpositive(500) == (None, False)
-    assert f.first_nonpositive(5000) == (1000, True)
 
 
 @pytest.mark.parametrize("delta", [Fraction(1, 50), Fraction(1, 200), Fraction(1, 1000)])
@@ -120,3 +68,102 @@ def test_rule_t_settles_what_rule_h_settles(monkeypatch):
                 assert by_t.rule.tolist() == [r.replace("H", "T") for r in by_h.rule.tolist()]
                 np.testing.assert_array_equal(by_t.points, by_h.points)
                 assert by_t.exact_points == by_h.exact_points
+
+
+def hardmax(A, alpha):
+    return cy.PureAttention(cy.Hardmax(np.array(A, float)), alpha=alpha)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_token_tied_with_itself_is_settled(exact):
+    """A = diag(1, 0): token 1 scores 0 everywhere and follows all three, itself among them."""
+    li = cy.limit(hardmax([[1, 0], [0, 0]], 2), [(-2, -3), (0, 3), (2, -2)], exact=exact)
+    assert li.certified and li.rule.tolist() == ["leader", "T", "leader"]
+    assert li.points[1].tolist() == [0.0, -2.5]
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("alpha", [Fraction(1, 2), Fraction(2), 0.3])
+def test_two_tokens_that_follow_each_other_are_settled_by_t(alpha, exact):
+    """The pair shrinks to its middle by (1 - alpha) / (1 + alpha), negative for alpha > 1; every
+    score tends to 0, so only the sign of an exponential sum for all layers can tell."""
+    li = cy.limit(hardmax([[-2, 1], [6, -3]], alpha), [(1, 0), (0, 2)], exact=exact)
+    assert li.certified and li.rule.tolist() == ["T", "T"] and len(li.leaders) == 0
+    assert li.points.tolist() == [[0.5, 1.0]] * 2
+
+
+def test_two_tokens_that_meet_lead_together():
+    """alpha = 1 brings mutual followers to one point in one layer: from there on one value."""
+    form = hardmax([[-2, 1], [6, -3]], 1)
+    li = cy.limit(form, [(1, 0), (0, 2)])
+    assert li.certified and li.born.tolist() == [1, 1] and li.follows.tolist() == [0, 0]
+    assert li.points.tolist() == [[0.5, 1.0]] * 2
+    followed = cy.roles(cy.simulate(form, [[1.0, 0.0], [0.0, 2.0]], layers=2)).followed
+    assert not followed(0).leads.any() and followed(1).leads.all()
+    assert [row.tolist() for row in followed(1)] == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("alpha", [1, 0.999, 0.5, 2])
+def test_minus_the_identity_has_leaders_for_every_alpha(alpha):
+    """At alpha = 1 four starts in five had none, while tokens that met were counted apart."""
+    rng = np.random.default_rng(11)
+    for _ in range(20):
+        li = cy.limit(hardmax(-np.eye(2), alpha), rng.normal(size=(8, 2)))
+        assert li.certified and len(li.leaders) > 0
+
+
+def test_limits_of_mirrored_chains():
+    """Small integers on which rows of two units were compared with each other."""
+    z = [(1, 2, 0), (5, 4, 2), (5, 4, -2), (5, 0, 32), (5, 0, -32), (12, -4, 0)]
+    for exact in (True, False):
+        li = cy.limit(cy.PureAttention(alpha=1), z, exact=exact)
+        assert li.points[0].tolist() == [12.0, -4.0, 0.0]
+        chain = [[3, -2, 0], [6, 3, 1], [6, 3, -1], [5, 0, 49], [5, 0, -49]]
+        assert cy.limit(cy.PureAttention(alpha=3), chain, exact=exact).born[0] == 2
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_your_floats_all_of_them(exact):
+    """No power of two that is taken out of the tokens or of A may cost a coordinate."""
+    half = cy.PureAttention(alpha=0.5)
+    li = cy.limit(half, [[1.0], [-2.0], [1e-323]], exact=exact)
+    assert li.follows.tolist() == [0, 1, 0]
+    li = cy.limit(half, [[1e300, 0.0], [0.0, 1e-300], [0.0, 2e-300]], exact=exact)
+    assert li.points.tolist() == [[1e300, 0.0], [0.0, 2e-300], [0.0, 2e-300]]
+    form = hardmax(np.diag([1e300, 1e-300]), 1)
+    li = cy.limit(form, [[0.0, 1.0], [0.0, 2.0], [1e-300, -1.0], [0.0, -3.0]], exact=exact)
+    assert li.follows.tolist() == [1, 1, 3, 3]
+    li = cy.limit(half, [[1e308, 5e-324], [-1e308, 0.0], [1e307, 5e-324]], exact=exact)
+    assert li.points.tolist() == [[1e308, 5e-324], [-1e308, 0.0], [1e308, 5e-324]]
+
+
+@pytest.mark.parametrize(
+    "alpha", [Fraction(1, 2), 1e-9, 2.0**-54, 1e-300], ids=["half", "1e-9", "2^-54", "1e-300"]
+)
+def test_a_switch_beyond_the_last_layer_is_undecided_at_once(alpha):
+    """G4 with an offset of 1e-6: the switch comes after a million layers, or far later."""
+    z = [(1, 1), (1, -1), (-1, -1), (-1, 1), (0.5, 0), (1 + 1e-6, 0.7), (1 + 1e-6, -0.7)]
+    layers = []
+    li = cy.limit(
+        cy.PureAttention(alpha=alpha), z, progress=lambda layer, open_: layers.append(layer)
+    )
+    assert li.undecided.tolist() == [4] and len(layers) < 50
+
+
+def test_irrational_rings_end_undecided_when_the_budget_is_spent(monkeypatch):
+    """Three tokens chasing each other under a rotation: eigenvalues are cube roots of unity."""
+    monkeypatch.setattr(limits, "_WORK", 300_000)
+    turn = [[0.0, -1.0], [1.0, 0.0]]
+    triangle = [[1.0, 0.0], [-0.5, 0.8], [-0.5, -0.8]]
+    layers = []
+    li = cy.limit(hardmax(turn, 0.3), triangle, progress=lambda layer, open_: layers.append(layer))
+    assert 50 < len(layers) < 500 and len(li.undecided) == 3
+
+
+def test_a_deadline_ends_the_exact_part():
+    li = cy.limit(
+        hardmax([[0, -1], [1, 0]], 0.3), [[1.0, 0.0], [-0.5, 0.8], [-0.5, -0.8]], deadline=1e-9
+    )
+    assert li.layers == 0 and len(li.undecided) == 3
+    with pytest.raises(ValueError, match="deadline: expected a positive number"):
+        cy.limit(cy.PureAttention(), [[1.0]], deadline=0)

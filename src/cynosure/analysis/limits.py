@@ -27,7 +27,7 @@ from .polytope import Polytope, hull
 
 __all__ = ["Limit", "limit"]
 
-_WORK = 15_000_000  # units of exact arithmetic, some seconds: ties that no rule can settle
+_WORK = 10_000_000  # units of exact arithmetic, some seconds: ties that no rule can settle
 
 
 @final

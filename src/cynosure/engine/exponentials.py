@@ -114,8 +114,10 @@ class ExponentialSum:
 
     def sign(self, s: int, budget: Budget | None = None) -> int:
         """The sign of f(s): by truncated powers when they suffice, else by whole ones."""
-        values = [(_value(p, s), b) for b, p in self._terms.items()]
-        bits = max((b.bit_length() for _, b in values), default=0) * s
+        values = [(v, b) for b, p in self._terms.items() if (v := _value(p, s))]
+        if len(values) <= 1:
+            return _sign(values[0][0]) if values else 0
+        bits = max(b.bit_length() for _, b in values) * s
         width = 256
         while 4 * width < bits:
             _pay(budget, len(values) * s.bit_length() * price(width))
@@ -182,7 +184,7 @@ class ExponentialSum:
     def _positive_from(self, s: int, budget: Budget | None) -> bool:
         """Sufficient for f > 0 on [s, infinity): the leading term beats all negative ones for ever.
 
-        Divided by the leading term c t^A top^t, a negative term is |c'| t^(a-A) (b / top)^t. It does
+        Divided by the leading term c t^A top^t, a negative one is |c'| t^(a-A) (b / top)^t. It does
         not grow from t = s on when (1 + 1/s)^(a-A) b <= top, since the left side falls with s.
         """
         terms = iter(self._terms.items())

@@ -444,19 +444,33 @@ class Walk(DecidedLayer):
         exact_ends = {c: self._end(c) for c in (range(len(ends)) if exact else self._ends)}
         for c, end in exact_ends.items():
             ends[c] = [float(x) for x in end]
-        led = self._leader >= 0
-        ends[led] = ends[self._leader[led]]  # to the last bit
+        leader = self._leader.copy()
+        for c, at in self._at_leaders().items():
+            leader[c] = at
+        led = leader >= 0
+        ends[led] = ends[leader[led]]  # to the last bit
         return ClassTable(
             label=self._label,
             first=self._first,
             born=self._born,
             settled_at=self._settled_at,
-            leader=self._leader,
+            leader=leader,
             rule=self._rule,
             margin=self._floats.original_gap(self._gap),
             ends=ends,
             exact_ends=list(exact_ends.values()) if exact else None,
         )
+
+    def _at_leaders(self) -> dict[int, int]:
+        """Which classes settled by H or T tend to the place of a leader, and to which."""
+        if not self._ends:
+            return {}
+        scale = self.scale
+        places = {
+            tuple(Fraction(x, scale) for x in self.point(c)): c
+            for c in np.flatnonzero(self._leader == np.arange(len(self._leader))).tolist()
+        }
+        return {c: places[tuple(end)] for c, end in self._ends.items() if tuple(end) in places}
 
     def _end(self, c: int) -> list[Fraction]:
         """The exact limit of class c; where an open one is now."""

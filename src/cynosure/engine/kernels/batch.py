@@ -4,8 +4,8 @@ One configuration at a time: tokens become value classes in (nearly) decreasing 
 the two largest scores of every class still searched decide whom it follows, provided they differ
 by more than twice the bound on a score (docs/mathematics.md C8: |computed - exact| <=
 (2 d + 4) u |A| |z_i| R + |A| ((|z_i| + R) e + e^2), e the distance to the exact tokens; R and |A|
-must be in [2^-100, 2^100], so that what underflows is below the absolute part of the bound). A leader,
-C_i = {i}, stays; a class with C_i = {l}, l a leader, follows l for ever and from then on is
+must be in [2^-100, 2^100], so that what underflows is below the absolute part of the bound). A
+leader, C_i = {i}, stays; a class with C_i = {l}, l a leader, follows l for ever and from then on is
 z_l + rho^j (z_i - z_l); the others step. A decision inside the bound stops the configuration: the
 caller takes it up in exact arithmetic. arXiv 2407.01602 for the model.
 """
