@@ -1,10 +1,13 @@
 """Certified layers: a batch is its configurations one by one, and padding stays as it was."""
 
 from fractions import Fraction
+from itertools import count
 
 import numpy as np
 import pytest
 
+from cynosure import _deadline
+from cynosure._deadline import Deadline
 from cynosure.engine.layers import certified_layers
 
 SQUARE = np.array([[1.0, 1], [1, -1], [-1, -1], [-1, 1], [0.5, 0], [-0.5, 0]])
@@ -28,10 +31,10 @@ def test_a_batch_is_its_configurations(most, A, monkeypatch):
     monkeypatch.setattr("cynosure.engine.layers._MOST_IN_BATCH", most)
     z, mask = mixed_batch(np.random.default_rng(2))
     alpha = Fraction(1, 2)
-    states, history = certified_layers(z, A, alpha, mask, SAVES)
+    states, _, history = certified_layers(z, A, alpha, mask, SAVES)
     assert history.exact_decisions > 0 and history.label is None and history.records == ()
     for b, real in enumerate(mask):
-        alone, one = certified_layers(z[b][real], A, alpha, None, SAVES)
+        alone, _, one = certified_layers(z[b][real], A, alpha, None, SAVES)
         np.testing.assert_allclose(states[:, b, real], alone, rtol=0, atol=1e-15)
         assert (states[:, b, ~real] == z[b, ~real]).all()
         assert history.born[b, real].tolist() == one.born.tolist()
@@ -44,7 +47,7 @@ def test_a_batch_is_its_configurations(most, A, monkeypatch):
 
 def test_one_configuration_with_padding_has_its_sets():
     z, mask = mixed_batch(np.random.default_rng(3))
-    states, history = certified_layers(z[0], None, Fraction(1), mask[0], SAVES)
+    states, _, history = certified_layers(z[0], None, Fraction(1), mask[0], SAVES)
     assert (states[:, ~mask[0]] == z[0, ~mask[0]]).all()
     followed = history.followed(0)
     assert followed[4].tolist() == [0, 1] and followed[5].tolist() == [2, 3]
@@ -53,8 +56,8 @@ def test_one_configuration_with_padding_has_its_sets():
 
 def test_more_axes_are_a_batch_with_a_shape():
     z, mask = mixed_batch(np.random.default_rng(4))
-    flat, history = certified_layers(z, None, Fraction(1), mask, SAVES)
-    shaped, same = certified_layers(
+    flat, _, history = certified_layers(z, None, Fraction(1), mask, SAVES)
+    shaped, _, same = certified_layers(
         z.reshape(2, 3, 9, 2), None, Fraction(1), mask.reshape(2, 3, 9), SAVES
     )
     np.testing.assert_array_equal(shaped, flat.reshape(3, 2, 3, 9, 2))
@@ -68,3 +71,24 @@ def test_progress_counts_layers_or_configurations_done_alone():
     seen.clear()
     certified_layers(np.stack([SQUARE] * 3), None, Fraction(1), None, SAVES, seen.append)
     assert seen == [0, 1, 2]
+
+
+def test_a_deadline_ends_a_run_with_the_layers_it_reached(monkeypatch):
+    z = np.random.default_rng(3).normal(size=(30, 2))
+    saves = np.arange(9)
+    whole, _, history = certified_layers(z, None, Fraction(1, 9), None, saves)
+    seconds = count()
+    monkeypatch.setattr(_deadline, "monotonic", lambda: next(seconds))  # each look takes a second
+    states, at, cut = certified_layers(z, None, Fraction(1, 9), None, saves, None, Deadline(4))
+    assert 0 < at[-1] < 8 and at.tolist() == list(range(len(at)))
+    np.testing.assert_array_equal(states, whole[: len(at)])
+    for k in at.tolist():
+        assert [f.tolist() for f in cut.followed(k)] == [f.tolist() for f in history.followed(k)]
+
+
+def test_a_deadline_leaves_a_batch_at_its_start():
+    z = np.stack([SQUARE] * 3)
+    past = Deadline(1e-9)
+    states, at, history = certified_layers(z, None, Fraction(1), None, SAVES, None, past)
+    assert at.tolist() == [0] and (history.born == -1).all()
+    np.testing.assert_array_equal(states, z[None])

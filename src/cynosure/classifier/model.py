@@ -171,7 +171,7 @@ class Model:
         for batch, terms, mask in documents.take(open_).padded_batches():
             rows = open_[batch]
             z, real = plane.tokens(terms), np.pad(mask, ((0, 0), (1, 0)), constant_values=True)
-            states, history = certified_layers(z, None, alpha, real, np.array([self.layers]))
+            states, _, history = certified_layers(z, None, alpha, real, np.array([self.layers]))
             last, born, settled_at = states[0], history.born, history.settled_at
             count = real.sum(axis=1)
             more = plane.count - 1.0

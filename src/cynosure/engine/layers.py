@@ -14,7 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from .._deadline import Deadline
 from . import kernels
+from .budget import Budget, Exhausted
 from .followed import History
 from .walk import Walk
 
@@ -30,27 +32,33 @@ def certified_layers(
     mask: np.ndarray | None,
     saves: np.ndarray,
     progress: Callable[[int], Any] | None = None,
-) -> tuple[np.ndarray, History]:
-    """Tokens at the layers `saves`, shape (len(saves), *z.shape), and their history.
+    deadline: Deadline | None = None,
+) -> tuple[np.ndarray, np.ndarray, History]:
+    """Tokens at the layers `saves`, shape (len(saves), *z.shape), these layers, and their history.
+
+    When the deadline passes before, the layers given are those of `saves` that were reached, and
+    the last one reached; of a batch, layer 0 only.
 
     z is float64, (n, d) or (*b, n, d); mask, shaped (*b, n), is False for padding, which stays as
     given and has -1 everywhere in the history. The sets of the last layer are decided too; they are
     in `History.records` for one configuration only. `progress(k)` is called with each layer
     reached; in a batch, with the number of configurations walked one by one.
     """
+    deadline = deadline or Deadline(None)
     if z.ndim == 2:
-        return _one(z, A, alpha, mask, saves, progress)
+        return _one(z, A, alpha, mask, saves, progress, deadline)
     flat = z.reshape(-1, *z.shape[-2:])
     real = np.ones(flat.shape[:2], bool) if mask is None else mask.reshape(flat.shape[:2])
-    states, history = _batch(flat, A, alpha, real, saves, progress)
+    states, at, history = _batch(flat, A, alpha, real, saves, progress, deadline)
     if z.ndim == 3:
-        return states, history
-    return states.reshape(len(saves), *z.shape), replace(
+        return states, at, history
+    shaped = replace(
         history,
         born=history.born.reshape(z.shape[:-1]),
         settled_at=history.settled_at.reshape(z.shape[:-1]),
         leader=history.leader.reshape(z.shape[:-1]),
     )
+    return states.reshape(len(at), *z.shape), at, shaped
 
 
 def _one(
@@ -60,23 +68,38 @@ def _one(
     mask: np.ndarray | None,
     saves: np.ndarray,
     progress: Callable[[int], Any] | None,
-) -> tuple[np.ndarray, History]:
-    walk = Walk(z if mask is None else z[mask], A, alpha)
-    states = np.empty((len(saves), *z.shape))
-    states[:] = z
-    for row, k in enumerate(saves.tolist()):
-        while walk.k < k:
-            if walk.settled:
-                walk.skip(k)
-            else:
-                walk.advance()
-            if progress is not None:
-                progress(walk.k)
-        states[row, slice(None) if mask is None else mask] = walk.state()
+    deadline: Deadline,
+) -> tuple[np.ndarray, np.ndarray, History]:
+    walk = Walk(z if mask is None else z[mask], A, alpha, budget=Budget(deadline=deadline))
+    states: list[np.ndarray] = []
+    at = saves
+
+    def save() -> None:
+        state = z.copy()
+        state[slice(None) if mask is None else mask] = walk.state()
+        states.append(state)
+
+    try:
+        for k in saves.tolist():
+            while walk.k < k:
+                if walk.settled:
+                    walk.skip(k)
+                else:
+                    walk.budget.look()
+                    walk.advance()
+                if progress is not None:
+                    progress(walk.k)
+            save()
+    except Exhausted:
+        at = saves[: len(states)]
+        if not len(at) or at[-1] < walk.k:
+            save()
+            at = np.append(at, walk.k)
+    walk.budget = Budget()
     if not walk.settled:
-        walk.decide()  # the last layer's sets belong to the record
+        walk.decide()  # the last layer's sets belong to the record, deadline or not
     history = walk.history()
-    return states, history if mask is None else _pad(history, mask)
+    return np.stack(states), at, history if mask is None else _pad(history, mask)
 
 
 def _pad(history: History, mask: np.ndarray) -> History:
@@ -105,7 +128,8 @@ def _batch(
     mask: np.ndarray,
     saves: np.ndarray,
     progress: Callable[[int], Any] | None,
-) -> tuple[np.ndarray, History]:
+    deadline: Deadline,
+) -> tuple[np.ndarray, np.ndarray, History]:
     b, n, _ = z.shape
     if n <= _MOST_IN_BATCH:
         eta, rho = float(alpha / (1 + alpha)), float(1 / (1 + alpha))
@@ -117,9 +141,18 @@ def _batch(
         again = np.arange(b)
     decisions = 0
     for done, i in enumerate(again.tolist()):
-        states[:, i], one = _one(z[i], A, alpha, mask[i], saves, None)
-        born[i], settled_at[i], leader[i] = one.born, one.settled_at, one.leader
-        decisions += one.exact_decisions
+        one, at, past = _one(z[i], A, alpha, mask[i], saves, None, deadline)
+        if len(at) < len(saves) or at[-1] != saves[-1]:
+            return _only_first_layer(z, saves)
+        states[:, i] = one
+        born[i], settled_at[i], leader[i] = past.born, past.settled_at, past.leader
+        decisions += past.exact_decisions
         if progress is not None:
             progress(done)
-    return states, History(born, settled_at, leader, decisions)
+    return states, saves, History(born, settled_at, leader, decisions)
+
+
+def _only_first_layer(z: np.ndarray, saves: np.ndarray) -> tuple[np.ndarray, np.ndarray, History]:
+    """A batch whose time is over: its configurations have only the start in common."""
+    unknown = np.full(z.shape[:-1], -1, dtype=np.intp)
+    return z[None].copy(), np.zeros(1, dtype=saves.dtype), History(unknown, unknown, unknown)

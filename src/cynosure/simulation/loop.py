@@ -256,7 +256,7 @@ def _walk(
     """Certified hardmax layers of one configuration or a batch, and what became of them."""
     A = layers.attention.matrix(tokens.shape[-1])
     z = tokens.astype(np.float64, copy=False)
-    states, history = certified_layers(z, A, layers.alpha, mask, saves, progress)
+    states, _, history = certified_layers(z, A, layers.alpha, mask, saves, progress)
     return states, history, _hardmax_status(z, A, mask, history, int(saves[-1]))
 
 
