@@ -27,6 +27,7 @@ from .polytope import Polytope, hull
 
 __all__ = ["Limit", "limit"]
 
+_LAYER = 100  # more of them per pair of tokens when every score is exact
 _WORK = 10_000_000  # units of exact arithmetic, some seconds: ties that no rule can settle
 
 
@@ -150,7 +151,7 @@ def limit(
         layers.alpha,
         rationals=None if rationals is None else [rationals[i] for i in rows],
         gaps=not exact,
-        budget=Budget(_WORK + (30 * tokens.shape[1] * len(rows) ** 2 if exact else 0), until),
+        budget=Budget(_WORK + (_LAYER * len(rows) ** 2 if exact else 0), until),
     )
     prove(walk, max_layers, progress)
     return _limit_of(walk, tokens, rows, exact, definite(A))

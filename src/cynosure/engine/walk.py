@@ -57,6 +57,13 @@ class ClassTable(NamedTuple):
     exact_ends: list[list[Fraction]] | None  # the same in rationals, if z0 was given so
 
 
+class SmallPoints(NamedTuple):
+    """Exact points that fit into 64-bit integers, and the bits of the longest coordinate."""
+
+    rows: np.ndarray
+    bits: int
+
+
 @final
 class Walk(DecidedLayer):
     """Layers of the hardmax transformer, one after another, for the tokens z0 of shape (n, d).
@@ -108,6 +115,7 @@ class Walk(DecidedLayer):
         self._searched = np.arange(m)
         self._moving = np.empty(0, dtype=np.intp)  # settled by H or T: sets known, still stepped
         self._ends: dict[int, list[Fraction]] = {}  # the limits of those
+        self._small: tuple[int, SmallPoints | None] | None = None
         self._same = np.arange(m)  # leaders that met at one place: the first of them
 
     # -- what the rules ask -------------------------------------------------------------------
@@ -160,10 +168,26 @@ class Walk(DecidedLayer):
 
     def _maximisers(self, query: Vector, classes: Sequence[int]) -> tuple[list[int], int, int]:
         """Which of the classes maximise <query, .>, the maximum, the distance of the next."""
+        if len(classes) == len(self._start) and (small := self._small_points()) is not None:
+            longest = max(abs(x) for x in query)
+            if longest * len(query) < 2**62 >> small.bits:
+                self.budget.spend(len(classes) // 50 + 20)
+                return _largest_of(small.rows @ np.array(query, dtype=np.int64))
         keys = [(j, self.point(j)) for j in classes]
         bits = max(max(x.bit_length() for x in query), self.scale.bit_length())
-        self.budget.spend(len(keys) * len(query) * price(bits))
+        self.budget.spend(len(keys) * (15 + 5 * len(query) * price(bits)))
         return maximisers(query, keys)
+
+    def _small_points(self) -> SmallPoints | None:
+        """All points of this layer as 64-bit integers, where they are small."""
+        if self._rationals is None:
+            return None
+        if self._small is None or self._small[0] != self.k:
+            points = [self.point(c) for c in range(len(self._start))]
+            bits = max(x.bit_length() for row in points for x in row)
+            rows = SmallPoints(np.array(points, dtype=np.int64), bits) if bits < 40 else None
+            self._small = self.k, rows
+        return self._small[1]
 
     # -- exact side ---------------------------------------------------------------------------
 
@@ -480,3 +504,10 @@ class Walk(DecidedLayer):
         if self._settled_at[c] < 0 or self.stays(c):
             return [Fraction(x, scale) for x in self.point(c)]
         return [x / scale for x in self.mean(c)]
+
+
+def _largest_of(scores: np.ndarray) -> tuple[list[int], int, int]:
+    """`maximisers` of scores that are whole numbers already."""
+    best = scores == (top := scores.max())
+    below = scores[~best]
+    return np.flatnonzero(best).tolist(), int(top), int(top - below.max()) if len(below) else -1
