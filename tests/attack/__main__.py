@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import time
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Iterable
 from pathlib import Path
 
-from .starts import case
+from .cases import Case, case
 from .workers import LONGEST, Result, attack, examine
 
 OUTCOMES = ("right", "undecided", "wrong", "crashed", "slow")
+FAILURES = OUTCOMES[2:]
 
 
 def main() -> int:
@@ -31,84 +31,88 @@ def main() -> int:
     args = parser.parse_args()
     if args.replay:
         return replay(*map(int, args.replay.split(":")))
-    indices: list[int] = list(range(args.first, args.first + args.count))
-    if args.kind or args.mode:
-        indices = [i for i in indices if _asked(case(args.seed, i), args.kind, args.mode)]
-    return run(args.seed, indices, args.workers, args.out, args.longest)
-
-
-def _asked(made, kind: str | None, mode: str | None) -> bool:
-    return kind in (None, made.kind) and mode in (None, made.mode)
+    cases = (
+        made
+        for made in (case(args.seed, i) for i in range(args.first, args.first + args.count))
+        if args.kind in (None, made.kind) and args.mode in (None, made.mode)
+    )
+    return run(cases, args.workers, args.out, args.longest)
 
 
 def replay(seed: int, index: int) -> int:
     """One case in this process, printed as Python."""
-    print(describe(seed, index), flush=True)
-    result = examine(seed, index)
+    print(case(seed, index).code(), flush=True)  # before the call, which may not come back
+    result = examine(case(seed, index))
     print(f"# {result.outcome} after {result.seconds:.2f} s")
     for fault in result.faults:
         print(f"#   {fault}")
-    return int(result.outcome in OUTCOMES[2:])
+    return int(result.outcome in FAILURES)
 
 
-def describe(seed: int, index: int) -> str:
-    made = case(seed, index)
-    return f"# {made.name}: {made.kind}, {made.mode}\n{made.code()}"
-
-
-def run(seed: int, indices: list[int], workers: int, out: Path, longest: float) -> int:
+def run(cases: Iterable[Case], workers: int, out: Path, longest: float) -> int:
     """All cases; a line for every failure as it comes, a table at the end, everything in JSON."""
     begin, results = time.monotonic(), []
-    for done, result in enumerate(attack(seed, indices, workers, longest), start=1):
+    for result in attack(cases, workers, longest):
         results.append(result)
-        if result.outcome in OUTCOMES[2:]:
-            print(f"{seed}:{result.index} {result.kind}, {result.mode}: {result.outcome}:", end=" ")
-            print("; ".join(result.faults[:2])[:300], flush=True)
-        if done % 5000 == 0:
+        if result.outcome in FAILURES:
+            print(line(result), flush=True)
+        if len(results) % 5000 == 0:
             counts = Counter(r.outcome for r in results)
-            print(f"... {done} of {len(indices)}, {dict(counts)}, {time.monotonic() - begin:.0f} s")
-            sys.stdout.flush()
-    counts = Counter(r.outcome for r in results)
+            print(
+                f"{len(results)} cases, {dict(counts)}, {time.monotonic() - begin:.0f} s",
+                flush=True,
+            )
+    seconds = time.monotonic() - begin
     print(table(results))
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(
-        json.dumps(report(seed, results, longest, time.monotonic() - begin), indent=1), "utf-8"
-    )
-    print(f"{len(results)} cases in {time.monotonic() - begin:.0f} s, written to {out}")
-    return int(any(counts[o] for o in OUTCOMES[2:]))
+    out.write_text(json.dumps(report(results, longest, seconds), indent=1), "utf-8")
+    print(f"{len(results)} cases in {seconds:.0f} s, written to {out}")
+    return int(any(r.outcome in FAILURES for r in results))
+
+
+def line(result: Result) -> str:
+    """A failure in one line, with what replays it."""
+    made = result.case
+    why = "; ".join(result.faults[:2])[:300]
+    return f"{made.name} {made.kind}, {made.mode}: {result.outcome}: {why}"
 
 
 def table(results: list[Result]) -> str:
-    """Kinds of start by outcome."""
-    kinds = sorted({r.kind for r in results})
-    counts = Counter((r.kind, r.outcome) for r in results)
+    """Kinds of start by outcome, and the processor time they took."""
+    counts = Counter((r.case.kind, r.outcome) for r in results)
     total = Counter(r.outcome for r in results)
     lines = [f"{'':20}" + "".join(f"{o:>11}" for o in OUTCOMES) + f"{'s':>9}"]
-    for kind in kinds:
-        seconds = sum(r.seconds for r in results if r.kind == kind)
+    for kind in sorted({r.case.kind for r in results}):
+        seconds = sum(r.seconds for r in results if r.case.kind == kind)
         cells = "".join(f"{counts[kind, o]:>11}" for o in OUTCOMES)
         lines.append(f"{kind:20}{cells}{seconds:>9.1f}")
     lines.append(f"{'all':20}" + "".join(f"{total[o]:>11}" for o in OUTCOMES))
     return "\n".join(lines)
 
 
-def report(seed: int, results: list[Result], longest: float, seconds: float) -> dict[str, object]:
+def report(results: list[Result], longest: float, seconds: float) -> dict[str, object]:
     counts = Counter(r.outcome for r in results)
-    bad = [r for r in results if r.outcome != "right"]
+    kinds = Counter((r.case.kind, r.outcome) for r in results)
+    modes = Counter((r.case.mode, r.outcome) for r in results)
     return {
-        "seed": seed,
         "cases": len(results),
         "seconds": round(seconds, 1),
         "longest allowed": longest,
         "outcomes": {o: counts[o] for o in OUTCOMES},
-        "kinds": {
-            kind: {o: sum(r.outcome == o for r in results if r.kind == kind) for o in OUTCOMES}
-            for kind in sorted({r.kind for r in results})
-        },
-        "not right": [
-            {**asdict(r), "replay": f"{seed}:{r.index}"}
-            | ({} if r.outcome == "undecided" else {"code": describe(seed, r.index)})
-            for r in sorted(bad, key=lambda r: r.index)
+        "kinds": {k: {o: kinds[k, o] for o in OUTCOMES} for k in sorted({k for k, _ in kinds})},
+        "modes": {m: {o: modes[m, o] for o in OUTCOMES} for m in sorted({m for m, _ in modes})},
+        "open": {r.case.name: r.open for r in results if r.outcome == "undecided"},
+        "failures": [
+            {
+                "replay": r.case.name,
+                "kind": r.case.kind,
+                "mode": r.case.mode,
+                "outcome": r.outcome,
+                "faults": r.faults,
+                "code": r.case.code(),
+            }
+            for r in sorted(results, key=lambda r: r.case.index)
+            if r.outcome in FAILURES
         ],
     }
 

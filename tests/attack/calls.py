@@ -12,8 +12,9 @@ import numpy as np
 import cynosure as cy
 
 from . import compare
-from .oracle import Run, followed, integers, step
-from .starts import BATCHED, Case, Tokens
+from .cases import BATCHED, Case
+from .oracle import Run, followed, integers, step, surely
+from .starts import Tokens
 
 Faults = Iterator[str]
 BUDGET = 120_000  # multiplications of short numbers that the oracle may spend on a case
@@ -41,21 +42,24 @@ def judge(case: Case) -> Verdict:
     return Verdict(outcome, tuple(faults[:6]), open_)
 
 
-def exact_run(z: Tokens, case: Case, budget: int = BUDGET) -> Run:
+def exact_run(z: Tokens, case: Case) -> Run:
     """The oracle on one configuration, for as many layers as asked and affordable."""
     run = Run(z, case.A, case.alpha)
-    spent = 0
+    run.extend(case.layers, _spending(run, BUDGET))
+    return run
+
+
+def _spending(run: Run, budget: float) -> Callable[[Run], bool]:
+    """Says when the oracle has spent its budget: n n d products, dearer the longer the numbers."""
+    d = len(run[0].rows[0])
 
     def enough(run: Run) -> bool:
-        nonlocal spent
-        n, d = len(set(run.layers[-1].rows)), len(z[0])
-        spent += n * n * d + n * d * (0 if case.A is None else d) + 20 * n
-        cost = 1 + run.bits / 300
-        spent += int((n * n * d) * (cost - 1))
-        return spent > budget
+        nonlocal budget
+        n = len(set(run.layers[-1].rows))
+        budget -= n * (n + d) * d * (1 + run.bits / 300)
+        return budget < 0
 
-    run.extend(case.layers, enough)
-    return run
+    return enough
 
 
 def dynamics(case: Case, kind: Callable[..., Any] = cy.PureAttention) -> Any:
@@ -90,7 +94,9 @@ def _runs(case: Case) -> Iterator[str | int]:
     layers = min(run.last for run in runs)
     for run in runs:
         del run.layers[layers + 1 :]
-    tr = cy.simulate(dynamics(case), z, layers=layers, mask=mask)
+    single = case.turn % 5 == 0 and _short(z)
+    given = z.astype(np.float32) if single else z
+    tr = cy.simulate(dynamics(case), given, layers=layers, mask=mask)
     states, history = tr.values, tr.history
     assert history is not None
     for b, (run, keep) in enumerate(zip(runs, real, strict=True)):
@@ -99,7 +105,8 @@ def _runs(case: Case) -> Iterator[str | int]:
         padding = [i for i in range(here.shape[1]) if i not in keep]
         if (here[:, padding] != here[:1, padding]).any():
             yield "padding moved"
-        yield from compare.state_faults(run, here, keep)
+        room = compare.Room.of(_only(case.z[b], keep), single)
+        yield from compare.state_faults(run, here, keep, room)
         yield from compare.history_faults(
             run,
             history.born[at].tolist(),
@@ -111,8 +118,15 @@ def _runs(case: Case) -> Iterator[str | int]:
     if case.mode == "masked single":
         for exact in (False, True):
             li = cy.limit(dynamics(case), z, mask=mask, exact=exact)
-            yield from compare.limit_faults(runs[0], li, real[0])
+            _reach(runs[0], li, real[0])
+            yield from compare.limit_faults(runs[0], li, real[0], room)
             yield compare.open_count(li)
+
+
+def _short(z: np.ndarray) -> bool:
+    """True where the tokens are numbers of single precision."""
+    with np.errstate(over="ignore", under="ignore"):
+        return bool((z.astype(np.float32) == z).all())
 
 
 def _set_faults(run: Run, tr: Any, keep: list[int]) -> Faults:
@@ -134,9 +148,9 @@ def _unnormalised(case: Case) -> Iterator[str | int]:
     assert tr.history is not None
     if tr.history.born.tolist() != run.born():
         yield f"born {tr.history.born.tolist()}, not {run.born()}"
-    growth = 1 + Fraction(case.alpha)
+    growth, room = 1 + Fraction(case.alpha), compare.Room.of(case.z[0])
     for k, state in zip(tr.t.tolist(), tr.values.tolist(), strict=True):
-        within = [4 * (k + 1) * growth**k * e for e in compare.bound(run, k)]
+        within = [4 * (k + 1) * growth**k * e for e in room.at(k)]
         for i, row in enumerate(state):
             exact = [growth**k * x for x in run[k].point(i)]
             if compare.far(row, exact, within):
@@ -162,7 +176,7 @@ def _causal(case: Case) -> Iterator[str | int]:
                 return
         if k + 1 < len(tr.values):
             moved, factor = step(rows, sets, eta)
-            within = compare.bound(Run(state.tolist()), 1)
+            within = compare.Room.of(state.tolist()).at(1)
             for i, row in enumerate(tr.values[k + 1].tolist()):
                 exact = [Fraction(x, unit * factor) for x in moved[i]]
                 if compare.far(row, exact, within):
@@ -180,22 +194,31 @@ def _causal(case: Case) -> Iterator[str | int]:
 def _limits(case: Case) -> Iterator[str | int]:
     """`limit` in floats and in rationals, against the oracle and against each other."""
     run, z = exact_run(case.z[0], case), case.z[0]
-    real = list(range(len(z)))
-    rational = any(isinstance(x, Fraction) for row in z for x in row)
-    exact = cy.limit(dynamics(case), z if rational else np.array(z), exact=True)
-    yield from compare.limit_faults(run, exact, real)
+    real, room = list(range(len(z))), compare.Room.of(z)
+    exact = cy.limit(dynamics(case), z if case.rational else np.array(z), exact=True)
+    _reach(run, exact, real)
+    yield from compare.limit_faults(run, exact, real, room)
     yield compare.open_count(exact)
-    if not rational:
+    if not case.rational:
         rounded = cy.limit(dynamics(case), np.array(z))
-        yield from compare.limit_faults(run, rounded, real)
-        yield from compare.pair_faults(run, exact, rounded, real)
+        yield from compare.limit_faults(run, rounded, real, room)
+        yield from compare.pair_faults(exact, rounded, real, room)
         yield compare.open_count(rounded)
+
+
+def _reach(run: Run, li: Any, real: list[int]) -> None:
+    """Let the oracle go to the layer from which the answer says it knows, if that is not far."""
+    late = [
+        int(li.settled_at[i]) for row, i in enumerate(real) if surely(run[run.last], row) is None
+    ]
+    needed = max(late, default=-1) + 10
+    if run.last < needed <= 400:
+        run.extend(needed, _spending(run, 20 * BUDGET))
 
 
 def _transformed(case: Case) -> Iterator[str | int]:
     """The same question asked in other words has the same answer."""
-    run = Run(case.z[0], case.A, case.alpha)
-    z = np.array(case.z[0], dtype=float)
+    z, room = np.array(case.z[0], dtype=float), compare.Room.of(case.z[0])
     one = cy.limit(dynamics(case), z)
     turns = [_permute, _scale, _scale_form, _repeat, _sign]
     for t in range(len(turns)):
@@ -205,7 +228,7 @@ def _transformed(case: Case) -> Iterator[str | int]:
             two = back(cy.limit(dynamics(other), moved))
             name = turns[(case.turn + t) % len(turns)].__name__
             real = range(len(z))
-            yield from (f"{name}: {fault}" for fault in compare.pair_faults(run, one, two, real))
+            yield from (f"{name}: {fault}" for fault in compare.pair_faults(one, two, real, room))
             yield min(compare.open_count(one), compare.open_count(two))
             return
 

@@ -13,10 +13,10 @@ A certified limit is judged by facts of the exact run, not by the proofs of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -27,17 +27,29 @@ TINY = Fraction(1, 2**1074)
 _MOST_STATES = 40  # reachable tokens up to which `if_constant` is affordable
 
 
-def bound(run: Run, k: int, eps: Fraction = EPS) -> list[Fraction]:
-    """By how much floats may be off at layer k, one bound per column.
+class Room(NamedTuple):
+    """By how much floats may be off, column by column.
 
-    A layer takes convex combinations column by column: each rounds by a few units of the column's
-    largest entry, a mean of n by n of them, and later layers do not enlarge the error.
+    A layer takes convex combinations in every column by itself: each rounds by a few units of the
+    column's largest entry, a mean of n tokens by n of them, and later layers do not enlarge what
+    earlier ones left. `eps` and `tiny` are those of the floats.
     """
-    first = run[0]
-    n = len(first.rows)
-    columns = zip(*first.rows, strict=True)
-    largest = [Fraction(max(abs(x) for x in column), first.unit) for column in columns]
-    return [(k + 2) * (n + 8) * (eps * x + TINY) for x in largest]
+
+    n: int
+    largest: tuple[Fraction, ...]
+    eps: Fraction = EPS
+    tiny: Fraction = TINY
+
+    @classmethod
+    def of(cls, z: Iterable[Iterable[Any]], single: bool = False) -> Room:
+        """For these tokens; `single` for answers in single precision."""
+        rows = [[abs(Fraction(x)) for x in row] for row in z]
+        units = (Fraction(1, 2**23), Fraction(1, 2**149)) if single else (EPS, TINY)
+        return cls(len(rows), tuple(map(max, zip(*rows, strict=True))), *units)
+
+    def at(self, k: int) -> list[Fraction]:
+        """The bounds at layer k."""
+        return [(k + 2) * (self.n + 8) * (self.eps * x + self.tiny) for x in self.largest]
 
 
 def far(given: Sequence[Any], exact: Sequence[Fraction], within: Sequence[Fraction]) -> bool:
@@ -59,10 +71,10 @@ def show(point: Sequence[Any]) -> str:
 # -- a run ----------------------------------------------------------------------------------------
 
 
-def state_faults(run: Run, states: Any, real: Sequence[int], eps: Fraction = EPS) -> Iterator[str]:
+def state_faults(run: Run, states: Any, real: Sequence[int], room: Room) -> Iterator[str]:
     """Tokens of every layer, (layers + 1, n, d), against the exact ones."""
     for k, state in enumerate(states.tolist()):
-        layer, within = run[k], bound(run, k, eps)
+        layer, within = run[k], room.at(k)
         for row, i in enumerate(real):
             exact = layer.point(row)
             if far(state[i], exact, within):
@@ -114,7 +126,7 @@ def history_faults(
 # -- limits ---------------------------------------------------------------------------------------
 
 
-def limit_faults(run: Run, li: Any, real: Sequence[int]) -> Iterator[str]:
+def limit_faults(run: Run, li: Any, real: Sequence[int], room: Room) -> Iterator[str]:
     """One `Limit` against the exact layers that `run` has."""
     born = run.born()
     yield from _leader_faults(li, real)
@@ -127,10 +139,10 @@ def limit_faults(run: Run, li: Any, real: Sequence[int]) -> Iterator[str]:
         elif not settled:
             if li.layers <= run.last:
                 there = run[li.layers].point(row)
-                if far(li.points[i].tolist(), there, bound(run, li.layers)):
-                    yield f"layer {li.layers}: open token {i} is at {show(there)}, not {li.points[i]}"
+                if far(li.points[i].tolist(), there, room.at(li.layers)):
+                    yield f"open token {i} is at {show(there)} at {li.layers}, not {li.points[i]}"
         else:
-            yield from _end_faults(run, li, row, i)
+            yield from _end_faults(run, li, row, i, room)
 
 
 def _leader_faults(li: Any, real: Sequence[int]) -> Iterator[str]:
@@ -145,11 +157,11 @@ def _leader_faults(li: Any, real: Sequence[int]) -> Iterator[str]:
             yield f"token {i} follows {leader} and ends elsewhere"
 
 
-def _end_faults(run: Run, li: Any, row: int, i: int) -> Iterator[str]:
+def _end_faults(run: Run, li: Any, row: int, i: int, room: Room) -> Iterator[str]:
     """The claimed limit of one token."""
     settled_at = int(li.settled_at[i])
     claim: Sequence[Any] = li.points[i].tolist()
-    within = bound(run, settled_at)
+    within = room.at(settled_at)
     if li.exact_points is not None:
         rounded = [float(x) for x in li.exact_points[i]]
         if far(claim, li.exact_points[i], [2 * EPS * abs(x) + TINY for x in li.exact_points[i]]):
@@ -171,7 +183,7 @@ def _end_faults(run: Run, li: Any, row: int, i: int) -> Iterator[str]:
             return
     if settled_at <= run.last:
         yield from _constancy_faults(run, row, i, settled_at)
-        end = _end_if_constant(run, row, settled_at)
+        end = _end_if_constant(last, row)
         if end is not None and far(claim, end, within):
             yield (
                 f"token {i}, its sets constant from layer {settled_at} on, tends to "
@@ -194,19 +206,17 @@ def _mean(layer: Layer, members: Sequence[int]) -> Point:
     return tuple(Fraction(sum(column), len(members) * layer.unit) for column in columns)
 
 
-def _end_if_constant(run: Run, row: int, settled_at: int) -> Point | None:
-    """Where the token tends to if its sets stay as they are, which from `settled_at` on they do."""
-    last = run[run.last]
-    if len(reachable(last.sets, row)) > _MOST_STATES:
-        return None
-    return if_constant(last, row)
+def _end_if_constant(layer: Layer, row: int) -> Point | None:
+    """`if_constant` where it is affordable."""
+    many = len(reachable(layer.sets, row)) > _MOST_STATES
+    return None if many else if_constant(layer, row)
 
 
 def open_count(li: Any) -> int:
     return len(li.undecided)
 
 
-def pair_faults(run: Run, one: Any, two: Any, real: Sequence[int]) -> Iterator[str]:
+def pair_faults(one: Any, two: Any, real: Sequence[int], room: Room) -> Iterator[str]:
     """Two answers about the same tokens: float and exact, or before and after a transformation."""
     for i in real:
         both = one.settled_at[i] >= 0 and two.settled_at[i] >= 0
@@ -214,7 +224,7 @@ def pair_faults(run: Run, one: Any, two: Any, real: Sequence[int]) -> Iterator[s
             continue
         if one.born[i] != two.born[i]:
             yield f"token {i} is born at {one.born[i]} and at {two.born[i]}"
-        within = bound(run, int(max(one.settled_at[i], two.settled_at[i])))
+        within = room.at(int(max(one.settled_at[i], two.settled_at[i])))
         if far(one.points[i].tolist(), [Fraction(x) for x in two.points[i].tolist()], within):
             yield f"token {i} tends to {one.points[i].tolist()} and to {two.points[i].tolist()}"
         if (one.follows[i] < 0) != (two.follows[i] < 0):

@@ -1,8 +1,8 @@
 """The starts of the attack: named kinds of tokens, each with the matrices and steps that hurt it.
 
-A case is made from (seed, its kind, its number) alone, so it can be made again by itself. Every
-kind is a function of a random generator that gives a `Start`; what it leaves open, A or alpha, is
-drawn from `matrices` and `steps`.
+Every kind is a function of a random generator that gives a `Start`; what it leaves open, A or
+alpha, is drawn from `matrices` and `steps`. To add a kind, write one and give it a share in
+`STARTS`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import exp, tan
 from typing import Any
-from zlib import crc32
 
 import numpy as np
 
@@ -29,115 +28,6 @@ class Start:
     A: Any = UNDRAWN
     alpha: Any = UNDRAWN
     layers: int = 24  # how far the oracle tries to go
-
-
-@dataclass(frozen=True)
-class Case:
-    """One configuration, or a batch of them, and which questions are asked about it."""
-
-    seed: int
-    index: int
-    kind: str
-    mode: str
-    z: tuple[Tokens, ...]
-    A: Tokens | None
-    alpha: float | str
-    layers: int
-    mask: tuple[tuple[bool, ...], ...] | None = None
-    turn: int = 0  # which transformation, in the mode that transforms
-
-    @property
-    def name(self) -> str:
-        return f"{self.seed}:{self.index}"
-
-    def code(self) -> str:
-        """The case as Python to paste."""
-        z = self.z if self.mode in BATCHED else self.z[0]
-        tokens = _literal(z)
-        if "Fraction" not in tokens:
-            tokens = f"np.array({tokens}, dtype=float)"
-        lines = [
-            "import numpy as np, cynosure as cy",
-            *(["from fractions import Fraction"] if "Fraction" in tokens else []),
-            f"z = {tokens}",
-            f"A = {'None' if self.A is None else f'np.array({_literal(self.A)}, dtype=float)'}",
-            f"alpha, layers = {self.alpha!r}, {self.layers}",
-        ]
-        if self.mask is not None:
-            mask = self.mask if self.mode in BATCHED else self.mask[0]
-            lines.append(f"mask = np.array({_literal(mask)})")
-        return "\n".join(lines)
-
-
-BATCHED = ("batch", "masked batch", "review batch")
-MODES = {  # mode -> share
-    "single": 20,
-    "batch": 12,
-    "masked batch": 8,
-    "review batch": 4,
-    "masked single": 4,
-    "limit": 30,
-    "transformed": 14,
-    "unnormalised": 3,
-    "causal": 5,
-}
-
-
-def _literal(x: Any) -> str:
-    if isinstance(x, tuple):
-        return "[" + ", ".join(map(_literal, x)) + "]"
-    return repr(x)
-
-
-def case(seed: int, index: int) -> Case:
-    """Case number `index` of the attack `seed`."""
-    kind = _WHEEL[index % len(_WHEEL)]
-    rng = np.random.default_rng([seed, crc32(kind.encode()), index])
-    modes, shares = list(MODES), np.array(list(MODES.values()), dtype=float)
-    mode = modes[rng.choice(len(modes), p=shares / shares.sum())]
-    start = STARTS[kind][0](rng)
-    if any(isinstance(x, Fraction) for row in start.z for x in row):
-        mode = "limit"
-    configurations = [start.z]
-    mask = None
-    d = len(start.z[0])
-    A = matrices(rng, d) if start.A is UNDRAWN else start.A
-    alpha = steps(rng) if start.alpha is UNDRAWN else start.alpha
-    if mode in BATCHED:
-        configurations += [
-            _like(STARTS[kind][0](rng).z, start.z, rng) for _ in range(rng.integers(1, 4))
-        ]
-    if mode in ("masked batch", "review batch", "masked single"):
-        mask = tuple(_mask(rng, len(start.z), mode) for _ in configurations)
-    return Case(
-        seed=seed,
-        index=index,
-        kind=kind,
-        mode=mode,
-        z=tuple(configurations),
-        A=A,
-        alpha=alpha,
-        layers=int(rng.integers(0, start.layers + 1)) if mode == "single" else start.layers,
-        mask=mask,
-        turn=int(rng.integers(1 << 30)),
-    )
-
-
-def _mask(rng: Rng, n: int, mode: str) -> tuple[bool, ...]:
-    """Padding anywhere; at the end only, as reviews have it. At least one token is real."""
-    if mode == "review batch":
-        length = int(rng.integers(1, n + 1))
-        return tuple(i < length for i in range(n))
-    real = rng.random(n) < 0.7
-    real[rng.integers(n)] = True
-    return tuple(map(bool, real))
-
-
-def _like(z: Tokens, model: Tokens, rng: Rng) -> Tokens:
-    """Another start of the same kind, cut or repeated to the shape of the first."""
-    n, d = len(model), len(model[0])
-    rows = [tuple(row[c % len(row)] for c in range(d)) for row in z]
-    return tuple(rows[i % len(rows)] for i in range(n))
 
 
 # -- A and alpha ----------------------------------------------------------------------------------
@@ -309,7 +199,7 @@ def polygons(rng: Rng) -> Start:
 
 def lattices(rng: Rng) -> Start:
     """A square lattice, plain or rotated by an angle (exactly, 3-4-5, or rounded)."""
-    m = int(rng.integers(2, 5))
+    m = int(rng.integers(2, 5)) if rng.random() < 0.98 else 44
     z = np.array([(x, y) for x in range(-m, m + 1, 2) for y in range(-m, m + 1, 2)], float)
     turn = rng.random()
     if turn < 0.3:
@@ -346,7 +236,7 @@ def mirrored_chains(rng: Rng) -> Start:
     flip = np.ones(d)
     flip[-1] = -1
     z = np.concatenate((half, half * flip, inside))
-    return Start(_shuffled(rng, z), A=None if rng.random() < 0.7 else UNDRAWN, layers=40)
+    return Start(_shuffled(rng, z), A=None if rng.random() < 0.7 else UNDRAWN, layers=200)
 
 
 def waits(rng: Rng) -> Start:
@@ -356,7 +246,7 @@ def waits(rng: Rng) -> Start:
     x = float(rng.choice([0.5, 0.25, 0.75]))
     z = [(1, 1), (1, -1), (-1, 1), (-1, -1), (x, 0), (1 + delta, y), (1 + delta, -y)]
     alpha = [0.5, 1.0, 2.0, "1/10", 3.0][rng.integers(5)]
-    return Start(_shuffled(rng, z), A=None, alpha=alpha, layers=60)
+    return Start(_shuffled(rng, z), A=None, alpha=alpha, layers=200)
 
 
 def heights(rng: Rng) -> Start:
@@ -371,7 +261,7 @@ def heights(rng: Rng) -> Start:
     for _ in range(int(rng.integers(1, 4))):
         rows.append([*rng.integers(-m, m + 1, d - 1).tolist(), 0])
     alpha = [1.0, 1.0, 3.0, 0.5, 2.0][rng.integers(5)]
-    return Start(_shuffled(rng, rows), A=None, alpha=alpha, layers=60)
+    return Start(_shuffled(rng, rows), A=None, alpha=alpha, layers=200)
 
 
 _DEEP = (
@@ -390,7 +280,7 @@ def deep(rng: Rng) -> Start:
         change[i + 1] = change[i]
         z[i : i + 2, 2] *= float(rng.choice([1, 1, 0.5, 2, 3]))
     alpha = [1.0, 3.0, 1.0, 0.5][rng.integers(4)]
-    return Start(_shuffled(rng, z + change), A=None, alpha=alpha, layers=60)
+    return Start(_shuffled(rng, z + change), A=None, alpha=alpha, layers=200)
 
 
 def ulps(rng: Rng) -> Start:
@@ -476,6 +366,64 @@ def one_and_two(rng: Rng) -> Start:
     return Start(_rows(rng.choice([0.0, 1.0, -1.0, 2.0, 0.5, 1e300, 1e-300], (n, d))), layers=6)
 
 
+_ROTATION = ((0.0, -1.0), (1.0, 0.0))
+_MINUS = ((-1.0, 0.0), (0.0, -1.0))
+KNOWN = (  # tokens, A, alpha of failures that were once found
+    Start(
+        (
+            (1.0, 2.0, 0.0),
+            (5.0, 4.0, 2.0),
+            (5.0, 4.0, -2.0),
+            (5.0, 0.0, 32.0),
+            (5.0, 0.0, -32.0),
+            (12.0, -4.0, 0.0),
+        ),
+        None,
+        1.0,
+        60,
+    ),
+    Start(
+        ((3.0, -2.0, 0.0), (6.0, 3.0, 1.0), (6.0, 3.0, -1.0), (5.0, 0.0, 49.0), (5.0, 0.0, -49.0)),
+        None,
+        3.0,
+        60,
+    ),
+    Start(((1.0,), (-2.0,), (1e-323,)), None, 1.0),
+    Start(((1e300, 0.0), (0.0, 1e-300), (0.0, 2e-300)), None, 1.0, 6),
+    Start(((1.0, 0.0), (0.0, 1.0), (0.0, 2.0), (2.0, 1.0)), ((1e300, 0.0), (0.0, 1e-300)), 1.0, 6),
+    Start(((1e308, 1e308),) * 3, None, 1.0, 3),
+    Start(((1e-308, 1e-308),) * 3, None, 1.0, 3),
+    Start(((0.0,), (2.0,)), None, 1.0),
+    Start(((3.0, -1.0), (-1.0, 3.0), (2.0, 2.0), (-3.0, -2.0)), _ROTATION, 1.0, 30),
+    Start(((3.0, -1.0), (-1.0, 3.0), (2.0, 2.0), (-3.0, -2.0)), _MINUS, 0.3, 20),
+    Start(((3.0, -1.0), (-1.0, 3.0), (2.0, 2.0), (-3.0, -2.0)), _MINUS, 1.0, 30),
+    Start(((-2.0, -3.0), (0.0, 3.0), (2.0, -2.0)), ((1.0, 0.0), (0.0, 0.0)), 2.0, 30),
+    Start(((1.0, 0.0), (0.0, 2.0)), ((-2.0, 1.0), (6.0, -3.0)), 1.0, 30),
+    Start(((1.0, 0.0), (0.0, 2.0)), ((-2.0, 1.0), (6.0, -3.0)), 0.5, 30),
+    Start(
+        (
+            (1.0, 1.0),
+            (1.0, -1.0),
+            (-1.0, 1.0),
+            (-1.0, -1.0),
+            (0.5, 0.0),
+            (1 + 1e-6, 0.7),
+            (1 + 1e-6, -0.7),
+        ),
+        None,
+        0.5,
+        40,
+    ),
+    Start(((1.0, 1.0), (1.0, -1.0), (-1.0, -1.0), (0.5, 0.0)), None, 2.0**-54, 4),
+    Start(((1.0, 1.0), (1.0, -1.0), (-1.0, -1.0), (0.5, 0.0)), None, 1e-9, 6),
+    Start(((1.0, 1.0), (1.0, -1.0), (-1.0, -1.0), (0.5, 0.0)), None, 1e-300, 3),
+)
+
+
+def known(rng: Rng) -> Start:
+    return KNOWN[rng.integers(len(KNOWN))]
+
+
 STARTS: dict[str, tuple[Callable[[Rng], Start], int]] = {  # kind -> maker, share
     "whole numbers": (whole_numbers, 10),
     "signs": (signs, 5),
@@ -504,13 +452,5 @@ STARTS: dict[str, tuple[Callable[[Rng], Start], int]] = {  # kind -> maker, shar
     "tiny steps": (tiny_steps, 3),
     "rationals": (rationals, 2),
     "one and two": (one_and_two, 2),
+    "known": (known, 3),
 }
-
-
-def _wheel() -> tuple[str, ...]:
-    """The kinds in a fixed order that mixes them, each as often as its share."""
-    slots = [kind for kind, (_, share) in STARTS.items() for _ in range(share)]
-    return tuple(slots[i] for i in np.random.default_rng(0).permutation(len(slots)))
-
-
-_WHEEL = _wheel()

@@ -14,68 +14,61 @@ import signal
 import time
 import traceback
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
-from .starts import case
+from .cases import Case
 
 LONGEST = 10.0  # seconds of processor time a case may take
-_SILENCE = 30.0  # and so many times this on the clock
+_SILENCE = 30.0  # and so many times that on the clock
 
 
 @dataclass(frozen=True)
 class Result:
     """What became of a case: right, undecided, wrong, crashed or slow."""
 
-    index: int
-    kind: str
-    mode: str
+    case: Case
     outcome: str
-    faults: tuple[str, ...]
-    seconds: float
-    open: int = 0
+    faults: tuple[str, ...] = ()
+    seconds: float = 0.0
+    open: int = 0  # tokens without a proved limit
 
 
-def examine(seed: int, index: int) -> Result:
+def examine(case: Case) -> Result:
     """One case in this process."""
     from .calls import Verdict, judge
 
-    made = case(seed, index)
     begin = time.process_time()
     try:
-        verdict = judge(made)
-    except Exception as error:  # whatever it raises on finite floats is a finding
+        verdict = judge(case)
+    except Exception as error:  # whatever the package raises on finite floats is a finding
         frames = traceback.extract_tb(error.__traceback__)
-        ours = [f for f in frames if f"{os.sep}cynosure{os.sep}" in f.filename]
-        if not ours:
-            raise  # not the package: the attack itself is broken
-        where = f"{Path(ours[-1].filename).name}:{ours[-1].lineno}"
-        fault = f"{type(error).__name__}: {error} ({where})"
-        verdict = Verdict("crashed", (fault,))
-    return Result(
-        index=index,
-        kind=made.kind,
-        mode=made.mode,
-        outcome=verdict.outcome,
-        faults=verdict.faults,
-        seconds=time.process_time() - begin,
-        open=verdict.open,
-    )
+        theirs = [f for f in frames if f"{os.sep}cynosure{os.sep}" in f.filename]
+        if not theirs:
+            raise  # the attack itself is broken
+        where = f"{Path(theirs[-1].filename).name}:{theirs[-1].lineno}"
+        verdict = Verdict("crashed", (f"{type(error).__name__}: {error} ({where})",))
+    seconds = time.process_time() - begin
+    return Result(case, verdict.outcome, verdict.faults, seconds, verdict.open)
 
 
-def _serve(seed: int, connection: Connection, longest: float) -> None:
+Examiner = Callable[[Case], Result]
+
+
+def _serve(connection: Connection, examiner: Examiner, longest: float) -> None:
+    """The life of a worker: cases in, results out."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     warnings.simplefilter("error")
-    from .calls import warm_up
+    if examiner is examine:
+        from .calls import warm_up
 
-    warm_up()
+        warm_up()
     connection.send(None)  # ready
-    while (index := connection.recv()) is not None:
+    while (case := connection.recv()) is not None:
         signal.setitimer(signal.ITIMER_PROF, longest)
-        result = examine(seed, index)
+        result = examiner(case)
         signal.setitimer(signal.ITIMER_PROF, 0)
         connection.send(result)
 
@@ -83,53 +76,48 @@ def _serve(seed: int, connection: Connection, longest: float) -> None:
 class _Worker:
     """A process and the case it is at."""
 
-    def __init__(self, seed: int, longest: float) -> None:
-        context = multiprocessing.get_context("fork")
+    def __init__(self, examiner: Examiner, longest: float) -> None:
+        context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self.process: Any = context.Process(
-            target=_serve, args=(seed, theirs, longest), daemon=True
-        )
+        self.process = context.Process(target=_serve, args=(theirs, examiner, longest), daemon=True)
         self.process.start()
         theirs.close()
-        self.index: int | None = None
+        self.case: Case | None = None
         self.since = time.monotonic()
 
-    def give(self, index: int | None) -> None:
-        self.index, self.since = index, time.monotonic()
-        self.connection.send(index)
+    def give(self, case: Case | None) -> None:
+        self.case, self.since = case, time.monotonic()
+        self.connection.send(case)
 
     def end(self) -> int:
+        """The exit status, which is minus a signal."""
         self.connection.close()
+        self.process.join(1.0)  # one that has closed its end of the pipe is about to end
         if self.process.is_alive():
             self.process.kill()
         self.process.join()
-        return int(self.process.exitcode)
+        return int(self.process.exitcode or 0)
 
 
-def _lost(seed: int, worker: _Worker, waited: bool, longest: float) -> Result:
+def _lost(worker: _Worker, silent: bool, longest: float) -> Result:
     """The outcome of a case whose worker is gone, or silent."""
-    assert worker.index is not None
-    code = worker.end()
-    made = case(seed, worker.index)
-    slow = waited or code == -signal.SIGPROF
-    if code > 0:
-        raise RuntimeError(f"case {seed}:{worker.index}: the attack itself failed, see above")
-    return Result(
-        index=worker.index,
-        kind=made.kind,
-        mode=made.mode,
-        outcome="slow" if slow else "crashed",
-        faults=(f"more than {longest:g} s" if slow else f"signal {-code}",),
-        seconds=longest,
-    )
+    case, code = worker.case, worker.end()
+    if case is None or code > 0:
+        raise RuntimeError(f"the attack itself failed, at {case and case.name}: see above")
+    if silent or code == -signal.SIGPROF:
+        return Result(case, "slow", (f"more than {longest:g} s",), longest)
+    return Result(case, "crashed", (f"signal {-code}: {signal.Signals(-code).name}",))
 
 
 def attack(
-    seed: int, indices: Iterable[int], workers: int, longest: float = LONGEST
+    cases: Iterable[Case],
+    workers: int,
+    longest: float = LONGEST,
+    examiner: Examiner = examine,
 ) -> Iterator[Result]:
     """Every case, in the order in which they finish."""
-    todo = iter(indices)
-    team = [_Worker(seed, longest) for _ in range(workers)]
+    todo = iter(cases)
+    team = [_Worker(examiner, longest) for _ in range(workers)]
     try:
         while team:
             ready = multiprocessing.connection.wait([w.connection for w in team], timeout=1.0)
@@ -139,24 +127,24 @@ def attack(
                     continue
                 try:
                     result = None if silent else worker.connection.recv()
-                except EOFError:
-                    silent = True
+                except (EOFError, ConnectionResetError):
                     result = None
-                if silent:
+                    gone = True
+                else:
+                    gone = silent
+                if gone:
                     team.remove(worker)
-                    if worker.index is None:
-                        raise RuntimeError(f"a worker ended before its first case: {worker.end()}")
-                    waited = worker.process.is_alive()
-                    yield _lost(seed, worker, waited, longest)
-                    team.append(_Worker(seed, longest))
+                    yield _lost(worker, silent, longest)
+                    team.append(_Worker(examiner, longest))
                     continue
                 if result is not None:
                     yield result
-                index = next(todo, None)
-                worker.give(index)
-                if index is None:
+                case = next(todo, None)
+                worker.give(case)
+                if case is None:
                     team.remove(worker)
                     worker.end()
     finally:
         for worker in team:
+            worker.process.kill()
             worker.end()
