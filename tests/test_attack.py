@@ -193,7 +193,7 @@ def test_a_wrong_limit_is_seen() -> None:
         )
         return {"points": points, "exact_points": exact}
 
-    assert "tends to (1, 0), not (1, -1)" in _square_limit(**moved(4, (1, -1)))[0]
+    assert "tends to (1, 0), not (1, -1)" in _square_limit(**moved(4, (1, -1)))[-1]
     assert "outside the hull" in _square_limit(**moved(4, (2, 0)))[0]
     close = _square_limit(**moved(4, (1 - Fraction(1, 2**60), 0)))
     assert close, "an exact limit that rounds to the right float is still wrong"
@@ -214,6 +214,7 @@ def test_a_wrong_birth_is_seen() -> None:
 
 def test_a_leader_that_does_not_lead_is_seen() -> None:
     assert "does not lead" in _square_limit(follows=np.array([0, 1, 2, 3, 4]))[0]
+    assert "tends to leader 0" in _square_limit(follows=np.array([-1, 1, 2, 3, -1]))[0]
     assert "ends elsewhere" in _square_limit(follows=np.array([0, 1, 2, 3, 0]))[0]
 
 
@@ -304,7 +305,7 @@ def test_the_code_of_a_case_makes_its_tokens() -> None:
         assert np.array_equal(space["z"], np.array(z))
 
 
-def _misbehave(case: Case) -> Result:
+def _misbehave(case: Case, longest: float) -> Result:
     """What a broken package could do to a worker, by the number of the case."""
     if case.index == 1:
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -315,7 +316,7 @@ def _misbehave(case: Case) -> Result:
 
 def test_a_crash_and_a_loop_are_outcomes() -> None:
     cases = [replace(case(0, 0), index=i) for i in range(4)]
-    results = {r.case.index: r for r in attack(cases, workers=1, longest=0.5, examiner=_misbehave)}
+    results = {r.case.index: r for r in attack(cases, workers=1, longest=0.1, examiner=_misbehave)}
     assert [results[i].outcome for i in range(4)] == ["right", "crashed", "slow", "right"]
     assert "SIGSEGV" in results[1].faults[0]
     assert "0:1" in line(results[1])

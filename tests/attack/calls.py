@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -15,6 +16,7 @@ from . import compare
 from .cases import BATCHED, Case
 from .oracle import Run, followed, integers, step, surely
 from .starts import Tokens
+from .workers import WHOLE_CASE
 
 Faults = Iterator[str]
 BUDGET = 120_000  # multiplications of short numbers that the oracle may spend on a case
@@ -29,9 +31,33 @@ class Verdict:
     open: int = 0
 
 
-def judge(case: Case) -> Verdict:
+@dataclass(frozen=True)
+class Package:
+    """What is asked, each question with `longest` seconds of processor time to answer it.
+
+    The timer's signal ends the process, compiled loops included; 0 is no timer. What the attack
+    itself computes between questions is on another, longer clock.
+    """
+
+    longest: float = 0.0
+
+    def ask(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        signal.setitimer(signal.ITIMER_PROF, self.longest)
+        try:
+            return function(*args, **options)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, WHOLE_CASE * self.longest)
+
+    def simulate(self, *args: Any, **options: Any) -> Any:
+        return self.ask(cy.simulate, *args, **options)
+
+    def limit(self, *args: Any, **options: Any) -> Any:
+        return self.ask(cy.limit, *args, **options)
+
+
+def judge(case: Case, longest: float = 0.0) -> Verdict:
     """Put the case to the package and compare every answer."""
-    answers = _MODES.get(case.mode, _runs)(case)
+    answers = _MODES.get(case.mode, _runs)(case, Package(longest))
     faults, open_ = [], 0
     for found in answers:
         if isinstance(found, int):
@@ -87,7 +113,7 @@ def _only(z: Tokens, real: list[int]) -> Tokens:
 # -- simulate -------------------------------------------------------------------------------------
 
 
-def _runs(case: Case) -> Iterator[str | int]:
+def _runs(case: Case, package: Package) -> Iterator[str | int]:
     """`simulate` of one configuration or a batch, with or without padding: every set and state."""
     z, mask, real = _arrays(case)
     runs = [exact_run(_only(x, keep), case) for x, keep in zip(case.z, real, strict=True)]
@@ -96,7 +122,7 @@ def _runs(case: Case) -> Iterator[str | int]:
         del run.layers[layers + 1 :]
     single = case.turn % 5 == 0 and _short(z)
     given = z.astype(np.float32) if single else z
-    tr = cy.simulate(dynamics(case), given, layers=layers, mask=mask)
+    tr = package.simulate(dynamics(case), given, layers=layers, mask=mask)
     states, history = tr.values, tr.history
     assert history is not None
     for b, (run, keep) in enumerate(zip(runs, real, strict=True)):
@@ -114,10 +140,10 @@ def _runs(case: Case) -> Iterator[str | int]:
             history.leader[at].tolist(),
             keep,
         )
-        yield from _set_faults(run, tr.select(*at), keep)
+        yield from _set_faults(package, run, tr.select(*at), keep)
     if case.mode == "masked single":
         for exact in (False, True):
-            li = cy.limit(dynamics(case), z, mask=mask, exact=exact)
+            li = package.limit(dynamics(case), z, mask=mask, exact=exact)
             _reach(runs[0], li, real[0])
             yield from compare.limit_faults(runs[0], li, real[0], room)
             yield compare.open_count(li)
@@ -129,10 +155,10 @@ def _short(z: np.ndarray) -> bool:
         return bool((z.astype(np.float32) == z).all())
 
 
-def _set_faults(run: Run, tr: Any, keep: list[int]) -> Faults:
+def _set_faults(package: Package, run: Run, tr: Any, keep: list[int]) -> Faults:
     roles = cy.roles(tr)
     for k in range(run.last + 1):
-        sets = roles.followed(k)
+        sets = package.ask(roles.followed, k)
         given = [sets[i].tolist() for i in range(len(sets))]
         faults = list(compare.set_faults(run[k], k, given, keep))
         yield from faults
@@ -140,11 +166,11 @@ def _set_faults(run: Run, tr: Any, keep: list[int]) -> Faults:
             return
 
 
-def _unnormalised(case: Case) -> Iterator[str | int]:
+def _unnormalised(case: Case, package: Package) -> Iterator[str | int]:
     """The layer without normalisation: (1 + alpha)^k times the exact tokens."""
     run = exact_run(case.z[0], case)
     z = np.array(case.z[0], dtype=float)
-    tr = cy.simulate(dynamics(case, cy.UnnormalizedAttention), z, layers=run.last, throw=False)
+    tr = package.simulate(dynamics(case, cy.UnnormalizedAttention), z, layers=run.last, throw=False)
     assert tr.history is not None
     if tr.history.born.tolist() != run.born():
         yield f"born {tr.history.born.tolist()}, not {run.born()}"
@@ -158,17 +184,19 @@ def _unnormalised(case: Case) -> Iterator[str | int]:
                 return
 
 
-def _causal(case: Case) -> Iterator[str | int]:
+def _causal(case: Case, package: Package) -> Iterator[str | int]:
     """Causal hardmax decides each layer on its rounded tokens: those sets, and single layers."""
     A = None if case.A is None else np.array(case.A, dtype=float)
     attention = cy.Causal(cy.Hardmax(A))
-    tr = cy.simulate(cy.PureAttention(attention, case.alpha), np.array(case.z[0], float), layers=2)
+    tr = package.simulate(
+        cy.PureAttention(attention, case.alpha), np.array(case.z[0], float), layers=2
+    )
     form = None if case.A is None else integers(case.A)[0]
     eta = Fraction(case.alpha) / (1 + Fraction(case.alpha))
     for k, state in enumerate(tr.values):
         rows, unit = integers(state.tolist())
         sets = followed(rows, form, causal=True)
-        weights = attention.weights(state)
+        weights = package.ask(attention.weights, state)
         for i, c in enumerate(sets):
             given = np.flatnonzero(weights[i]).tolist()
             if given != list(c):
@@ -182,7 +210,7 @@ def _causal(case: Case) -> Iterator[str | int]:
                 if compare.far(row, exact, within):
                     yield f"layer {k + 1}: token {i} is at {compare.show(exact)}, not {row}"
                     return
-    plain = cy.Hardmax(A).followed(np.array(case.z[0], float))
+    plain = package.ask(cy.Hardmax(A).followed, np.array(case.z[0], float))
     run = Run(case.z[0], case.A)
     given = [plain[i].tolist() for i in range(len(plain))]
     yield from compare.set_faults(run[0], 0, given, range(len(plain)))
@@ -191,16 +219,16 @@ def _causal(case: Case) -> Iterator[str | int]:
 # -- limit ----------------------------------------------------------------------------------------
 
 
-def _limits(case: Case) -> Iterator[str | int]:
+def _limits(case: Case, package: Package) -> Iterator[str | int]:
     """`limit` in floats and in rationals, against the oracle and against each other."""
     run, z = exact_run(case.z[0], case), case.z[0]
     real, room = list(range(len(z))), compare.Room.of(z)
-    exact = cy.limit(dynamics(case), z if case.rational else np.array(z), exact=True)
+    exact = package.limit(dynamics(case), z if case.rational else np.array(z), exact=True)
     _reach(run, exact, real)
     yield from compare.limit_faults(run, exact, real, room)
     yield compare.open_count(exact)
     if not case.rational:
-        rounded = cy.limit(dynamics(case), np.array(z))
+        rounded = package.limit(dynamics(case), np.array(z))
         yield from compare.limit_faults(run, rounded, real, room)
         yield from compare.pair_faults(exact, rounded, real, room)
         yield compare.open_count(rounded)
@@ -216,16 +244,16 @@ def _reach(run: Run, li: Any, real: list[int]) -> None:
         run.extend(needed, _spending(run, 20 * BUDGET))
 
 
-def _transformed(case: Case) -> Iterator[str | int]:
+def _transformed(case: Case, package: Package) -> Iterator[str | int]:
     """The same question asked in other words has the same answer."""
     z, room = np.array(case.z[0], dtype=float), compare.Room.of(case.z[0])
-    one = cy.limit(dynamics(case), z)
+    one = package.limit(dynamics(case), z)
     turns = [_permute, _scale, _scale_form, _repeat, _sign]
     for t in range(len(turns)):
         found = turns[(case.turn + t) % len(turns)](case, z)
         if found is not None:
             other, moved, back = found
-            two = back(cy.limit(dynamics(other), moved))
+            two = back(package.limit(dynamics(other), moved))
             name = turns[(case.turn + t) % len(turns)].__name__
             real = range(len(z))
             yield from (f"{name}: {fault}" for fault in compare.pair_faults(one, two, real, room))
@@ -308,7 +336,7 @@ def _reindexed(li: Any, place: np.ndarray, points: np.ndarray, order: np.ndarray
     )
 
 
-_MODES: dict[str, Callable[[Case], Iterator[str | int]]] = {
+_MODES: dict[str, Callable[[Case, Package], Iterator[str | int]]] = {
     "limit": _limits,
     "transformed": _transformed,
     "unnormalised": _unnormalised,

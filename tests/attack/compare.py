@@ -155,6 +155,12 @@ def _leader_faults(li: Any, real: Sequence[int]) -> Iterator[str]:
             yield f"token {i} follows {leader}, which does not lead"
         elif leader >= 0 and (li.points[i] != li.points[leader]).any():
             yield f"token {i} follows {leader} and ends elsewhere"
+    if li.exact_points is None:
+        return
+    ends = {li.exact_points[i]: i for i in real if li.born[i] >= 0}
+    for i in real:
+        if li.settled_at[i] >= 0 and li.follows[i] < 0 and li.exact_points[i] in ends:
+            yield f"token {i} tends to leader {ends[li.exact_points[i]]}, not to none"
 
 
 def _end_faults(run: Run, li: Any, row: int, i: int, room: Room) -> Iterator[str]:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd, lcm
+from operator import mul
 from typing import Any
 
 Row = tuple[int, ...]
@@ -51,7 +52,7 @@ def integers(rows: Iterable[Iterable[Any]]) -> tuple[tuple[Row, ...], int]:
 
 
 def dot(x: Sequence[int], y: Sequence[int]) -> int:
-    return sum(a * b for a, b in zip(x, y, strict=True))
+    return sum(map(mul, x, y))
 
 
 def followed(rows: Sequence[Row], A: Sequence[Row] | None, causal: bool = False) -> Sets:

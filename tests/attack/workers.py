@@ -21,8 +21,9 @@ from pathlib import Path
 
 from .cases import Case
 
-LONGEST = 10.0  # seconds of processor time a case may take
-_SILENCE = 30.0  # and so many times that on the clock
+LONGEST = 10.0  # seconds of processor time for a question to the package
+WHOLE_CASE = 6.0  # so many times that for a whole case
+_SILENCE = 60.0  # and so many times that on the clock
 
 
 @dataclass(frozen=True)
@@ -36,13 +37,13 @@ class Result:
     open: int = 0  # tokens without a proved limit
 
 
-def examine(case: Case) -> Result:
-    """One case in this process."""
+def examine(case: Case, longest: float = 0.0) -> Result:
+    """One case in this process, each question to the package within `longest` seconds (0: any)."""
     from .calls import Verdict, judge
 
     begin = time.process_time()
     try:
-        verdict = judge(case)
+        verdict = judge(case, longest)
     except Exception as error:  # whatever the package raises on finite floats is a finding
         frames = traceback.extract_tb(error.__traceback__)
         theirs = [f for f in frames if f"{os.sep}cynosure{os.sep}" in f.filename]
@@ -54,7 +55,7 @@ def examine(case: Case) -> Result:
     return Result(case, verdict.outcome, verdict.faults, seconds, verdict.open)
 
 
-Examiner = Callable[[Case], Result]
+Examiner = Callable[[Case, float], Result]
 
 
 def _serve(connection: Connection, examiner: Examiner, longest: float) -> None:
@@ -67,8 +68,8 @@ def _serve(connection: Connection, examiner: Examiner, longest: float) -> None:
         warm_up()
     connection.send(None)  # ready
     while (case := connection.recv()) is not None:
-        signal.setitimer(signal.ITIMER_PROF, longest)
-        result = examiner(case)
+        signal.setitimer(signal.ITIMER_PROF, WHOLE_CASE * longest)
+        result = examiner(case, longest)
         signal.setitimer(signal.ITIMER_PROF, 0)
         connection.send(result)
 
