@@ -170,8 +170,13 @@ def wilson(successes: int, total: int) -> tuple[float, float]:
 
 def counted(successes: int, total: int) -> str:
     """A rate as text, with how many cases it stands on: "3 of 4 (0.75; 95 %: 0.3 to 0.95)"."""
-    low, high = wilson(successes, total)
-    return f"{successes} of {total} ({successes / total:.3g}; 95 %: {low:.2g} to {high:.2g})"
+    rate, low, high = map(_rate, (successes / total, *wilson(successes, total)))
+    return f"{successes} of {total} ({rate}; 95 %: {low} to {high})"
+
+
+def _rate(x: float) -> str:
+    """Two digits of what is there, or, near 1, of what is missing: 0.9986 is not 1."""
+    return f"{x:.2g}" if x < 0.9 else f"{1 - float(f'{1 - x:.2g}'):.10g}"
 
 
 def resampled(
