@@ -138,6 +138,34 @@ def test_a_follower_that_is_too_slow_is_noticed() -> None:
     assert finite_depth._slowest(gaps, li, 1.1) < 0.99
 
 
+def test_followers_are_counted_without_the_leaders() -> None:
+    p = replace(finite_depth.QUICK, starts=3)
+    cell = finite_depth._curves(p, "gaussian", None, 2, 30, 0.5)
+    for s in range(3):
+        li = limit(PureAttention(alpha=0.5), configurations.gaussian(30, 2, s))
+        follows = li.born != 0
+        assert cell.led_first[s] == pytest.approx(1 - follows.mean())
+        for k in (0, 3):
+            known = (li.settled_at[follows] >= 0) & (li.settled_at[follows] <= k)
+            assert cell.followers[s, k] == pytest.approx(known.mean())
+    assert (cell.followers[:, 0] < cell.settled[:, 0]).all()  # leaders are settled by definition
+    alone = finite_depth._curves(p, "gaussian", None, 40, 3, 0.5)  # everybody leads
+    assert np.isnan(alone.followers).all() and finite_depth._mean([alone], "followers", 0) is None
+    assert finite_depth._near([alone], 6) == (0, 0)
+
+
+def test_a_legend_names_no_curve_that_is_not_there() -> None:
+    report = finite_depth.run(replace(finite_depth.QUICK, starts=1, laws=("gaussian",)))
+    (picture,) = report.figures
+    for ax in picture.drawing.axes:
+        legend = ax.get_legend()
+        drawn = [x for x in ax.get_lines() if np.isfinite(np.asarray(x.get_ydata(), float)).any()]
+        names = [t.get_text() for t in legend.get_texts() if not t.get_text().endswith(": none")]
+        labels = [x.get_label() for x in drawn if not x.get_label().startswith("_")]
+        assert names == labels or names == ["tokens", "hulls", r"$(1+\alpha)^{-k}$"]
+        assert drawn or not names
+
+
 def test_finite_depth_wants_known_laws() -> None:
     with pytest.raises(ValueError, match="laws"):
         finite_depth.run(replace(finite_depth.QUICK, laws=("cauchy",)))

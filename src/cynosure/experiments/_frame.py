@@ -169,7 +169,7 @@ def wilson(successes: int, total: int) -> tuple[float, float]:
 
 
 def counted(successes: int, total: int) -> str:
-    """A rate as text, with how many cases it stands on: "3 of 4 (0.75; 95 %: 0.3 to 0.95)"."""
+    """A rate as text, with how many cases it stands on: "3 of 4 (0.75; 95 %: 0.3 to 0.954)"."""
     rate, low, high = map(_rate, (successes / total, *wilson(successes, total)))
     return f"{successes} of {total} ({rate}; 95 %: {low} to {high})"
 

@@ -37,8 +37,8 @@ class Params:
     n: int = 40
     d: tuple[int, ...] = (2, 4, 8)
     alpha: float = 1.0
-    starts: int = 60
-    depths: tuple[int, ...] = (4, 16, 64)
+    starts: int = 40
+    depths: tuple[int, ...] = (4, 16, 32)
     seed: int = 0
 
 

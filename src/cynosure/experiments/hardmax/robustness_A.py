@@ -361,10 +361,12 @@ def _triangle_picture(p: Params, nudged: list[Nudged]) -> cy.Picture:
             ax.plot(*z[:, i].T, ".-", color=colour, lw=1, ms=4)
             ax.plot(*z[0, i], "o", color=colour, ms=8)
         ax.set(aspect="equal", xlabel="$z_1$", ylabel="$z_2$", title=title)
-    for colour, a in zip(cy.plot.PALETTE, p.alpha):
+    for j, (colour, a) in enumerate(zip(cy.plot.PALETTE, p.alpha)):
         of = [c for c in nudged if c.alpha == a]
+        x = [c.nudge for c in of]
         y = [np.median(c.born) if (c.born >= 0).all() else np.nan for c in of]
-        right.plot([c.nudge for c in of], y, "o-", color=colour, ms=4, label=rf"$\alpha$ = {a:g}")
+        look = {"color": colour, "ms": max(9 - 2 * j, 2), "lw": 1}  # curves of two alpha coincide
+        right.plot(x, y, "o-", label=rf"$\alpha$ = {a:g}", **look)
     right.set(xscale="log", xlabel="size of the error", ylabel="layer of the first leader")
     right.set_ylim(bottom=0)
     right.legend(frameon=False, fontsize=cy.plot.LABEL)

@@ -47,7 +47,7 @@ class Params:
     size: float = 6.0
     flatness: float = 0.2
     spread: float = 0.3
-    draws: int = 10
+    draws: int = 8
     starts: int = 4
     time: float = 24.0
     dt: float = 0.1
