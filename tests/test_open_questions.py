@@ -65,6 +65,31 @@ def test_embeddings_can_be_read_from_a_file(tmp_path) -> None:
     assert [r["d"] for r in found] == [2, 3]
 
 
+def test_late_leaders_are_counted_by_dimension() -> None:
+    p = leader_count.Params(d=(2, 8), n=(30,), starts=40, followed_through=40, alpha=(0.5, 2.0))
+    cells = [leader_count._count(p, d, 30) for d in p.d]
+    late = [2, 0]
+    for cell, d, born in zip(cells, p.d, late):
+        final = np.tile(cell.first, (2, 1))
+        final[1, :born] += 1
+        made = cell._replace(final=final)
+        assert leader_count._later(p, [made], d, 0)[:3] == (0, 40, 0)
+        assert leader_count._later(p, [made], d, 1)[:3] == (born, 40, born)
+    rng = np.random.default_rng([p.seed, 2, 30])
+    z = rng.standard_normal((30, 2))
+    li = limit(PureAttention(alpha=2.0), z)
+    assert cells[0].final[1, 0] == len(li.leaders) and cells[0].first[0] == (li.born == 0).sum()
+
+
+def test_the_formula_of_another_dimension_does_not_pass_for_the_right_one() -> None:
+    p = leader_count.Params(d=(2, 5), n=(30, 100), starts=150, followed_through=2)
+    cells = [leader_count._count(p, d, n) for d in p.d for n in p.n]
+    agrees, *_ = leader_count._controls(p, cells, [])
+    assert agrees.survives and "for d + 1 0 of 4" in agrees.seen
+    other = [c._replace(expected=expected_leaders(c.n, c.d + 1)) for c in cells]
+    assert not leader_count._controls(p, other, [])[0].survives
+
+
 def test_data_beside_their_gaussian_twins() -> None:
     """Gaussian tokens as data: both counts agree with the formula of their second moments."""
     p = replace(leader_count.QUICK, n=(30,), directions=(2,), drawn=400)
@@ -103,6 +128,34 @@ def test_births_name_vertices_and_inner_tokens() -> None:
     assert birth.layer == li.born[4] > 0 and not birth.vertex
     late = replace(li, born=np.where(np.arange(len(z)) == 0, 7, -1))
     assert emergent_leaders._births(z, late) == [emergent_leaders.Birth(7, True)]
+
+
+def test_other_laws_are_drawn_as_they_are_named() -> None:
+    p = replace(emergent_leaders.QUICK, law_starts=3)
+    for law in p.laws:
+        census = emergent_leaders._law(p, law, 0.5)
+        starts = [emergent_leaders.LAWS[law](p.law_n, 2, s) for s in range(3)]
+        limits = [limit(PureAttention(alpha=0.5), z) for z in starts]
+        assert census.law == law and census.leaders == sum(len(li.leaders) for li in limits)
+        assert census.with_births == sum((li.born > 0).any() for li in limits)
+    norm = np.linalg.norm(emergent_leaders._student(20_000, 2, 0), axis=1)
+    # |x|^2 / 2 has the F(2, 2) law, whose median is 1 and whose 99th percentile is 99.
+    assert np.median(norm**2 / 2) == pytest.approx(1, rel=0.05)
+    assert np.quantile(norm**2 / 2, 0.99) == pytest.approx(99, rel=0.2)
+
+
+def test_a_late_birth_elsewhere_refutes_an_early_one() -> None:
+    p = replace(emergent_leaders.QUICK, alpha=(0.5,), d=(2, 4))
+    cell = emergent_leaders.BirthCensus(2, 10, 0.5, 400, 400, 40, 900, ())
+    early = cell._replace(births=(emergent_leaders.Birth(3, True),))
+    later = cell._replace(births=(emergent_leaders.Birth(41, True),), law="student")
+    high = cell._replace(d=4, with_births=0)
+    for laws, survives in (([early], True), ([early, later], False)):
+        rare, falls, soon, depends = emergent_leaders._controls(p, [early, high], laws, [(2, 0, 9)])
+        assert soon.survives is survives and rare.survives and falls.survives
+        assert not depends.survives  # 0 of 9
+    often = later._replace(with_births=120)
+    assert not emergent_leaders._controls(p, [early, high], [often], [(2, 9, 9)])[0].survives
 
 
 def test_an_unproved_run_fails_the_census(monkeypatch) -> None:
@@ -279,6 +332,32 @@ def test_heads_settle_between_tokens() -> None:
     assert z[-1][2] == pytest.approx([0.5, 0.5])
 
 
+def test_forms_have_the_condition_asked_for_and_round_ones_agree() -> None:
+    A = multi_head._conditioned(5, 25.0, np.random.default_rng(0))
+    values = np.linalg.eigvalsh(A)
+    assert (A == A.T).all() and values[-1] / values[0] == pytest.approx(25)
+    p = replace(multi_head.QUICK, counted=12)
+    round_ones = multi_head._lead_in_all(p, 2, 1.0, 4)
+    assert (round_ones.counts == round_ones.single).all()  # A is the identity: one head
+    z = configurations.gaussian(p.n, 2, p.seed)
+    assert round_ones.single[0] == Hardmax().followed(z).leads.sum()
+    assert round_ones.alone(p.n) == pytest.approx(p.n * (round_ones.single.mean() / p.n) ** 4)
+
+
+def test_rare_leaders_of_all_heads_are_asked_for_every_form_and_dimension() -> None:
+    p = replace(multi_head.QUICK, heads=(1, 4), dims=(2,), conditions=(1.4, 25.0))
+    groups = [
+        multi_head._head_runs(replace(p, starts=2, layers=5), kind, h)
+        for kind in multi_head.KINDS
+        for h in p.heads
+    ]
+    leads = [multi_head._lead_in_all(p, 2, x, h) for x in p.conditions for h in p.heads]
+    rare, agree, _ = multi_head._controls(p, groups, leads)
+    assert not rare.survives and agree.survives  # nearly round forms keep their leaders
+    strong = replace(p, conditions=(25.0,))
+    assert multi_head._controls(strong, groups, leads)[0].survives
+
+
 def test_a_moving_leader_of_all_heads_is_noticed() -> None:
     p = replace(multi_head.QUICK, heads=(1, 2), starts=2, layers=20)
     assert multi_head.run(p).failures == []
@@ -448,6 +527,24 @@ def test_medoids_beat_leaders_and_are_members() -> None:
     rng = np.random.default_rng(0)
     best = min(cost(rng.choice(40, 4, replace=False)) for _ in range(3000))
     assert len(chosen) == 4 and cost(chosen) <= best * 1.02
+
+
+def test_leaders_of_an_ellipse_need_no_flow() -> None:
+    """A circle's points all lead; those of a flat ellipse only near its ends."""
+    equal, flat = (np.array([1.0, x]) for x in (1.0, 0.01))
+    around = cylinder_flow._ellipses(1.0, equal, 40, 40.0, 3, 1)
+    pressed = cylinder_flow._ellipses(1.0, flat, 40, 40.0, 3, 1)
+    assert around.points == 40 and around.leaders[1] == 40  # the middle one is the circle
+    assert pressed.leaders.max() < 20
+    assert cylinder_flow._ellipses(1.0, flat, 40, 40.0, 3, 4).points == 10
+
+
+def test_every_other_snapshot_is_another_sample() -> None:
+    z = configurations.gaussian(30, 2, 1)
+    halves = cylinder_flow._sampled(1.0, z, 2)
+    expected = [len(limit(PureAttention(), z[first::2]).leaders) for first in (0, 1)]
+    assert halves.leaders.tolist() == expected and halves.points == 15
+    assert (halves.cost >= 1 - 1e-12).all()  # medoids are the best members
 
 
 def test_the_modes_of_a_travelling_wave() -> None:

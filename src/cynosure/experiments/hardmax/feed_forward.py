@@ -268,6 +268,8 @@ def _summary(p: Params, cells: list[Weight], controls: list[cy.Comparison]) -> s
 
 
 def _curves(p: Params, cells: list[Weight]) -> Any:
+    from matplotlib.lines import Line2D
+
     figure, axes = cy.plot.sheet(1, 3, height=3.6)
     left, middle, right = axes[0]
     deep = max(p.depths)
@@ -298,10 +300,13 @@ def _curves(p: Params, cells: list[Weight]) -> Any:
         ax.set_ylim(bottom=0)
     for ax in (left, right):
         ax.legend(frameon=False, fontsize=cy.plot.LABEL)
-    left.plot([], [], "o-", color=cy.plot.INK, ms=4, label="with attention")
-    left.plot([], [], "o:", color=cy.plot.INK, mfc="white", ms=4, label="without")
-    handles, names = left.get_legend_handles_labels()
-    figure.legend(handles[-2:], names[-2:], loc="outside lower center", ncols=2, frameon=False)
+    ink = cy.plot.INK
+    look: dict[str, Any] = {"marker": "o", "ms": 4, "lw": 1}
+    key = [
+        Line2D([], [], color=ink, ls="-", label=KINDS[0], **look),
+        Line2D([], [], color=ink, ls=":", mfc="white", label=KINDS[1], **look),
+    ]
+    figure.legend(handles=key, loc="outside lower center", ncols=2, frameon=False)
     return figure
 
 

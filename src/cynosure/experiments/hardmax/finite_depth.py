@@ -184,15 +184,25 @@ def _mean(cells: list[DepthCurves], curve: str, k: int) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
+def _starts(cells: list[DepthCurves], curve: str, k: int) -> np.ndarray:
+    """A curve at layer k, one number per start: its mean over alpha, of those that have one."""
+    groups = _groups(cells, "law", "d", "n").values()
+    values = np.concatenate(
+        [np.mean([getattr(c, curve)[:, k] for c in of], axis=0) for of in groups]
+    )
+    return values[np.isfinite(values)]
+
+
 def _told(cells: list[DepthCurves], curve: str, k: int) -> str:
-    values = _runs(cells, curve, k)
+    """The mean with its interval by starts: runs of one start at several alpha are not apart."""
+    values = _starts(cells, curve, k)
     if not len(values):
         return "none"
     low, high = resampled(values)
-    runs = f"{len(values)} runs"
+    starts = f"{len(values)} starts"
     if low == high:
-        return f"{values.mean():.2%} (every one of {runs})"
-    return f"{values.mean():.2%} (95 %: {low:.2%} to {high:.2%}, {runs})"
+        return f"{values.mean():.2%} (every one of {starts})"
+    return f"{values.mean():.2%} (95 %: {low:.2%} to {high:.2%}, {starts})"
 
 
 def _groups(cells: list[DepthCurves], *names: str) -> dict[tuple, list[DepthCurves]]:

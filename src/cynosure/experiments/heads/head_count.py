@@ -168,7 +168,8 @@ _CURVES = (
     "from the final attention, and the spectral gap of the mean of the V_h."
 )
 _PANELS = (
-    "Paths of y from circles to squares, shaded the hull of the ends. Top: own A, V = I; tokens "
+    "Paths of y from circles to squares, shaded the hull of the ends; of the starts under the "
+    "first draw of heads that with the most limits that are no vertex. Top: own A, V = I; tokens "
     "end at vertices and, where heads disagree for ever, between them. Bottom: own A and V; tokens "
     "end along the leading direction of the mean of the V_h (dashed)."
 )
@@ -363,12 +364,19 @@ def _curves(p: Params, counts: list[HeadCount]) -> Any:
     return figure
 
 
+def _clearest(counts: list[HeadCount], chosen: list[int]) -> int:
+    """The start of the first draw with the most limits that are no vertex, to have some to see."""
+    of = [c.ends[0] for c in counts if c.kind == KINDS[0] and c.H in chosen]
+    return int(np.argmax([sum(end.between for end in ends) for ends in zip(*of)]))
+
+
 def _panels(p: Params, counts: list[HeadCount]) -> Any:
     chosen = sorted({min(p.heads), p.heads[len(p.heads) // 2], max(p.heads)})
+    s = _clearest(counts, chosen)
     figure, axes = cy.plot.sheet(2, len(chosen), 4, 4)
     runs = {(c.kind, c.H): c.first for c in counts}
     for ax, (kind, h) in zip(axes.flat, product(KINDS, chosen), strict=True):
-        z = runs[kind, h].values[:, 0]
+        z = runs[kind, h].values[:, s]
         cy.plot.shade(ax, cy.hull(z[-1]))
         ax.plot(z[..., 0], z[..., 1], color=cy.plot.GREY, lw=0.8, zorder=1)
         ax.plot(*z[0].T, "o", color=cy.plot.PALETTE[0], ms=4, label="start")
