@@ -5,8 +5,8 @@ method from rest until vortices are shed periodically. Its snapshots are expande
 orthogonal modes (POD), the coefficients are tokens, and the model of arXiv 2407.01602 runs on them.
 See: the tokens trace a closed curve; leaders are extreme points of it, but only those where it is
 perpendicular to the radius; the more the weak modes count in A = diag(energies^p), the more
-snapshots lead. How many lead is a property of the sampling as much as of the flow: it grows with
-the number of snapshots, and an ellipse sampled alike, without any flow, has as many.
+snapshots lead. How many lead is a property of the sampling as much as of the flow: it changes with
+the number of snapshots, and ellipses sampled alike, without any flow, have fewer or more.
 The Strouhal number beside the literature's 0.16 to 0.17 says whether the flow is the right one:
 with `--quick` it is not (a coarse grid, neighbours too near).
 """

@@ -2,10 +2,11 @@
 
 A token that follows others can overshoot the hyperplane of its own score and lead from then on
 (arXiv 2407.01602, Figure 2; the leaders of all layers are the vertices of the limiting polytope).
-See: it is rare (percents of the starts in the plane, more often for heavy tails, hardly ever in
-high dimension), starts at a vertex of the first hull or inside it, and depends on alpha in a way
-that is not monotone: the number of leaders of one fixed start is a piecewise constant function of
-alpha. How late it may come has no bound seen here: small steps and heavy tails give later layers.
+See: it is rare (percents of the starts in low dimension, more often for heavy tails, hardly ever in
+high dimension) and starts at a vertex of the first hull or inside it. The number of leaders of one
+fixed start is a piecewise constant function of alpha, constant for most starts, for a few in a
+hundred (in the plane) not, and then not always monotone. How late a leader may be born has no bound
+seen here: small steps and heavy tails give later layers.
 """
 
 from __future__ import annotations
@@ -281,7 +282,7 @@ def _controls(
             high < 0.25,
         ),
         cy.Comparison(
-            "They become rarer as d grows.",
+            f"They are rarer in dimension {max(p.d)} than in dimension {min(p.d)}.",
             f"n together, alpha = {p.alpha[len(p.alpha) // 2]:g}",
             "; ".join(f"d = {d}: {counted(*x)}" for d, x in dims.items()),
             high_d[1] < low[0],
@@ -377,8 +378,8 @@ def _steps(sweeps: list[AlphaSweep]) -> cy.Picture:
         ax.locator_params(axis="y", nbins=3, integer=True)
     axes[-1, 0].set_xlabel(r"step $\alpha$")
     caption = (
-        "Number of leaders at infinite depth for fixed starts. It jumps up and down with alpha: "
-        "the step size decides who leads, not only how fast."
+        "Number of leaders at infinite depth for fixed starts. It jumps with alpha, for some up and "
+        "down: the step size decides who leads, not only how fast."
     )
     return cy.Picture("Leaders against alpha", caption, figure)
 
