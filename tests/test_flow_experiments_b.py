@@ -36,7 +36,7 @@ def test_the_rate_of_heads_is_predicted() -> None:
 
 def test_a_limit_between_two_heads_is_no_vertex_and_heads_disagree_on_it() -> None:
     """Two flat heads pull a token to different corners for ever: it ends half-way between."""
-    z0 = np.array([[4.0, 0.0], [0.0, 4.0], [1.0, 1.0]])
+    z0 = np.array([[40.0, 0.0], [0.0, 40.0], [10.0, 10.0]])
     heads = Heads([Softmax(1.0, np.diag([1.0, 0.01])), Softmax(1.0, np.diag([0.01, 1.0]))])
     tr = simulate(HeadsFlow(heads), z0, times=np.linspace(0, 14, 29), stepper=RK4(0.1))
     end = head_count._limits(tr)

@@ -192,7 +192,7 @@ def _controls(p: Params, choices: list[Choice], samples: list[Sampled]) -> list[
     flow, ellipse = ([c for c in samples if c.curve.endswith(x)] for x in ("flow", "ellipse"))
     swept = sorted((c for c in choices if c.d == max(p.dims)), key=lambda c: c.power)
     counts = [len(c.li.leaders) for c in swept]
-    means = [c.leaders.mean() for c in flow]
+    means = [float(c.leaders.mean()) for c in flow]
 
     def told(of: list[Sampled]) -> str:
         return ", ".join(f"{c.told} of {c.points}" for c in of)

@@ -378,8 +378,8 @@ def _steps(sweeps: list[AlphaSweep]) -> cy.Picture:
         ax.locator_params(axis="y", nbins=3, integer=True)
     axes[-1, 0].set_xlabel(r"step $\alpha$")
     caption = (
-        "Number of leaders at infinite depth for fixed starts. It jumps with alpha, for some up and "
-        "down: the step size decides who leads, not only how fast."
+        "Number of leaders at infinite depth for fixed starts. It jumps with alpha, for some up "
+        "and down: the step size decides who leads, not only how fast."
     )
     return cy.Picture("Leaders against alpha", caption, figure)
 
