@@ -395,13 +395,13 @@ def test_the_sublayer_is_homogeneous_and_alike_for_all_tokens() -> None:
     assert sublayer.step(z[::-1], 0) == pytest.approx(sublayer.step(z, 0)[::-1])
 
 
-def _cell(kind: str, w: float, kept: float, clusters: int) -> feed_forward.Weight:
-    runs = [feed_forward.LeadersLeft(kept, 3, clusters + i % 2, w, 10 * w) for i in range(6)]
+def _cell(kind: str, w: float, still: float, clusters: int) -> feed_forward.Weight:
+    runs = [feed_forward.LeadersLeft(still, 3, clusters + i % 2, w, 10 * w) for i in range(6)]
     return feed_forward.Weight(kind, 2, 4, w, runs)
 
 
 def test_lost_leaders_without_a_sublayer_fail_the_check() -> None:
-    good, bad = (_cell("with attention", 0.0, kept, 3) for kept in (1.0, 0.5))
+    good, bad = (_cell("with attention", 0.0, still, 3) for still in (1.0, 0.5))
     assert feed_forward._check([good]).holds is True
     assert feed_forward._check([good, bad]).holds is False
 

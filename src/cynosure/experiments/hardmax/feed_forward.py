@@ -88,7 +88,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     cells = [c for of in over_grid(_weight, p, axes, part(progress, 0, 0.9)) for c in of]
     columns: dict[str, Any] = {
         **{"attention": "kind", "d": "d", "layers": "depth", "w": "w"},
-        "leaders kept": lambda c: c.mean("still_lead"),
+        "first leaders that lead": lambda c: c.mean("still_lead"),
         "leaders at the end": lambda c: c.mean("leaders"),
         "clusters": lambda c: c.mean("clusters"),
         "median leader moved by": lambda c: float(np.median(c.values("moved"))),
@@ -117,8 +117,8 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 _CURVES = (
     "Means over the starts, with a standard error, against w (0 is drawn at the left edge), "
     "filled with attention and open without it. Left: share of the leaders of layer 0 that lead "
-    "at the largest depth. Middle: clusters there. Right: the leaders kept by depth, in the first "
-    "of the dimensions."
+    "at the largest depth. Middle: clusters there. Right: the same by depth, in the first of the "
+    "dimensions."
 )
 _PANELS = (
     "Tokens at the middle depth, divided by the longest; stars lead there, open circles are the "
@@ -203,14 +203,14 @@ def _moved(c: Weight, name: str = "moved") -> str:
 def _controls(p: Params, cells: list[Weight]) -> list[cy.Comparison]:
     of = {(c.kind, c.d, c.depth, c.w): c for c in cells}
     deep, most = max(p.depths), max(p.weights)
-    loss, kept, group, apart = [], [], [], []
+    loss, differ, group, apart = [], [], [], []
     for d in p.d:
         thresholds = [[_half(cells, kind, d, k) for kind in KINDS] for k in p.depths]
         said = ", ".join(
             f"{k} layers: {a} with, {b} without" for k, (a, b) in zip(p.depths, thresholds)
         )
         loss.append(f"d = {d}: {said}")
-        kept += [a is not None and a != b for a, b in thresholds]
+        differ += [a is not None and a != b for a, b in thresholds]
         w = min(x for x in p.weights if x > 0)
         apart.append((d, of[KINDS[0], d, _middle(p), w]))
         a, b = (of[kind, d, deep, most] for kind in KINDS)
@@ -221,7 +221,7 @@ def _controls(p: Params, cells: list[Weight]) -> list[cy.Comparison]:
             "from some weight on.",
             f"no attention; depths {', '.join(map(str, p.depths))}",
             "least such weight: " + "; ".join(loss),
-            all(kept),
+            all(differ),
         ),
         cy.Comparison(
             f"Already w = {apart[0][1].w:g} moves the leaders by half of their size.",

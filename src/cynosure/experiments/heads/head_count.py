@@ -55,7 +55,7 @@ class Params:
     seed: int = 0
 
 
-QUICK = Params(heads=(1, 2), n=8, draws=2, starts=3, time=14.0, varied=((8, 6.0, 0.6),))
+QUICK = Params(heads=(1, 2), n=8, draws=2, starts=3, time=14.0, varied=())
 
 
 class Limits(NamedTuple):
@@ -122,7 +122,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         p,
         _summary(p, counts),
         controls=_controls(p, counts, others),
-        tables=[_table("Number of heads", counts), _table("Other sizes and forms", others)],
+        tables=[
+            _table("Number of heads", counts),
+            *([_table("Other sizes and forms", others)] if others else []),
+        ],
         checks={"V_h = I": [check]},
         figures=[
             cy.Picture("Against the number of heads", _CURVES, _curves(p, counts)),
@@ -250,7 +253,7 @@ def _controls(p: Params, counts: list[HeadCount], others: list[HeadCount]) -> li
     apart = {c.H: sum(x > 0 for x in c.values("disagree")) for c in several}
     one, many = of[KINDS[0], min(p.heads)], of[KINDS[0], max(p.heads)]
     rates = [x for c in (*free, *others) for x in c.values("exponent")]
-    near = sum(abs(x - 1) <= 0.02 for x in rates)
+    near = sum(bool(abs(x - 1) <= 0.02) for x in rates)
     fitted = [c.mean("exponent") * np.sqrt(c.H) for c in own]
     gaps = [_gap(p, c.H) * np.sqrt(c.H) for c in own]
     means = [c.mean("limits") for c in free]
@@ -311,7 +314,7 @@ def _summary(p: Params, counts: list[HeadCount]) -> str:
     worst = max(free, key=lambda c: c.mean("between"))
     split = max(free, key=lambda c: c.mean("disagree"))
     plain = [x for c in free for x in c.values("exponent")]
-    near = sum(abs(x - 1) <= 0.02 for x in plain)
+    near = sum(bool(abs(x - 1) <= 0.02) for x in plain)
     off = [abs(end.exponent / end.predicted - 1) for c in counts for end in c.runs]
     torn = sum(x > 0 for x in worst.values("between"))
     limits = [f"{c.told('limits')} for H = {c.H}" for c in free]
