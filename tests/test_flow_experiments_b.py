@@ -9,8 +9,8 @@ import pytest
 
 from cynosure import configurations
 from cynosure.analysis.limits import limit
-from cynosure.attention import Hardmax, Softmax
-from cynosure.dynamics import PureAttention
+from cynosure.attention import Hardmax, Heads, Softmax
+from cynosure.dynamics import HeadsFlow, PureAttention
 from cynosure.experiments._frame import at_most
 from cynosure.experiments.hardmax import neural_collapse
 from cynosure.experiments.heads import head_count
@@ -23,14 +23,27 @@ from cynosure.experiments.softmax import (
 )
 from cynosure.experiments.softmax._polytope_runs import count_limits, to_rest
 from cynosure.simulation.loop import simulate
+from cynosure.simulation.steppers import RK4
 
 
 def test_the_rate_of_heads_is_predicted() -> None:
     p = dataclasses.replace(head_count.QUICK, time=24.0)
-    tr = head_count._simulated(p, "own A and V", 1)
+    tr = head_count._simulated(p, "own A and V", 1, (p.n, p.size, p.flatness), 0)
     for s in range(p.starts):
         end = head_count._limits(tr.select(s))
         assert end.exponent == pytest.approx(end.predicted, rel=0.05)
+
+
+def test_a_limit_between_two_heads_is_no_vertex_and_heads_disagree_on_it() -> None:
+    """Two flat heads pull a token to different corners for ever: it ends half-way between."""
+    z0 = np.array([[40.0, 0.0], [0.0, 40.0], [10.0, 10.0]])
+    heads = Heads([Softmax(1.0, np.diag([1.0, 0.01])), Softmax(1.0, np.diag([0.01, 1.0]))])
+    tr = simulate(HeadsFlow(heads), z0, times=np.linspace(0, 14, 29), stepper=RK4(0.1))
+    end = head_count._limits(tr)
+    assert (end.limits, end.between) == (3, 1) and end.disagree == pytest.approx(1 / 3)
+    one = simulate(HeadsFlow(Heads([heads.heads[0]])), z0, times=tr.t, stepper=RK4(0.1))
+    alone = head_count._limits(one)
+    assert alone.between == 0 and alone.disagree == 0
 
 
 def test_the_lattice_circle_is_a_circle() -> None:
@@ -114,6 +127,32 @@ def test_groups_with_one_leader_collapse_at_the_hardmax_rate() -> None:
     assert rate.holds and rate.witness["slope"] == pytest.approx(-2 * np.log1p(p.alpha), rel=1e-2)
     slow = course._replace(scatter=course.scatter**0.9)
     assert not neural_collapse._rate(p, slow)[0].holds
+
+
+def test_a_curve_ends_where_the_pseudo_inverse_goes_blind() -> None:
+    """Two group means that agree to rounding: what is left of tr(Sw Sb^+) is no collapse."""
+    p = neural_collapse.QUICK
+    z, labels = neural_collapse._tokens(p)
+    assert neural_collapse._full_rank(z, labels)
+    met = z.copy()
+    for g in (0, 1):
+        met[labels == g] += z[labels == 0].mean(axis=0) - z[labels == g].mean(axis=0)
+    assert not neural_collapse._full_rank(met, labels)
+    tr = simulate(PureAttention(alpha=p.alpha), z, layers=3)
+    blind = dataclasses.replace(tr, z=np.stack([z, met, z, z]))
+    course = neural_collapse._course(p, "made up", blind, labels)
+    assert np.isfinite(course.scatter).tolist() == [True, False, False, False]
+
+
+def test_shuffled_labels_have_no_leader_of_their_own() -> None:
+    p = dataclasses.replace(neural_collapse.QUICK, varied=((3, 0.06),), counted=12)
+    own, shuffled = (neural_collapse._at_infinity(p, (3, 0.06), x) for x in (False, True))
+    assert own.own.any() and not shuffled.own.any()
+    z0, labels = neural_collapse._tokens(dataclasses.replace(p, spread=0.06))
+    assert own.own[0] == neural_collapse._own_leaders(p, z0, labels)
+    assert own.fall[own.own].max() < 1e-20 < shuffled.fall.min()
+    alike = neural_collapse._controls(p, [own, own._replace(shuffled=True)])
+    assert [c.survives for c in alike[1:3]] == [False, False]  # a null that shows the same
 
 
 def test_a_measured_check_can_fail() -> None:

@@ -11,12 +11,15 @@ from cynosure import configurations
 from cynosure.analysis import probes
 from cynosure.analysis.clustering import clusters, medoids
 from cynosure.analysis.limits import limit
+from cynosure.analysis.polytope import hull
 from cynosure.attention import Hardmax, Heads
 from cynosure.drawing.report import Report
-from cynosure.dynamics import PureAttention, Scheduled
+from cynosure.dynamics import PureAttention
+from cynosure.experiments._extremes import standing_out
 from cynosure.experiments.hardmax import (
     _forms,
     _lattice_boltzmann,
+    _learned_forms,
     _street,
     basins,
     control_leaders,
@@ -62,6 +65,31 @@ def test_embeddings_can_be_read_from_a_file(tmp_path) -> None:
     assert [r["d"] for r in found] == [2, 3]
 
 
+def test_late_leaders_are_counted_by_dimension() -> None:
+    p = leader_count.Params(d=(2, 8), n=(30,), starts=40, followed_through=40, alpha=(0.5, 2.0))
+    cells = [leader_count._count(p, d, 30) for d in p.d]
+    late = [2, 0]
+    for cell, d, born in zip(cells, p.d, late):
+        final = np.tile(cell.first, (2, 1))
+        final[1, :born] += 1
+        made = cell._replace(final=final)
+        assert leader_count._later(p, [made], d, 0)[:3] == (0, 40, 0)
+        assert leader_count._later(p, [made], d, 1)[:3] == (born, 40, born)
+    rng = np.random.default_rng([p.seed, 2, 30])
+    z = rng.standard_normal((30, 2))
+    li = limit(PureAttention(alpha=2.0), z)
+    assert cells[0].final[1, 0] == len(li.leaders) and cells[0].first[0] == (li.born == 0).sum()
+
+
+def test_the_formula_of_another_dimension_does_not_pass_for_the_right_one() -> None:
+    p = leader_count.Params(d=(2, 5), n=(30, 100), starts=150, followed_through=2)
+    cells = [leader_count._count(p, d, n) for d in p.d for n in p.n]
+    agrees, *_ = leader_count._controls(p, cells, [])
+    assert agrees.survives and "for d + 1 0 of 4" in agrees.seen
+    other = [c._replace(expected=expected_leaders(c.n, c.d + 1)) for c in cells]
+    assert not leader_count._controls(p, other, [])[0].survives
+
+
 def test_data_beside_their_gaussian_twins() -> None:
     """Gaussian tokens as data: both counts agree with the formula of their second moments."""
     p = replace(leader_count.QUICK, n=(30,), directions=(2,), drawn=400)
@@ -102,6 +130,34 @@ def test_births_name_vertices_and_inner_tokens() -> None:
     assert emergent_leaders._births(z, late) == [emergent_leaders.Birth(7, True)]
 
 
+def test_other_laws_are_drawn_as_they_are_named() -> None:
+    p = replace(emergent_leaders.QUICK, law_starts=3)
+    for law in p.laws:
+        census = emergent_leaders._law(p, law, 0.5)
+        starts = [emergent_leaders.LAWS[law](p.law_n, 2, s) for s in range(3)]
+        limits = [limit(PureAttention(alpha=0.5), z) for z in starts]
+        assert census.law == law and census.leaders == sum(len(li.leaders) for li in limits)
+        assert census.with_births == sum((li.born > 0).any() for li in limits)
+    norm = np.linalg.norm(emergent_leaders._student(20_000, 2, 0), axis=1)
+    # |x|^2 / 2 has the F(2, 2) law, whose median is 1 and whose 99th percentile is 99.
+    assert np.median(norm**2 / 2) == pytest.approx(1, rel=0.05)
+    assert np.quantile(norm**2 / 2, 0.99) == pytest.approx(99, rel=0.2)
+
+
+def test_a_late_birth_elsewhere_refutes_an_early_one() -> None:
+    p = replace(emergent_leaders.QUICK, alpha=(0.5,), d=(2, 4))
+    cell = emergent_leaders.BirthCensus(2, 10, 0.5, 400, 400, 40, 900, ())
+    early = cell._replace(births=(emergent_leaders.Birth(3, True),))
+    later = cell._replace(births=(emergent_leaders.Birth(41, True),), law="student")
+    high = cell._replace(d=4, with_births=0)
+    for laws, survives in (([early], True), ([early, later], False)):
+        rare, falls, soon, depends = emergent_leaders._controls(p, [early, high], laws, [(2, 0, 9)])
+        assert soon.survives is survives and rare.survives and falls.survives
+        assert not depends.survives  # 0 of 9
+    often = later._replace(with_births=120)
+    assert not emergent_leaders._controls(p, [early, high], [often], [(2, 9, 9)])[0].survives
+
+
 def test_an_unproved_run_fails_the_census(monkeypatch) -> None:
     honest = emergent_leaders._census
 
@@ -135,6 +191,34 @@ def test_a_follower_that_is_too_slow_is_noticed() -> None:
     assert finite_depth._slowest(gaps, li, 1.1) < 0.99
 
 
+def test_followers_are_counted_without_the_leaders() -> None:
+    p = replace(finite_depth.QUICK, starts=3)
+    cell = finite_depth._curves(p, "gaussian", None, 2, 30, 0.5)
+    for s in range(3):
+        li = limit(PureAttention(alpha=0.5), configurations.gaussian(30, 2, s))
+        follows = li.born != 0
+        assert cell.led_first[s] == pytest.approx(1 - follows.mean())
+        for k in (0, 3):
+            known = (li.settled_at[follows] >= 0) & (li.settled_at[follows] <= k)
+            assert cell.followers[s, k] == pytest.approx(known.mean())
+    assert (cell.followers[:, 0] < cell.settled[:, 0]).all()  # leaders are settled by definition
+    alone = finite_depth._curves(p, "gaussian", None, 40, 3, 0.5)  # everybody leads
+    assert np.isnan(alone.followers).all() and finite_depth._mean([alone], "followers", 0) is None
+    assert finite_depth._near([alone], 6) == (0, 0)
+
+
+def test_a_legend_names_no_curve_that_is_not_there() -> None:
+    report = finite_depth.run(replace(finite_depth.QUICK, starts=1, laws=("gaussian",)))
+    (picture,) = report.figures
+    for ax in picture.drawing.axes:
+        legend = ax.get_legend()
+        drawn = [x for x in ax.get_lines() if np.isfinite(np.asarray(x.get_ydata(), float)).any()]
+        names = [t.get_text() for t in legend.get_texts() if not t.get_text().endswith(": none")]
+        labels = [x.get_label() for x in drawn if not x.get_label().startswith("_")]
+        assert names == labels or names == ["tokens", "hulls", r"$(1+\alpha)^{-k}$"]
+        assert drawn or not names
+
+
 def test_finite_depth_wants_known_laws() -> None:
     with pytest.raises(ValueError, match="laws"):
         finite_depth.run(replace(finite_depth.QUICK, laws=("cauchy",)))
@@ -145,42 +229,88 @@ def test_finite_depth_wants_known_laws() -> None:
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 3.0])
 def test_three_tokens_collapse_at_the_known_rate(alpha: float) -> None:
-    p = robustness_A.Params(alpha=alpha)
-    check, table, _ = robustness_A._collapse(p)
+    p = robustness_A.Params(alpha=(alpha,))
+    check, table = robustness_A._collapse(p)
     (row,) = table.rows
     eta = alpha / (1 + alpha)
-    assert check.theorem == "B16" and row[1] == 0
-    assert row[2] == pytest.approx(abs(1 - eta + eta * np.exp(2j * np.pi / 3)), rel=1e-9)
+    assert check.theorem == "B16" and row[2] == 0
+    assert row[3] == pytest.approx(abs(1 - eta + eta * np.exp(2j * np.pi / 3)), rel=1e-9)
 
 
-def test_circles_of_followers() -> None:
-    assert _forms.circle(np.array([1, 2, 0, 0]))
-    assert _forms.circle(np.array([1, 0, 2]))
-    assert not _forms.circle(np.array([0, 0, 1, 3]))
+def test_circles_of_followers_go_through_different_places() -> None:
+    z = np.arange(8.0).reshape(4, 2)
+    assert _forms.circle(np.array([1, 2, 0, 0]), z)
+    assert _forms.circle(np.array([1, 0, 2]), z[:3])
+    assert not _forms.circle(np.array([0, 0, 1, 3]), z)
+    met = np.array([[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]])  # 0 and 1 follow each other's copies
+    assert not _forms.circle(np.array([1, 0, 0]), met)
 
 
-def test_turned_forms_lose_clusters() -> None:
-    report = robustness_A.run(replace(robustness_A.QUICK, starts=6, angles=(0, 90), layers=40))
-    straight, across = rows(report, "turned by an angle")
-    assert straight["norms fell"] == 0 and straight["circle"] == 0
-    assert across["one cluster"] == 1 and across["circle"] == 1
-    families = {r["A"]: r for r in rows(report, "Families")}
-    assert families["symmetric positive definite"]["norms fell"] == 0
-    assert families["minus the identity"]["one cluster"] == 1
+def test_the_middle_of_an_edge_is_no_vertex() -> None:
+    """Also when rounding pushed it outwards, where an exact hull counts it."""
+    z = np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 1.0], [1.0, -1e-13]])
+    assert len(hull(z).index) == 4
+    *corners, middle = standing_out(z)
+    assert corners == pytest.approx([1.0, 1.0, 1.0]) and 0 < middle < 2e-13
+    assert standing_out(z[:1]).tolist() == [np.inf]
+
+
+def test_turned_forms_lose_limits_but_no_leader() -> None:
+    p = replace(robustness_A.QUICK, starts=6, angles=(0, 90, 180), alpha=(0.5, 2.0))
+    report = robustness_A.run(p)
+    by = {(r["A"], r["alpha"]): r for r in rows(report, "turned by an angle")}
+    for alpha in p.alpha:
+        straight, across = by["0", alpha], by["90", alpha]
+        assert straight["norms fell"] == 0 and straight["circle"] == 0
+        assert across["one limit"] == 1 and across["circle"] == 1
+        assert by["180", alpha]["none leads"] == 0 and by["180", alpha]["leaders"] == 1
+    families = [r for r in rows(report, "Families") if r["A"] == "symmetric positive definite"]
+    assert all(r["norms fell"] == 0 and r["leaders"] == r["limits"] for r in families)
+    survives = [c.survives for c in report.controls]
+    assert survives == [True, False, True, True, False]
+
+
+def test_a_leaderless_run_refutes_the_conjecture() -> None:
+    p = replace(robustness_A.QUICK, starts=2, angles=(0,), alpha=(0.5,))
+    good = robustness_A._drawn(p, "arbitrary", (8, 2), 0.5)
+    bad = good._replace(runs=[good.runs[0], good.runs[1]._replace(leaders=0, led=0)])
+    turned = [robustness_A._turned(p, 0, 0.5)]
+    nudged = [robustness_A._nudged(p, x, 0.5) for x in p.nudges]
+    for families, sound in (([good], True), ([bad], False)):
+        conjecture, leaderless, *_ = robustness_A._controls(p, turned, families, nudged)
+        assert conjecture.survives is sound and leaderless.survives is not sound
+    assert "1 of 4" in leaderless.seen
+    only = replace(p, alpha=(1.0,))  # nothing but the step at which followers meet: no evidence
+    turned, met = [turned[0]._replace(alpha=1.0)], good._replace(alpha=1.0)
+    assert not robustness_A._controls(only, turned, [met], nudged)[0].survives
+
+
+def test_three_tokens_with_an_error_find_a_leader_the_later_the_smaller_it_is() -> None:
+    p = replace(robustness_A.QUICK, starts=5)
+    late, early = (robustness_A._nudged(p, x, 0.5).born for x in (1e-8, 1e-2))
+    assert (early >= 0).all() and (late > early).all()
 
 
 def test_a_head_is_measured_like_any_form() -> None:
     """A symmetric positive definite "head" keeps norms and leaders; a turned one does not."""
-    p = robustness_A.QUICK
     z0 = configurations.gaussian(12, 2, 0)
-    good = robustness_A._learned(p, "I", np.diag([2.0, 1.0]), z0)
+    good = _learned_forms._learned("I", np.diag([2.0, 1.0]), z0, 0.5, 30)
     assert good.antisymmetric == 0 and good.least == pytest.approx(0.5)
-    assert not good.effect.norms_fell and good.effect.leaders == good.effect.clusters
-    turned = robustness_A._learned(p, "turned", _forms.turn(2, 100), z0)
+    assert not good.effect.norms_fell and good.effect.leaders == good.effect.limits
+    turned = _learned_forms._learned("turned", _forms.turn(2, 100), z0, 0.5, 30)
     assert turned.antisymmetric > 0.98 and turned.least == -1 and turned.effect.cycle
-    text = robustness_A._learned_text([good, turned])
+    text = _learned_forms.learned_text([good, turned])
     assert "Of 2 heads of a trained transformer 1 have" in text
-    assert robustness_A._learned_text([]) == ""
+    assert _learned_forms.learned_text([]) == ""
+
+
+def test_a_form_on_the_span_of_few_tokens_is_the_same_form() -> None:
+    rng = np.random.default_rng(3)
+    A, z = rng.standard_normal((9, 9)), rng.standard_normal((4, 9))
+    small, x = _learned_forms._on_span(A, z)
+    assert x.shape == (4, 4) and x @ small @ x.T == pytest.approx(z @ A @ z.T)
+    whole, part = _forms.effect_of(A, z, 0.5, 20), _forms.effect_of(small, x, 0.5, 20)
+    assert whole[:-1] == part[:-1]  # all but the rounding of the hull
 
 
 # --- multi_head ----------------------------------------------------------------------------------
@@ -202,6 +332,32 @@ def test_heads_settle_between_tokens() -> None:
     assert z[-1][2] == pytest.approx([0.5, 0.5])
 
 
+def test_forms_have_the_condition_asked_for_and_round_ones_agree() -> None:
+    A = multi_head._conditioned(5, 25.0, np.random.default_rng(0))
+    values = np.linalg.eigvalsh(A)
+    assert (A == A.T).all() and values[-1] / values[0] == pytest.approx(25)
+    p = replace(multi_head.QUICK, counted=12)
+    round_ones = multi_head._lead_in_all(p, 2, 1.0, 4)
+    assert (round_ones.counts == round_ones.single).all()  # A is the identity: one head
+    z = configurations.gaussian(p.n, 2, p.seed)
+    assert round_ones.single[0] == Hardmax().followed(z).leads.sum()
+    assert round_ones.alone(p.n) == pytest.approx(p.n * (round_ones.single.mean() / p.n) ** 4)
+
+
+def test_rare_leaders_of_all_heads_are_asked_for_every_form_and_dimension() -> None:
+    p = replace(multi_head.QUICK, heads=(1, 4), dims=(2,), conditions=(1.4, 25.0))
+    groups = [
+        multi_head._head_runs(replace(p, starts=2, layers=5), kind, h)
+        for kind in multi_head.KINDS
+        for h in p.heads
+    ]
+    leads = [multi_head._lead_in_all(p, 2, x, h) for x in p.conditions for h in p.heads]
+    rare, agree, _ = multi_head._controls(p, groups, leads)
+    assert not rare.survives and agree.survives  # nearly round forms keep their leaders
+    strong = replace(p, conditions=(25.0,))
+    assert multi_head._controls(strong, groups, leads)[0].survives
+
+
 def test_a_moving_leader_of_all_heads_is_noticed() -> None:
     p = replace(multi_head.QUICK, heads=(1, 2), starts=2, layers=20)
     assert multi_head.run(p).failures == []
@@ -215,26 +371,53 @@ def test_a_moving_leader_of_all_heads_is_noticed() -> None:
 
 def test_a_sublayer_of_weight_zero_is_no_sublayer() -> None:
     p = feed_forward.QUICK
-    z = feed_forward._layers(p, 2, 0.0, 0)
+    z = feed_forward._layers(p, "with attention", 2, 0.0, 0)
     z0 = configurations.gaussian(p.n, 2, p.seed)
-    plain = simulate(PureAttention(alpha=p.alpha), z0, layers=p.layers).values
+    plain = simulate(PureAttention(alpha=p.alpha), z0, layers=max(p.depths)).values
     plain = plain / np.linalg.norm(plain, axis=-1).max(axis=1)[:, None, None]
     assert z == pytest.approx(plain, abs=1e-12)
 
 
+def test_without_attention_only_the_sublayer_moves_tokens() -> None:
+    p = feed_forward.QUICK
+    z0 = configurations.gaussian(p.n, 2, p.seed)
+    still = feed_forward._layers(p, "without", 2, 0.0, 0)
+    assert np.array_equal(still[0], still[-1])
+    once = feed_forward._sublayer(p, 2, 0.2, 0).step(z0, 0)
+    moved = feed_forward._layers(p, "without", 2, 0.2, 0)
+    assert moved[1] == pytest.approx(once / np.linalg.norm(once, axis=1).max())
+
+
 def test_the_sublayer_is_homogeneous_and_alike_for_all_tokens() -> None:
-    dynamics = feed_forward._dynamics(feed_forward.QUICK, 4, 0.7, 1)
-    assert isinstance(dynamics, Scheduled)
-    sublayer = dynamics.layers[1]
+    sublayer = feed_forward._sublayer(feed_forward.QUICK, 4, 0.7, 1)
     z = configurations.gaussian(6, 4, 0)
     assert sublayer.step(3.0 * z, 0) == pytest.approx(3.0 * sublayer.step(z, 0))
     assert sublayer.step(z[::-1], 0) == pytest.approx(sublayer.step(z, 0)[::-1])
 
 
+def _cell(kind: str, w: float, still: float, clusters: int) -> feed_forward.Weight:
+    runs = [feed_forward.LeadersLeft(still, 3, clusters + i % 2, w, 10 * w) for i in range(6)]
+    return feed_forward.Weight(kind, 2, 4, w, runs)
+
+
 def test_lost_leaders_without_a_sublayer_fail_the_check() -> None:
-    good, bad = (feed_forward.LeadersLeft(share, 3, 3, 0.0, 1.0) for share in (1.0, 0.5))
-    assert feed_forward._check([feed_forward.Weight(2, 0.0, [good])]).holds is True
-    assert feed_forward._check([feed_forward.Weight(2, 0.0, [good, bad])]).holds is False
+    good, bad = (_cell("with attention", 0.0, still, 3) for still in (1.0, 0.5))
+    assert feed_forward._check([good]).holds is True
+    assert feed_forward._check([good, bad]).holds is False
+
+
+@pytest.mark.parametrize(("null", "survives"), [(0.4, False), (0.9, True)])
+def test_a_loss_of_leaders_is_set_beside_the_sublayer_alone(null: float, survives: bool) -> None:
+    """Lost without attention as well: not a finding about attention."""
+    p = replace(feed_forward.QUICK, d=(2,), depths=(4,), weights=(0.0, 0.2))
+    cells = [_cell(kind, 0.0, 1.0, 4) for kind in feed_forward.KINDS]
+    cells += [_cell("with attention", 0.2, 0.4, 1), _cell("without", 0.2, null, 30)]
+    together, by_half, grouped = feed_forward._controls(p, cells)
+    assert together.survives is survives
+    assert by_half.survives is False and grouped.survives is True  # 20 % of its size; 1 beside 30
+    assert (
+        "sublayer's doing" in feed_forward._summary(p, cells, [together, by_half, grouped])
+    ) is (not survives)
 
 
 # --- basins --------------------------------------------------------------------------------------
@@ -346,6 +529,24 @@ def test_medoids_beat_leaders_and_are_members() -> None:
     assert len(chosen) == 4 and cost(chosen) <= best * 1.02
 
 
+def test_leaders_of_an_ellipse_need_no_flow() -> None:
+    """A circle's points all lead; those of a flat ellipse only near its ends."""
+    equal, flat = (np.array([1.0, x]) for x in (1.0, 0.01))
+    around = cylinder_flow._ellipses(1.0, equal, 40, 40.0, 3, 1)
+    pressed = cylinder_flow._ellipses(1.0, flat, 40, 40.0, 3, 1)
+    assert around.points == 40 and around.leaders[1] == 40  # the middle one is the circle
+    assert pressed.leaders.max() < 20
+    assert cylinder_flow._ellipses(1.0, flat, 40, 40.0, 3, 4).points == 10
+
+
+def test_every_other_snapshot_is_another_sample() -> None:
+    z = configurations.gaussian(30, 2, 1)
+    halves = cylinder_flow._sampled(1.0, z, 2)
+    expected = [len(limit(PureAttention(), z[first::2]).leaders) for first in (0, 1)]
+    assert halves.leaders.tolist() == expected and halves.points == 15
+    assert (halves.cost >= 1 - 1e-12).all()  # medoids are the best members
+
+
 def test_the_modes_of_a_travelling_wave() -> None:
     """cos(x - w t) has two modes of equal energy and the frequency w."""
     x, t = np.linspace(0, 2 * np.pi, 64, endpoint=False), np.arange(60)
@@ -415,7 +616,7 @@ def test_clusters_of_collapsed_tokens_are_seen() -> None:
         (feed_forward, {"weights": (0.1,)}),
         (leader_count, {"starts": 1}),
         (multi_head, {"layers": 1}),
-        (robustness_A, {"d": 1}),
+        (robustness_A, {"sizes": ((8, 1),)}),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(module, change: dict) -> None:

@@ -10,10 +10,13 @@ import numpy as np
 import cynosure as cy
 
 from ..._types import definite
+from .._extremes import standing_out
 
 __all__ = ["FormEffect", "circle", "effect_of", "families_of", "turn"]
 
-_WATCHED = 6  # layers searched for circles; later ones are often rounded onto one token
+_WATCHED = 6  # layers searched for circles
+_SAME = 1e-9  # of the longest token: limits nearer than this are one
+_MOST = 1000  # layers within which a limit is looked for; a start that needs more is undecided
 
 
 def turn(d: int, degrees: int) -> np.ndarray:
@@ -66,38 +69,58 @@ def _symmetric(A: np.ndarray) -> np.ndarray:
 class FormEffect(NamedTuple):
     """What a form A did to one run."""
 
-    leaders: int
-    clusters: int  # at the last layer
+    certified: bool  # every token's limit is proved
+    leaders: int  # places of leaders
+    limits: int  # distinct ones
+    vertices: int  # of K, the hull of the limits; 0 where some limit is not proved
+    led: int  # vertices of K where a leader stands
     cycle: bool  # at one of the first layers tokens follow each other in a circle
-    moving: float  # largest step of the last layer / longest token of the start
     norms_fell: bool  # |z_i| (or |z_i|_A where that is a norm) fell at some layer
-    left_hull: float  # how far a token left the first hull, by supporting directions
+    left_hull: float  # how far a token left the hull of the layer before, by supporting directions
 
 
-def effect_of(A: np.ndarray, z0: np.ndarray, alpha: float, layers: int) -> FormEffect:
-    """Run so many layers under A and read what became of leaders, clusters, norms and hull."""
-    tr = cy.simulate(cy.PureAttention(cy.Hardmax(A), alpha=alpha), z0, layers=layers, throw=False)
-    z = tr.values
-    longest = float(np.linalg.norm(z[0], axis=1).max())
-    assert tr.history is not None
+def effect_of(A: np.ndarray, z0: np.ndarray, alpha: float | int, layers: int) -> FormEffect:
+    """The limit under A, and what so many layers did to norms and hull on the way."""
+    dynamics = cy.PureAttention(cy.Hardmax(A), alpha=alpha)
+    li = cy.limit(dynamics, z0, max_layers=_MOST)
+    z = cy.simulate(dynamics, z0, layers=layers, throw=False).values
+    longest = float(np.linalg.norm(z0, axis=1).max())
+    limits = cy.clusters(li.points, tol=_SAME * longest).centres
+    places = li.points[li.leaders]
+    leaders = cy.clusters(places, tol=_SAME * longest).count if len(places) else 0
+    vertices, led = _led_vertices(limits, places, longest) if li.certified else (0, 0)
     norms = np.einsum("kia,ab,kib->ki", z, A if definite(A) else np.eye(len(A)), z)
     directions = np.random.default_rng(0).standard_normal((64, z.shape[-1]))
     directions /= np.linalg.norm(directions, axis=1, keepdims=True)
     width = (z @ directions.T).max(axis=1)  # support function of the hull by layer
     return FormEffect(
-        int((tr.history.born >= 0).sum()),
-        cy.clusters(z[-1], tol=1e-4 * longest).count,
-        any(circle(cy.Hardmax(A).followed(zk).target) for zk in z[:_WATCHED]),
-        float(np.abs(z[-1] - z[-2]).max()) / longest,
-        bool((norms[1:] < norms[:-1] * (1 - 1e-9) - 1e-12 * longest**2).any()),
-        float(np.diff(width, axis=0).max()) / longest,
+        certified=li.certified,
+        leaders=leaders,
+        limits=len(limits),
+        vertices=vertices,
+        led=led,
+        cycle=any(circle(cy.Hardmax(A).followed(zk).target, zk) for zk in z[:_WATCHED]),
+        norms_fell=bool((norms[1:] < norms[:-1] * (1 - 1e-9) - 1e-12 * longest**2).any()),
+        left_hull=float(np.diff(width, axis=0).max()) / longest,
     )
 
 
-def circle(target: np.ndarray) -> bool:
-    """True when the map i -> target[i] has a cycle of length two or more."""
+def _led_vertices(limits: np.ndarray, places: np.ndarray, longest: float) -> tuple[int, int]:
+    """How many limits are vertices of their hull, and at how many of these a leader stands."""
+    corners = limits[standing_out(limits) > _SAME * longest]
+    gaps = np.linalg.norm(corners[:, None] - places, axis=-1)
+    return len(corners), int((gaps <= _SAME * longest).any(axis=1).sum())
+
+
+def circle(target: np.ndarray, z: np.ndarray) -> bool:
+    """True when the map i -> target[i] has a cycle through two or more different values of z.
+
+    Trap: tokens that have met (two mutual followers do, in one layer, when alpha = 1) may follow
+    each other's copies for ever. That is one place, not a circle.
+    """
     image = np.arange(len(target))
     for _ in range(len(target)):  # after n steps everybody is on a cycle
         image = target[image]
     ends = np.unique(image)
-    return bool((target[ends] != ends).any())
+    apart = np.abs(z[target[ends]] - z[ends]).max(axis=1)
+    return bool((apart > _SAME * np.abs(z).max()).any())

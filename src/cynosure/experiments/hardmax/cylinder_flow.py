@@ -5,8 +5,10 @@ method from rest until vortices are shed periodically. Its snapshots are expande
 orthogonal modes (POD), the coefficients are tokens, and the model of arXiv 2407.01602 runs on them.
 See: the tokens trace a closed curve; leaders are extreme points of it, but only those where it is
 perpendicular to the radius; the more the weak modes count in A = diag(energies^p), the more
-snapshots lead. The Strouhal number beside the literature's 0.16 to 0.17 says whether the flow is
-the right one: with `--quick` it is not (a coarse grid, neighbours too near).
+snapshots lead. How many lead is a property of the sampling as much as of the flow: it changes with
+the number of snapshots, and ellipses sampled alike, without any flow, have fewer or more.
+The Strouhal number beside the literature's 0.16 to 0.17 says whether the flow is the right one:
+with `--quick` it is not (a coarse grid, neighbours too near).
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ class Params:
     """The flow (cells per diameter, domain and times in diameters and D/U), and the tokens.
 
     `dims`: numbers of modes used; `powers`: p of A = diag(energies^p), on the largest of them.
+    `strides`: every so many-th snapshot is taken alone, from each first one; `turns`: how many
+    ellipses without a flow are sampled alike.
     """
 
     reynolds: float = 100.0
@@ -45,6 +49,8 @@ class Params:
     powers: tuple[float, ...] = (-1.0, -0.75, -0.5, -0.25, 0.0, 0.5, 1.0)
     alpha: float = 1.0
     show: int = 4
+    strides: tuple[int, ...] = (1, 2, 3, 4)
+    turns: int = 20
 
 
 QUICK = Params(
@@ -55,6 +61,8 @@ QUICK = Params(
     time=15.0,
     snapshots=80,
     powers=(-1.0, -0.5, 0.0, 1.0),
+    strides=(1, 2),
+    turns=4,
 )
 
 
@@ -72,6 +80,21 @@ class Choice(NamedTuple):
         return len(np.intersect1d(self.li.leaders, others))
 
 
+class Sampled(NamedTuple):
+    """Leaders among so many points of a curve, for several ways to take them."""
+
+    curve: str
+    stride: int
+    points: int
+    leaders: np.ndarray  # one number per way
+    cost: np.ndarray  # mean distance to the nearest leader over that to as many medoids
+
+    @property
+    def told(self) -> str:
+        low, high = self.leaders.min(), self.leaders.max()
+        return f"{low} to {high}" if low < high else f"{low}"
+
+
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Flow, POD, leaders."""
     require(min(p.dims) >= 2 and max(p.dims) + 2 <= p.snapshots, "2 <= dims <= snapshots - 2", p)
@@ -81,15 +104,28 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     pod, d = street.pod, max(p.dims)
     cases = [*((modes, 0.0) for modes in p.dims), *((d, power) for power in p.powers if power)]
     choices = [kept(_choice, p.alpha, pod, *case) for case in cases]
+    samples = [kept(_sampled, p.alpha, pod.tokens[:, : p.dims[0]], stride) for stride in p.strides]
+    samples += [
+        kept(_ellipses, p.alpha, pod.energy, p.snapshots, street.period, p.turns, stride)
+        for stride in p.strides
+    ]
     tr = cy.simulate(cy.PureAttention(alpha=p.alpha), pod.tokens[:, : p.dims[0]], layers=12)
     modes = zip(range(1, d + 1), pod.energy, np.cumsum(pod.energy))
     energy = cy.Table("Energy of the modes", ("mode", "share", "together"), tuple(modes))
-    tables = [_flow_table(p, street), _choice_table(choices), energy]
+    tables = [_flow_table(p, street), _choice_table(choices), _sample_table(samples), energy]
     checks = {f"{p.dims[0]} modes": cy.check(tr)}
     pictures = [_fields(p, street, choices[0].li.leaders), _cycle(pod, choices[0])]
     pictures += [_power_curve([c for c in choices if c.d == d])]
-    summary = _summary(p, pod, choices)
-    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
+    pictures += [_sampling(samples)]
+    return report_of(
+        __name__,
+        p,
+        _summary(p, pod, choices, samples),
+        controls=_controls(p, choices, samples),
+        tables=tables,
+        checks=checks,
+        figures=pictures,
+    )
 
 
 def _choice(alpha: float, pod: Pod, d: int, power: float) -> Choice:
@@ -104,6 +140,95 @@ def _choice(alpha: float, pod: Pod, d: int, power: float) -> Choice:
     size = np.linalg.norm(x, axis=1).mean()
     cost = (float(distance[:, s].min(axis=1).mean() / size) for s in (li.leaders, chosen, even))
     return Choice(d, power, li, cy.hull(z).index, chosen, tuple(cost))
+
+
+def _lead_and_cost(alpha: float | int, z: np.ndarray) -> tuple[int, float]:
+    """Leaders among the rows of z (A = I), and what they cost beside as many medoids."""
+    leaders = cy.limit(cy.PureAttention(alpha=alpha), z).leaders
+    distance = np.linalg.norm(z[:, None] - z, axis=-1)
+    costs = [distance[:, s].min(axis=1).mean() for s in (leaders, medoids(distance, len(leaders)))]
+    return len(leaders), float(costs[0] / costs[1]) if costs[1] > 0 else 1.0
+
+
+def _sampled(alpha: float | int, tokens: np.ndarray, stride: int) -> Sampled:
+    """Every stride-th snapshot alone, from each of the first ones."""
+    rows = [_lead_and_cost(alpha, tokens[first::stride]) for first in range(stride)]
+    leaders, cost = (np.array(x) for x in zip(*rows))
+    return Sampled("the flow", stride, len(tokens[::stride]), leaders, cost)
+
+
+def _ellipses(
+    alpha: float | int, energy: np.ndarray, points: int, period: float, turns: int, stride: int
+) -> Sampled:
+    """The null model: no flow, ellipses with about the axes of the first two modes, sampled alike.
+
+    z(t) = (a cos t, b sin t), as many points per period, a/b within 5 % of sqrt(energy 1 / energy
+    2): how many points of an ellipse lead depends on that ratio and on the first phase.
+    """
+    rows = []
+    for off in np.linspace(-0.05, 0.05, turns):
+        ratio = (1 + off) * np.sqrt(energy[1] / energy[0])
+        phase = 2 * np.pi * (np.arange(0, points, stride) + 10 * off) / period
+        z = np.stack([np.cos(phase), ratio * np.sin(phase)], axis=1)
+        rows.append(_lead_and_cost(alpha, z))
+    leaders, cost = (np.array(x) for x in zip(*rows))
+    return Sampled("an ellipse", stride, len(z), leaders, cost)
+
+
+def _sample_table(samples: list[Sampled]) -> cy.Table:
+    columns: dict[str, Any] = {
+        **{"curve": "curve", "every": "stride", "points": "points"},
+        "ways": lambda c: len(c.leaders),
+        "fewest leaders": lambda c: int(c.leaders.min()),
+        "mean": lambda c: float(c.leaders.mean()),
+        "most": lambda c: int(c.leaders.max()),
+        "cost beside medoids, mean": lambda c: float(c.cost.mean()),
+    }
+    note = "A = I on the smallest number of modes; a way is another first snapshot or phase."
+    return cy.Table.of("Leaders by sampling, and without a flow", samples, columns, note)
+
+
+def _controls(p: Params, choices: list[Choice], samples: list[Sampled]) -> list[cy.Comparison]:
+    flow, ellipse = ([c for c in samples if c.curve.endswith(x)] for x in ("flow", "ellipse"))
+    swept = sorted((c for c in choices if c.d == max(p.dims)), key=lambda c: c.power)
+    counts = [len(c.li.leaders) for c in swept]
+    means = [float(c.leaders.mean()) for c in flow]
+
+    def told(of: list[Sampled]) -> str:
+        return ", ".join(f"{c.told} of {c.points}" for c in of)
+
+    cost = "; ".join(
+        f"{c.curve}, {c.points} points: {c.cost.min():.2f} to {c.cost.max():.2f}" for c in samples
+    )
+    return [
+        cy.Comparison(
+            f"{len(choices[0].li.leaders)} snapshots lead ({choices[0].d} modes).",
+            "fewer snapshots of the same flow",
+            told(flow),
+            max(means) <= 1.1 * min(means),
+        ),
+        cy.Comparison(
+            "The number of leaders is the mark of a vortex street.",
+            f"{p.turns} ellipses without a flow, with the axes of the first two modes within 5 %",
+            f"the flow {told(flow)}; ellipses {told(ellipse)}",
+            all(
+                a.leaders.max() < b.leaders.min() or a.leaders.min() > b.leaders.max()
+                for a, b in zip(flow, ellipse)
+            ),
+        ),
+        cy.Comparison(
+            "Leaders summarise the cycle worse than as many medoids.",
+            "fewer snapshots; an ellipse without a flow",
+            f"distance to leaders over that to medoids: {cost}",
+            all(c.cost.min() > 1 for c in flow),
+        ),
+        cy.Comparison(
+            f"The more the weak modes count, the more snapshots lead ({max(p.dims)} modes).",
+            "every p",
+            "; ".join(f"p = {c.power:g}: {len(c.li.leaders)}" for c in swept),
+            counts == sorted(counts, reverse=True) and counts[0] > counts[-1],
+        ),
+    ]
 
 
 def _flow_table(p: Params, street: Street) -> cy.Table:
@@ -140,11 +265,15 @@ def _choice_table(choices: list[Choice]) -> cy.Table:
     )
 
 
-def _summary(p: Params, pod: Pod, choices: list[Choice]) -> str:
+def _summary(p: Params, pod: Pod, choices: list[Choice], samples: list[Sampled]) -> str:
     first = choices[0]
     extreme = all(c.leaders_among(c.extreme) == len(c.li.leaders) for c in choices)
     swept = sorted((c for c in choices if c.d == max(p.dims)), key=lambda c: c.power)
     ends = " to ".join(f"{len(c.li.leaders)} (p = {c.power:g})" for c in (swept[0], swept[-1]))
+    flow, null = (
+        ", ".join(f"{c.told} of {c.points}" for c in samples if c.curve.endswith(x))
+        for x in ("flow", "ellipse")
+    )
     plain = [f"{len(c.li.leaders)} on {c.d} modes" for c in choices if c.power == 0]
     return (
         f"Vortices are shed at a Strouhal number of {pod.frequency:.3f} (literature 0.16 to 0.17). "
@@ -155,7 +284,8 @@ def _summary(p: Params, pod: Pod, choices: list[Choice]) -> str:
         f"curve, but only {len(first.li.leaders)} of {len(first.extreme)} extreme points lead on "
         f"{first.d} modes. With A = diag(energies^p) on {max(p.dims)} modes the leaders go from "
         f"{ends}. As a summary of the cycle leaders cost {first.cost[0] / first.cost[1]:.2f} times "
-        f"the distance of as many medoids ({first.d} modes). "
+        f"the distance of as many medoids ({first.d} modes). Of fewer snapshots of the same flow "
+        f"{flow} lead; points of an ellipse sampled alike, without a flow: {null}. "
         f"{sum(c.li.certified for c in choices)} of {len(choices)} limits are proved."
     )
 
@@ -221,6 +351,29 @@ def _fields(p: Params, street: Street, leaders: np.ndarray) -> cy.Picture:
         "shedding cycle of period T. Lengths in diameters D from the centre of the cylinder."
     )
     return cy.Picture("Snapshots that lead", caption, figure)
+
+
+def _sampling(samples: list[Sampled]) -> cy.Picture:
+    figure, axes = cy.plot.sheet(1, 2, 5, 3.6)
+    for colour, name in zip(cy.plot.PALETTE, ("the flow", "an ellipse")):
+        of = [c for c in samples if c.curve == name]
+        points = [c.points for c in of]
+        for ax, values in zip(axes[0], ([c.leaders for c in of], [c.cost for c in of])):
+            mean = np.array([x.mean() for x in values])
+            ends = np.array([(x.min(), x.max()) for x in values]).T
+            look = {"color": colour, "ms": 4, "capsize": 3, "label": name}
+            ax.errorbar(points, mean, np.abs(ends - mean), fmt="o-", **look)
+    for ax, label in zip(axes[0], ("leaders", "distance to leaders / to medoids")):
+        ax.set(xlabel="points taken", ylabel=label)
+        ax.set_ylim(bottom=0)
+        ax.legend(frameon=False, fontsize=cy.plot.LABEL)
+    caption = (
+        "Left: leaders (A = I, the smallest number of modes) among fewer snapshots of the same "
+        "flow, and among as many points of ellipses with the axes of the first two modes within "
+        "5 %. Right: how much farther snapshots are from the nearest leader than from the nearest "
+        "of as many medoids. Bars from the least to the largest over first snapshots or ellipses."
+    )
+    return cy.Picture("By sampling, and without a flow", caption, figure)
 
 
 def _power_curve(choices: list[Choice]) -> cy.Picture:

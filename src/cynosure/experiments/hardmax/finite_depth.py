@@ -1,9 +1,10 @@
 """What a transformer of finite depth sees of the limit: 6 and 12 layers against infinitely many.
 
-The theorem of arXiv 2407.01602 speaks of infinite depth, models have a dozen layers. See: most
-tokens have chosen their leader for ever after a few layers (their limit is proved then), nearly
-all leaders are there at layer 0, but distances shrink only by 1 + alpha a layer: whether twelve
-layers are "converged" is a question of alpha, not of n or d. The words of the shipped film-review
+The theorem of arXiv 2407.01602 speaks of infinite depth, models have a dozen layers. See: of the
+tokens that follow somebody at layer 0 most have a limit that can be proved there and then, fewer in
+low dimension and among many tokens; how many layers the others take depends on alpha and d, and is
+not one number. Nearly all leaders lead at layer 0. Distances shrink only by 1 + alpha a layer:
+whether twelve layers are "converged" is a question of alpha. The words of the shipped film-review
 classifier, placed so that few of a review lead, are measured beside random tokens.
 """
 
@@ -11,13 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, part, report_of, require
+from .._frame import Progress, at_most, counted, part, report_of, require, resampled
 from .._measurements import kept
 
 TITLE = "Finite depth: how much of the limit a few layers see"
@@ -54,7 +55,9 @@ class DepthCurves(NamedTuple):
     n: int
     alpha: float
     settled: np.ndarray  # share of tokens whose limit is proved
+    followers: np.ndarray  # the same of those that do not lead at layer 0; NaN where all lead
     led: np.ndarray  # |L_k| / |L|
+    led_first: np.ndarray  # share of the tokens that lead at layer 0, one number per start
     away: np.ndarray  # max |z_i^k - limit| / max |z^0|
     hull: np.ndarray  # Hausdorff distance of K_k and K / max |z^0|; NaN where not computed
     slow: float  # least ratio |z^{k+1} - s| / (rho |z^k - s|) of settled tokens, at most 1
@@ -81,9 +84,15 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     z0 = cy.configurations.gaussian(40, 2, p.seed)
     one = cy.check(cy.simulate(cy.PureAttention(alpha=0.5), z0, layers=12))
     checks = {"sweep": [rate], "gaussian, n = 40, d = 2": one}
-    tables, pictures = [_by_alpha(p, cells), _by_size(p, cells)], [_picture(p, cells)]
-    summary = _summary(p, cells)
-    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
+    return report_of(
+        __name__,
+        p,
+        _summary(p, cells),
+        controls=_controls(p, cells),
+        tables=[_by_alpha(p, cells), _by_size(p, cells)],
+        checks=checks,
+        figures=[_picture(p, cells)],
+    )
 
 
 def _drawn(p: Params) -> dict[str, np.ndarray]:
@@ -107,23 +116,38 @@ def _curves(
 ) -> DepthCurves:
     dynamics = cy.PureAttention(alpha=alpha)
     k = np.arange(p.layers + 1)[:, None]
-    settled, led, away, hulls = (np.full((p.starts, len(k)), np.nan) for _ in range(4))
-    slow, certified = 1.0, 0
+    settled, followers, led, away, hulls = (np.full((p.starts, len(k)), np.nan) for _ in range(5))
+    slow, certified, first = 1.0, 0, np.zeros(p.starts)
     for s in range(p.starts):
         z0 = _start(law, rows, n, d, p.seed + s)
         li = cy.limit(dynamics, z0)
         z = cy.simulate(dynamics, z0, layers=p.layers).values
         longest = np.linalg.norm(z0, axis=1).max()
         gaps = np.linalg.norm(z - li.points, axis=-1)
-        settled[s] = ((li.settled_at >= 0) & (li.settled_at <= k)).mean(axis=1)
+        known, follows = (li.settled_at >= 0) & (li.settled_at <= k), li.born != 0
+        settled[s], first[s] = known.mean(axis=1), 1 - follows.mean()
+        if follows.any():
+            followers[s] = known[:, follows].mean(axis=1)
         led[s] = (li.born[li.leaders] <= k).mean(axis=1)
         away[s] = gaps.max(axis=1) / longest
         if d <= 4 and n <= 256:
             hulls[s] = [_to_hull(zk, li.polytope) / longest for zk in z]
         slow = min(slow, _slowest(gaps / longest, li, alpha))
         certified += li.certified
-    size, curves = (law, d, n, alpha), (settled, led, away, hulls)
-    return DepthCurves(*size, *curves, slow=slow, certified=certified)
+    return DepthCurves(
+        law=law,
+        d=d,
+        n=n,
+        alpha=alpha,
+        settled=settled,
+        followers=followers,
+        led=led,
+        led_first=first,
+        away=away,
+        hull=hulls,
+        slow=slow,
+        certified=certified,
+    )
 
 
 def _to_hull(z: np.ndarray, body: cy.Polytope) -> float:
@@ -148,44 +172,141 @@ def _slowest(gaps: np.ndarray, li: cy.Limit, alpha: float) -> float:
     return float((now[seen] / then[seen]).min()) if seen.any() else 1.0
 
 
-def _mean(cells: list[DepthCurves], curve: str, k: int) -> float:
-    """The mean of a curve at layer k over the cells."""
-    return float(np.mean([getattr(c, curve)[:, k].mean() for c in cells]))
+def _runs(cells: list[DepthCurves], curve: str, k: int) -> np.ndarray:
+    """A curve at layer k, one number per run, of the runs that have one."""
+    values = np.concatenate([getattr(c, curve)[:, k] for c in cells])
+    return values[np.isfinite(values)]
+
+
+def _mean(cells: list[DepthCurves], curve: str, k: int) -> float | None:
+    """The mean of a curve at layer k over the runs that have one; None where none has."""
+    values = _runs(cells, curve, k)
+    return float(values.mean()) if len(values) else None
+
+
+def _starts(cells: list[DepthCurves], curve: str, k: int) -> np.ndarray:
+    """A curve at layer k, one number per start: its mean over alpha, of those that have one."""
+    groups = _groups(cells, "law", "d", "n").values()
+    values = np.concatenate(
+        [np.mean([getattr(c, curve)[:, k] for c in of], axis=0) for of in groups]
+    )
+    return values[np.isfinite(values)]
+
+
+def _told(cells: list[DepthCurves], curve: str, k: int) -> str:
+    """The mean with its interval by starts: runs of one start at several alpha are not apart."""
+    values = _starts(cells, curve, k)
+    if not len(values):
+        return "none"
+    low, high = resampled(values)
+    starts = f"{len(values)} starts"
+    if low == high:
+        return f"{values.mean():.2%} (every one of {starts})"
+    return f"{values.mean():.2%} (95 %: {low:.2%} to {high:.2%}, {starts})"
+
+
+def _groups(cells: list[DepthCurves], *names: str) -> dict[tuple, list[DepthCurves]]:
+    """The cells by the values of some of their fields, in order."""
+    out: dict[tuple, list[DepthCurves]] = {}
+    for c in cells:
+        out.setdefault(tuple(getattr(c, name) for name in names), []).append(c)
+    return out
+
+
+def _near(cells: list[DepthCurves], k: int) -> tuple[int, int]:
+    """In how many runs every token is within 1 % of the longest token of its limit at layer k.
+
+    Of the runs in which anything moves: where all tokens lead there is nothing to reach.
+    """
+    away = np.concatenate([c.away[c.away[:, 0] > 0, k] for c in cells])
+    return int((away < 0.01).sum()), len(away)
+
+
+def _controls(p: Params, cells: list[DepthCurves]) -> list[cy.Comparison]:
+    k, last = p.marks[0], p.marks[-1]
+    shares = {
+        key: (_mean(of, "followers", 0), _mean(of, "followers", k))
+        for key, of in _groups(cells, "d", "alpha").items()
+    }
+    known = {key: x for key, x in shares.items() if x[0] is not None and x[1] is not None}
+    first = {d: _told(of, "led", 0) for (d,), of in _groups(cells, "d").items()}
+    led = [_mean(of, "led", 0) for of in _groups(cells, "d").values()]
+    near = {alpha: _near(of, last) for (alpha,), of in _groups(cells, "alpha").items()}
+    near = {alpha: seen for alpha, seen in near.items() if seen[1]}
+    within, moving = (sum(x) for x in zip(*near.values()))
+    rates = [a / b for a, b in near.values()]
+    return [
+        cy.Comparison(
+            f"At layer {k} nearly every follower (99 %) has a proved limit.",
+            "followers only; by d and alpha; layer 0, before any layer is run",
+            f"layer 0, layer {k}: "
+            + "; ".join(
+                f"d = {d}, alpha = {a:g}: {x:.1%}, {y:.1%}" for (d, a), (x, y) in known.items()
+            ),
+            bool(known) and all(y is not None and y >= 0.99 for _, y in known.values()),
+        ),
+        cy.Comparison(
+            "Nearly all leaders (99 %) lead at layer 0.",
+            "d",
+            "; ".join(f"d = {d}: {x}" for d, x in first.items()),
+            all(x is not None and x >= 0.99 for x in led),
+        ),
+        cy.Comparison(
+            f"Every token is within 1 % of its limit at layer {last} in {within} of {moving} "
+            "runs in which anything moves.",
+            "alpha",
+            "; ".join(
+                f"alpha = {a:g}: {counted(*seen)}, (1 + alpha)^-{last} = {(1 + a) ** -last:.1g}"
+                for a, seen in near.items()
+            ),
+            max(rates) - min(rates) < 0.1,
+        ),
+    ]
 
 
 def _summary(p: Params, cells: list[DepthCurves]) -> str:
-    near = {k: np.mean([(c.away[:, k] < 0.01).mean() for c in cells]) for k in p.marks}
+    dims, marks = _groups(cells, "d"), (0, *p.marks)
     lines = [
-        f"At layer {k}, {_mean(cells, 'settled', k):.2%} of the tokens have a proved limit and "
-        f"{_mean(cells, 'led', k):.2%} of the final leaders lead; every token is within 1 % of its "
-        f"limit in {near[k]:.0%} of the runs"
-        for k in p.marks
+        f"d = {d}: " + ", ".join(f"{_told(of, 'followers', k)} at layer {k}" for k in marks)
+        for (d,), of in dims.items()
     ]
-    small, large, k = min(p.alpha), max(p.alpha), p.marks[-1]
-    far = {a: np.median([c.away[:, k] for c in cells if c.alpha == a]) for a in (small, large)}
+    lead = [f"{_mean(of, 'led', 0):.2%} for d = {d}" for (d,), of in dims.items()]
+    last = p.marks[-1]
+    near = [
+        f"{counted(*_near(of, last))} for alpha = {a:g}"
+        for (a,), of in _groups(cells, "alpha").items()
+        if _near(of, last)[1]
+    ]
+    followers = np.mean([(1 - c.led_first).mean() for c in cells])
     text = (
         f"{sum(c.certified for c in cells)} of {len(cells) * p.starts} runs are proved for every "
-        f"token. {'. '.join(lines)}. The depth needed is set by alpha: the median distance to the "
-        f"limit at layer {k} is {far[small]:.2g} of the longest token for alpha = {small:g}, "
-        f"{far[large]:.2g} for alpha = {large:g}."
+        f"token. {followers:.0%} of the tokens follow somebody at layer 0. Of these a limit is "
+        f"proved for: {'; '.join(lines)}. Of the final leaders these lead at layer 0: "
+        f"{', '.join(lead)}. Whether {last} layers are enough is a question of alpha: every token "
+        f"is within 1 % of its limit at layer {last} in {'; '.join(near)} (of the runs in which "
+        "anything moves)."
     )
     if words := [c for c in cells if c.law == "words"]:
-        known = ", ".join(f"{_mean(words, 'settled', k):.2%} at layer {k}" for k in (0, *p.marks))
-        text += f" Of words of the shipped film-review classifier a limit is proved for {known}."
+        known = ", ".join(f"{_told(words, 'followers', k)} at layer {k}" for k in marks)
+        text += (
+            " Of words of the shipped film-review classifier that follow a limit is proved for "
+            f"{known}."
+        )
     return text
 
 
 def _by_alpha(p: Params, cells: list[DepthCurves]) -> cy.Table:
-    shares = ("alpha", "layer", "settled", "leaders present")
+    shares = ("alpha", "layer", "tokens settled", "followers settled", "leaders present")
     lengths = ("median distance", "largest distance", "largest hull distance", "(1+alpha)^-k")
     rows = []
-    for alpha, k in product(p.alpha, p.marks):
+    for alpha, k in product(p.alpha, (0, *p.marks)):
         of = [c for c in cells if c.alpha == alpha]
         away = np.array([c.away[:, k] for c in of])
         hulls = np.array([c.hull[:, k] for c in of])
         farthest = np.nanmax(hulls) if np.isfinite(hulls).any() else None
         distances = np.median(away), away.max(), farthest, (1 + alpha) ** -k
-        rows.append((alpha, k, _mean(of, "settled", k), _mean(of, "led", k), *distances))
+        known = (_mean(of, curve, k) for curve in ("settled", "followers", "led"))
+        rows.append((alpha, k, *known, *distances))
     note = "Distances are shares of the longest token; hulls for d ≤ 4, n ≤ 256."
     return cy.Table("What a finite depth sees, by alpha", (*shares, *lengths), tuple(rows), note)
 
@@ -193,11 +314,13 @@ def _by_alpha(p: Params, cells: list[DepthCurves]) -> cy.Table:
 def _by_size(p: Params, cells: list[DepthCurves]) -> cy.Table:
     marks = (0, *p.marks)
     rows = []
-    for size in dict.fromkeys((c.law, c.d, c.n) for c in cells):
-        of = [c for c in cells if (c.law, c.d, c.n) == size]
-        rows.append((*size, *(_mean(of, curve, k) for curve in ("settled", "led") for k in marks)))
-    names = [f"{name} at {k}" for name in ("settled", "leaders") for k in marks]
-    return cy.Table("By law and size, mean over alpha", ("law", "d", "n", *names), tuple(rows))
+    for size, of in _groups(cells, "law", "d", "n").items():
+        lead = float(np.mean([c.led_first for c in of]))
+        known = (_mean(of, curve, k) for curve in ("followers", "led") for k in marks)
+        rows.append((*size, lead, *known))
+    names = [f"{name} at {k}" for name in ("followers settled", "leaders") for k in marks]
+    columns = ("law", "d", "n", "tokens that lead at 0", *names)
+    return cy.Table("By law and size, mean over alpha", columns, tuple(rows))
 
 
 def _picture(p: Params, cells: list[DepthCurves]) -> cy.Picture:
@@ -207,20 +330,21 @@ def _picture(p: Params, cells: list[DepthCurves]) -> cy.Picture:
     figure, axes = cy.plot.sheet(2, 2, 5, 3.4)
     by_d, by_alpha, leaders, away = axes.flat
     dims = list(dict.fromkeys(c.d for c in cells))
+    lowest = [c for c in cells if c.d == min(dims)]
     for colour, d in zip(cy.plot.PALETTE, dims):
         of = [c for c in cells if c.d == d]
-        by_d.plot(k, _missing(of, "settled"), ".-", color=colour, label=f"d = {d}")
-        leaders.plot(k, _missing(of, "led"), ".-", color=colour, label=f"d = {d}")
+        _line(by_d, k, _missing(of, "followers"), colour, f"d = {d}")
+        _line(leaders, k, _missing(of, "led"), colour, f"d = {d}")
     for colour, alpha in zip(cy.plot.PALETTE[len(dims) :], p.alpha):
+        of = [c for c in lowest if c.alpha == alpha]
+        _line(by_alpha, k, _missing(of, "followers"), colour, rf"$\alpha$ = {alpha:g}")
         of = [c for c in cells if c.alpha == alpha]
-        label = rf"$\alpha$ = {alpha:g}"
-        by_alpha.plot(k, _missing(of, "settled"), ".-", color=colour, label=label)
         away.plot(k, _positive(np.max([c.away.max(axis=0) for c in of], axis=0)), color=colour)
         if hulls := [c.hull for c in of if np.isfinite(c.hull).all()]:
             away.plot(k, _positive(np.max(np.concatenate(hulls), axis=0)), ":", color=colour)
         away.plot(k, (1.0 + alpha) ** -k, "--", color=colour, lw=0.8)
-    by_d.set(ylabel="share of tokens", title="not settled, by dimension")
-    by_alpha.set(ylabel="share of tokens", title="not settled, by step")
+    by_d.set(ylabel="share of followers", title="not settled, by dimension")
+    by_alpha.set(ylabel="share of followers", title=f"not settled, by step, d = {min(dims)}")
     leaders.set(ylabel="share of final leaders", title="do not lead yet, by dimension")
     away.set(ylabel="share of the longest token", title="distance to the limit, by step")
     ink, styles = cy.plot.INK, {"-": "tokens", ":": "hulls", "--": r"$(1+\alpha)^{-k}$"}
@@ -230,21 +354,29 @@ def _picture(p: Params, cells: list[DepthCurves]) -> cy.Picture:
         ax.legend(frameon=False, fontsize=cy.plot.LABEL, loc="upper right")
     for ax in axes.flat:
         ax.set(xlabel="layer $k$", xlim=(-0.5, p.layers + 0.5))
-        if any(np.isfinite(line.get_ydata()).any() for line in ax.get_lines()):
+        if any(np.isfinite(np.asarray(line.get_ydata(), float)).any() for line in ax.get_lines()):
             ax.set_yscale("log")
         else:
-            ax.text(0.5, 0.5, "none", transform=ax.transAxes, ha="center", color=ink)
             ax.set_yticks([])
     away.set_ylim(1e-14, 3)
     return cy.Picture("Against the layers", CAPTION, figure)
 
 
 CAPTION = (
-    "Top: tokens whose limit is not proved yet, by d and by alpha (means over everything else); "
-    "curves end where none is left. Bottom left: final leaders that do not lead yet. Bottom right: "
-    "the largest distance to the limit in all runs of an alpha and that of the hulls (d ≤ 4, n ≤ "
-    "256), as shares of the longest token: parallel to (1 + alpha)^-k once all tokens have settled."
+    "Top: tokens that follow somebody at layer 0 and whose limit is not proved yet, by d (mean "
+    "over laws, n and alpha) and by alpha in the lowest dimension; curves end where none is left. "
+    "Bottom left: final leaders that do not lead yet. Bottom right: the largest distance to the "
+    "limit in all runs of an alpha (colours as above) and that of the hulls (d ≤ 4, n ≤ 256), as "
+    "shares of the longest token: parallel to (1 + alpha)^-k once all tokens have settled."
 )
+
+
+def _line(ax: Any, k: np.ndarray, y: np.ndarray, colour: str, label: str) -> None:
+    """A curve with its legend; where nothing is missing the legend says so instead."""
+    if np.isfinite(y).any():
+        ax.plot(k, y, ".-", color=colour, label=label)
+    else:
+        ax.plot([], [], " ", label=f"{label}: none")
 
 
 def _positive(y: np.ndarray) -> np.ndarray:
@@ -253,5 +385,7 @@ def _positive(y: np.ndarray) -> np.ndarray:
 
 
 def _missing(cells: list[DepthCurves], curve: str) -> np.ndarray:
-    """1 - the mean of a curve over the cells."""
-    return _positive(1 - np.mean([getattr(c, curve).mean(axis=0) for c in cells], axis=0))
+    """1 - the mean of a curve over the runs that have one."""
+    rows = np.concatenate([getattr(c, curve) for c in cells])
+    rows = rows[np.isfinite(rows).all(axis=1)]
+    return _positive(1 - rows.mean(axis=0)) if len(rows) else np.full(rows.shape[1], np.nan)

@@ -3,10 +3,12 @@
     E|L_0| = n E[Phi(r)^(n-1)],   r ~ chi_d           (tokens N(0, I_d), A = I)
 
 See: a handful of leaders in the plane, whatever n; almost every token once d is well above
-2 log n, so that nothing moves. Real data beside it, on d principal directions, against Gaussian
-tokens of the same second moments: handwritten digits; the words of the shipped film-review
-classifier, placed on a curve so that few of a review lead; the word embeddings of MiniLM where it
-is installed; a file of tokens. Then whole reviews. The model is that of arXiv 2407.01602.
+2 log n, so that nothing moves. Leaders born after layer 0 are a matter of low dimension: one
+percentage over all d would be that of the grid. Real data beside it, on d principal directions,
+against Gaussian tokens of the same second moments: handwritten digits; the words of the shipped
+film-review classifier, placed on a curve so that few of a review lead; the word embeddings of
+MiniLM where it is installed; a file of tokens. Then whole reviews. The model is that of arXiv
+2407.01602.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import cynosure as cy
 
 from ...pretrained.examples import example_transformer, weights_note
 from ...theorems import expected_leaders
-from .._frame import Progress, at_most, over_grid, part, report_of, require
+from .._frame import Progress, at_most, counted, over_grid, part, report_of, require, wilson
 from .._measurements import kept
 from ..reviews._texts import REVIEWS
 
@@ -31,7 +33,8 @@ TITLE = "How many tokens lead: counts beside the formula"
 
 @dataclass(frozen=True)
 class Params:
-    """Grid of dimensions and numbers of tokens, starts per cell, starts taken to infinite depth.
+    """Grid of dimensions and numbers of tokens, starts per cell, starts taken to infinite depth at
+    each alpha.
 
     `data`: which of digits, reviews and MiniLM are measured, `drawn` times for each n, on so many
     principal directions as `directions` says and, where they have no more than 400, on all;
@@ -41,7 +44,8 @@ class Params:
     d: tuple[int, ...] = (1, 2, 3, 4, 8, 16, 32)
     n: tuple[int, ...] = (10, 32, 100, 316, 1000)
     starts: int = 200
-    followed_through: int = 30
+    followed_through: int = 60
+    alpha: tuple[float, ...] = (0.5, 1.0, 2.0)
     data: tuple[str, ...] = ("digits", "reviews", "MiniLM")
     directions: tuple[int, ...] = (2, 8, 16)
     drawn: int = 60
@@ -67,7 +71,7 @@ class LeaderCount(NamedTuple):
     n: int
     counts: np.ndarray
     expected: float
-    final: np.ndarray  # leaders at infinite depth
+    final: np.ndarray  # (alpha, start): leaders at infinite depth
     first: np.ndarray  # of the same starts, at layer 0
 
     @property
@@ -82,7 +86,7 @@ class LeaderCount(NamedTuple):
     @property
     def deviation(self) -> float:
         """(mean - expected) in standard errors; the error of a constant count is taken as 1/n."""
-        return (self.mean - self.expected) / max(self.error, 1 / len(self.counts))
+        return _off(self, self.expected)
 
 
 class DataCount(NamedTuple):
@@ -104,7 +108,9 @@ class DataCount(NamedTuple):
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Count leaders on the grid, then on data."""
     sensible = 1 <= p.followed_through <= p.starts and min(*p.d, *p.n, p.starts - 1) >= 1
-    require(sensible, "starts >= 2, followed_through in 1..starts, d and n >= 1", p)
+    require(
+        sensible and min(p.alpha) > 0, "starts >= 2, followed_through in 1..starts, d and n >= 1", p
+    )
     known = ("digits", "reviews", "MiniLM")
     require(set(p.data) <= set(known), f"data among {', '.join(known)}", p)
     cells = over_grid(_count, p, {"d": p.d, "n": p.n}, part(progress, 0, 0.8))
@@ -113,7 +119,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     counts: dict[str, Any] = {
         **{"d": "d", "n": "n", "mean |L_0|": "mean", "standard error": "error"},
         **{"expected": "expected", "difference in errors": "deviation"},
-        "born later, mean": lambda c: c.final.mean() - c.first.mean(),
+        "born later, share": lambda c: (c.final - c.first).sum() / c.final.sum(),
     }
     on_data = {
         **{"data": "name", "d": "d", "n": "n", "mean |L_0|": "real"},
@@ -121,21 +127,105 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     }
     tables = [
         cy.Table.of("Leaders of Gaussian tokens", cells, counts),
+        _later_table(p, cells),
         cy.Table.of("Leaders of real data", data, on_data, "Ratio: data over formula."),
         *([_reviews()] if "reviews" in p.data else []),
     ]
     pictures = [_curves(cells), *([_ratios(data)] if data else [])]
-    checks, summary = {"grid": [_check(cells)]}, _summary(p, cells, data)
-    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
+    return report_of(
+        __name__,
+        p,
+        _summary(p, cells, data),
+        controls=_controls(p, cells, data),
+        tables=tables,
+        checks={"grid": [_check(cells)]},
+        figures=pictures,
+    )
 
 
 def _count(p: Params, d: int, n: int) -> LeaderCount:
     rng = np.random.default_rng([p.seed, d, n])
     starts = [rng.standard_normal((n, d)) for _ in range(p.starts)]
     counts = np.array([_leaders(z) for z in starts], dtype=float)
-    limits = (cy.limit(cy.PureAttention(), z) for z in starts[: p.followed_through])
-    at_end = np.array([len(li.leaders) for li in limits], dtype=float)
-    return LeaderCount(d, n, counts, expected_leaders(n, d), at_end, counts[: len(at_end)])
+    through = starts[: p.followed_through]
+    ends = [[len(cy.limit(cy.PureAttention(alpha=a), z).leaders) for z in through] for a in p.alpha]
+    final = np.array(ends, dtype=float)
+    return LeaderCount(d, n, counts, expected_leaders(n, d), final, counts[: len(through)])
+
+
+def _later(p: Params, cells: list[LeaderCount], d: int, j: int) -> tuple[int, int, int, int]:
+    """Starts with a leader born late, starts; leaders born late, leaders; at the alpha of index j.
+
+    Starts of one cell are independent, its leaders are not: intervals are those of the starts.
+    """
+    of = [c for c in cells if c.d == d]
+    born = [c.final[j] - c.first for c in of]
+    hit = sum(int((x > 0).sum()) for x in born)
+    late, total = sum(x.sum() for x in born), sum(c.final[j].sum() for c in of)
+    return hit, sum(len(x) for x in born), int(late), int(total)
+
+
+def _later_table(p: Params, cells: list[LeaderCount]) -> cy.Table:
+    rows = []
+    for d, (j, alpha) in product(p.d, enumerate(p.alpha)):
+        hit, starts, late, total = _later(p, cells, d, j)
+        rows.append((d, alpha, starts, hit, *wilson(hit, starts), late, total))
+    columns = ("d", "alpha", "starts", "with a late leader", "95 % from", "to")
+    title = "Leaders born after layer 0, by dimension"
+    return cy.Table(title, (*columns, "late leaders", "leaders"), tuple(rows))
+
+
+def _controls(p: Params, cells: list[LeaderCount], data: list[DataCount]) -> list[cy.Comparison]:
+    right = sum(abs(c.deviation) < 3 for c in cells)
+    wrong = sum(abs(_off(c, expected_leaders(c.n, c.d + 1))) < 3 for c in cells)
+    late = {d: [_later(p, cells, d, j) for j in range(len(p.alpha))] for d in p.d}
+    share = {d: sum(x[2] for x in of) / sum(x[3] for x in of) for d, of in late.items()}
+    out = [
+        cy.Comparison(
+            "Counts agree with the formula.",
+            "the formula for d + 1 instead of d",
+            f"within three standard errors: {counted(right, len(cells))} cells, for d + 1 "
+            f"{counted(wrong, len(cells))}",
+            right > 0.95 * len(cells) and wrong < 0.5 * len(cells),
+        ),
+        cy.Comparison(
+            f"A share of {_pooled(late):.2%} of all leaders is born after layer 0.",
+            f"d; alpha in {', '.join(f'{a:g}' for a in p.alpha)}",
+            "; ".join(
+                f"d = {d}: {share[d]:.2%} (starts with one, by alpha: "
+                + ", ".join(f"{x[0]} of {x[1]}" for x in of)
+                + ")"
+                for d, of in late.items()
+            ),
+            max(share.values()) <= 2 * min(share.values()),
+        ),
+    ]
+    for name, of in _by_name(data).items():
+        # Where nearly all tokens lead, no count differs and the standard error is 0: 1/draws then.
+        error = [max(s.error, 1 / p.drawn) for s in of]
+        far = sum(abs(s.real - s.formula) > 3 * e for s, e in zip(of, error))
+        twins = sum(abs(s.gaussian - s.formula) > 3 * e for s, e in zip(of, error))
+        ratios = [s.ratio for s in of]
+        out.append(
+            cy.Comparison(
+                f"The Gaussian formula of the same moments does not count the leaders of {name}.",
+                "Gaussian tokens of the same second moments",
+                f"off by more than three standard errors: {counted(far, len(of))} cells (ratio "
+                f"{min(ratios):.2f} to {max(ratios):.2f}), twins {counted(twins, len(of))}",
+                far > 0.5 * len(of) and twins < 0.2 * len(of),
+            )
+        )
+    return out
+
+
+def _off(c: LeaderCount, expected: float) -> float:
+    """How far the count of a cell is from `expected`, in standard errors."""
+    return (c.mean - expected) / max(c.error, 1 / len(c.counts))
+
+
+def _pooled(late: dict[int, list[tuple[int, int, int, int]]]) -> float:
+    every = [x for of in late.values() for x in of]
+    return sum(x[2] for x in every) / sum(x[3] for x in every)
 
 
 def _leaders(z: np.ndarray) -> int:
@@ -214,16 +304,19 @@ def _summary(p: Params, cells: list[LeaderCount], data: list[DataCount]) -> str:
     worst, largest = max(cells, key=lambda c: abs(c.deviation)), max(p.n)
     few = min((c for c in cells if c.n == largest), key=lambda c: c.expected)
     many = max((c for c in cells if c.n == largest), key=lambda c: c.mean / c.n)
-    later = sum(float((c.final - c.first).sum()) for c in cells)
-    total = sum(float(c.first.sum()) for c in cells)
+    late = {d: [_later(p, cells, d, j) for j in range(len(p.alpha))] for d in p.d}
+    born = [
+        f"{sum(x[2] for x in of) / sum(x[3] for x in of):.2%} for d = {d}" for d, of in late.items()
+    ]
     ratios = {name: [s.ratio for s in of] for name, of in _by_name(data).items()}
     told = [f"{name} {min(ratio):.2f} to {max(ratio):.2f}" for name, ratio in ratios.items()]
     return (
-        f"Counts agree with the formula in all {len(cells)} cells: the largest difference is "
+        f"Counts beside the formula in {len(cells)} cells: the largest difference is "
         f"{abs(worst.deviation):.2g} standard errors (d = {worst.d}, n = {worst.n}). Among "
         f"{largest} tokens {few.mean:.3g} lead for d = {few.d} and "
         f"{many.mean / many.n:.1%} of them for d = {many.d}: there almost nothing moves. "
-        f"At infinite depth there are {later / total:.2%} more leaders than at layer 0.\n\n"
+        f"Leaders born after layer 0, of all leaders: {', '.join(born)} (alpha = "
+        f"{', '.join(f'{a:g}' for a in p.alpha)} together).\n\n"
         "Leaders of real data, divided by the formula for Gaussian tokens of the same second "
         f"moments: {'; '.join(told) or 'none was measured'}."
     )

@@ -1,291 +1,409 @@
 """What is left of leaders and clusters when A is not symmetric positive definite.
 
-The theorem of arXiv 2407.01602 asks for a symmetric positive definite A; the KᵀQ of a trained head
-is neither. See: the hull of the tokens shrinks for every A (that part of the proof needs nothing),
-but norms fall, leaders vanish and tokens chase each other in circles as A turns; three tokens
-under a turn by 75 degrees have no leader at all and collapse to their centre at a known rate
-(docs/mathematics.md B16). The heads of a trained transformer are measured on a sentence.
+The theorem of arXiv 2407.01602 asks for a symmetric positive definite A; the K^T Q of a trained
+head is neither. For every A the hull shrinks (docs/mathematics.md B1), and every vertex of the
+limiting polytope K is the limit of some token: a token near a vertex was near it one layer before,
+so that of finitely many tokens one stays. What of the rest? See: norms fall and tokens chase each
+other in circles as A turns, but not for ever. A conjecture, for *any* A and almost every start:
+every limit is reached, and at every vertex of K stands a leader. Three tokens under a turn by 75
+degrees do circle for ever (docs/mathematics.md B16), but only from a start without an error: the
+slightest one grows until somebody leads.
+
+Trap: at alpha = 1 two mutual followers land on one point in a single layer. Counted as two values
+they can never lead, and whole families of A seem to be leaderless; at alpha = 0.999 none is. So
+alpha = 1 has rows of its own here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import cynosure as cy
 
-from ...pretrained.examples import SENTENCE, example_transformer, weights_note
-from .._frame import Progress, at_most, over_grid, part, report_of, require
-from .._measurements import kept
+from .._frame import Progress, at_most, counted, over_grid, part, report_of, require, wilson
 from ._forms import FormEffect, effect_of, families_of, turn
+from ._learned_forms import head_table, heads, heads_picture, learned_text
 
 TITLE = "Robustness: forms A that the theorem does not allow"
 TURN = 75  # degrees: the rotation of docs/mathematics.md B16
-MEANS: dict[str, Callable[[FormEffect], float]] = {  # columns of the tables: means over the starts
-    "leaders": lambda f: f.leaders,
+MEETING = 1.0  # the step at which mutual followers meet in one layer
+MEANS: dict[str, Callable[[FormEffect], float | int]] = {  # columns of the tables: means
+    "proved": lambda f: f.certified,
     "none leads": lambda f: f.leaders == 0,
-    "clusters": lambda f: f.clusters,
-    "one cluster": lambda f: f.clusters == 1,
+    "leaders": lambda f: f.leaders,
+    "limits": lambda f: f.limits,
+    "one limit": lambda f: f.limits == 1,
     "circle": lambda f: f.cycle,
-    "still moving": lambda f: f.moving > 1e-6,
     "norms fell": lambda f: f.norms_fell,
 }
 
 
 @dataclass(frozen=True)
 class Params:
-    """Gaussian starts of n tokens, steps of the angle in degrees, and the layers run.
+    """Gaussian starts of n tokens in R^d for each (n, d) of `sizes`, steps alpha, and forms A.
 
+    `angles` in degrees are those of the rotations; the families of forms are drawn for every size.
+    `layers` are run for norms and circles. `nudges`: sizes of the error of the three tokens.
     `model`: a folder or hub id of a trained transformer whose heads are measured, those of the
     first `blocks` layers; empty: MiniLM if it is installed, else none.
     """
 
-    n: int = 20
-    d: int = 2
-    alpha: float = 1.0
+    sizes: tuple[tuple[int, int], ...] = ((20, 2), (20, 8))
+    alpha: tuple[float, ...] = (0.5, 0.999, 1.0, 2.0)
     starts: int = 100
-    angles: tuple[int, ...] = tuple(range(0, 181, 5))
-    layers: int = 80
+    angles: tuple[int, ...] = tuple(range(0, 181, 15))
+    layers: int = 30
+    nudges: tuple[float, ...] = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
     seed: int = 0
     model: str = ""
     blocks: int = 6
 
 
-QUICK = Params(starts=15, angles=tuple(range(0, 181, 20)), layers=50, blocks=0)
+QUICK = Params(
+    sizes=((12, 2), (10, 4)),
+    alpha=(0.5, 1.0),
+    starts=8,
+    angles=(0, 45, 90, 135, 180),
+    nudges=(1e-1, 1e-4),
+    blocks=0,
+)
 
 
-class LearnedForm(NamedTuple):
-    """The A of one head, and what it does to the tokens of a sentence."""
+class Forms(NamedTuple):
+    """What forms of one kind did to all starts of one size at one step alpha."""
 
-    head: str
-    tokens: int
-    antisymmetric: float  # |A - A^T| / 2|A|, Frobenius
-    least: float  # eigenvalue of the symmetric part, divided by the largest size of one
-    effect: FormEffect
+    A: str  # the family, or the angle in degrees
+    n: int
+    d: int
+    alpha: float
+    runs: list[FormEffect]
+
+    def mean(self, column: str) -> float:
+        return float(np.mean([MEANS[column](f) for f in self.runs]))
+
+
+class Nudged(NamedTuple):
+    """Three tokens under the turn, with an error of the size `nudge`: when somebody leads."""
+
+    nudge: float
+    alpha: float
+    born: np.ndarray  # layer of the first leader of each start, -1 where nobody ever leads
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
-    """The turn, the families of forms, the collapse, and the heads of a model if one is named."""
-    sensible = p.d >= 2 and p.n >= 3 and p.starts >= 1 and p.layers >= 2
-    require(sensible, "d >= 2, n >= 3, starts >= 1, layers >= 2", p)
-    names = list(families_of(p.d))
-    angles = over_grid(_turned, p, {"degrees": p.angles}, part(progress, 0, 0.5))
-    drawn = over_grid(_drawn, p, {"A": names}, part(progress, 0.5, 0.7))
-    turned, families = dict(zip(p.angles, angles)), dict(zip(names, drawn))
-    collapse, collapse_table, collapse_picture = _collapse(p)
-    part(progress, 0.7, 1)(0.2, "heads")
-    heads = _heads(p)
-    note = "Numbers of leaders and clusters are means; the other columns are shares of the starts."
+    """The turn, the families of forms, the three tokens, and heads of a model if there is one."""
+    sensible = p.starts >= 1 and p.layers >= 2 and all(n >= 3 and d >= 2 for n, d in p.sizes)
+    require(sensible and min(p.alpha) > 0, "n >= 3, d >= 2, starts >= 1, layers >= 2, alpha > 0", p)
+    axes = {"degrees": p.angles, "alpha": p.alpha}
+    turned = over_grid(_turned, p, axes, part(progress, 0, 0.3))
+    names = {"A": list(families_of(2)), "size": p.sizes, "alpha": p.alpha}
+    families = over_grid(_drawn, p, names, part(progress, 0.3, 0.8))
+    nudged = over_grid(_nudged, p, {"nudge": p.nudges, "alpha": p.alpha}, part(progress, 0.8, 0.85))
+    collapse, collapse_table = _collapse(p)
+    learned = heads(p.model, p.blocks, p.alpha, p.layers, part(progress, 0.85, 1))
+    note = "Numbers of leaders and limits are means; the other columns are shares of the starts."
     tables = [
-        _table("A turned by an angle", "degrees", turned, note),
-        _table("Families of forms", "A", families),
+        _by_alpha(p, [*turned, *families]),
+        _table("A turned by an angle", turned, note),
+        _table("Families of forms", families),
         collapse_table,
+        _nudged_table(nudged),
     ]
-    pictures = [_phase(p, turned), collapse_picture]
-    if heads:
-        tables.append(_head_table(heads))
-        pictures.append(_heads_picture(heads))
-    effects = [f for runs in (*angles, *drawn) for f in runs] + [h.effect for h in heads]
+    pictures = [_phase(p, turned), _triangle_picture(p, nudged)]
+    if learned:
+        tables.append(head_table(learned))
+        pictures.append(heads_picture(learned))
+    effects = [f for c in (*turned, *families) for f in c.runs] + [h.effect for h in learned]
     worst = max(f.left_hull for f in effects)
     statement = "the hull of the tokens shrinks, whatever the matrix A"
     source = "docs/mathematics.md B1"
     shrinks = at_most("hull shrinks", source, statement, worst, 1e-12, runs=len(effects))
     checks = {"any A": [shrinks], "three tokens": [collapse]}
-    summary = _summary(turned, families) + _learned_text(heads)
-    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
+    summary = _summary(p, turned, families, nudged) + learned_text(learned)
+    return report_of(
+        __name__,
+        p,
+        summary,
+        controls=_controls(p, turned, families, nudged),
+        tables=tables,
+        checks=checks,
+        figures=pictures,
+    )
 
 
-def _start(p: Params, s: int) -> np.ndarray:
-    return cy.configurations.gaussian(p.n, p.d, p.seed + s)
+def _starts(p: Params, size: tuple[int, int], group: str) -> list[np.ndarray]:
+    """Of their own for every form, the same for every alpha: counts over forms are independent."""
+    rng = np.random.default_rng([p.seed, *size, *group.encode()])
+    return [rng.standard_normal(size) for _ in range(p.starts)]
 
 
-def _turned(p: Params, angle: int) -> list[FormEffect]:
-    return [effect_of(turn(p.d, angle), _start(p, s), p.alpha, p.layers) for s in range(p.starts)]
+def _turned(p: Params, angle: int, alpha: float | int) -> Forms:
+    n, d = size = p.sizes[0]
+    starts = _starts(p, size, str(angle))
+    runs = [effect_of(turn(d, angle), z, alpha, p.layers) for z in starts]
+    return Forms(str(angle), n, d, float(alpha), runs)
 
 
-def _drawn(p: Params, family: str) -> list[FormEffect]:
-    draw = families_of(p.d)[family]
-    forms = [draw(np.random.default_rng([p.seed, s])) for s in range(p.starts)]
-    return [effect_of(A, _start(p, s), p.alpha, p.layers) for s, A in enumerate(forms)]
+def _drawn(p: Params, family: str, size: tuple[int, int], alpha: float | int) -> Forms:
+    n, d = size
+    draw = families_of(d)[family]
+    forms = (draw(np.random.default_rng([p.seed, s])) for s in range(p.starts))
+    starts = _starts(p, size, family)
+    runs = [effect_of(A, z, alpha, p.layers) for A, z in zip(forms, starts)]
+    return Forms(family, n, d, float(alpha), runs)
 
 
-def _collapse(p: Params) -> tuple[cy.Check, cy.Table, cy.Picture]:
-    """docs/mathematics.md B16 on its own three tokens."""
-    dynamics = cy.PureAttention(cy.Hardmax(turn(2, TURN)), alpha=p.alpha)
+def _collapse(p: Params) -> tuple[cy.Check, cy.Table]:
+    """docs/mathematics.md B16 on its own three tokens, at the first alpha."""
+    alpha = p.alpha[0]
+    dynamics = cy.PureAttention(cy.Hardmax(turn(2, TURN)), alpha=alpha)
     tr = cy.simulate(dynamics, cy.configurations.polygon(3), layers=20, throw=False)
     assert tr.history is not None
     z, layers = tr.values, int(tr.t[-1])
-    eta = p.alpha / (1 + p.alpha)
+    eta = alpha / (1 + alpha)
     factor = abs(1 - eta + eta * np.exp(2j * np.pi / 3))
     size = np.linalg.norm(z - z.mean(axis=1, keepdims=True), axis=-1).max(axis=1)
     fitted = float((size[-1] / size[0]) ** (1 / layers))
     (check,) = cy.check(tr, ["B16"])
-    columns = ("layers", "leaders", "factor per layer", "|rho + eta e^(2 pi i/3)|", "status")
-    row = (layers, int((tr.history.born >= 0).sum()), fitted, factor, tr.status.code)
-    figure, axes = cy.plot.sheet(1, 2, 4.5, 3.6)
-    left, right = axes[0]
-    for i, colour in enumerate(cy.plot.PALETTE[:3]):
-        left.plot(*z[:, i].T, ".-", color=colour, lw=1, ms=4)
-        left.plot(*z[0, i], "o", color=colour, ms=8)
-    left.set(aspect="equal", xlabel="$z_1$", ylabel="$z_2$")
-    right.plot(tr.t, size, "o", color=cy.plot.PALETTE[0], ms=4, label="this run")
-    right.plot(tr.t, size[0] * factor**tr.t, "--", color=cy.plot.GREY, label="known rate")
-    right.set(yscale="log", xlabel="layer $k$", ylabel="distance to the centre")
-    right.set_xticks(range(0, layers + 1, 5))
+    columns = ("alpha", "layers", "leaders", "factor per layer", "|rho + eta e^(2 pi i/3)|")
+    row = (alpha, layers, int((tr.history.born >= 0).sum()), fitted, factor)
+    return check, cy.Table("The collapse of three tokens", columns, (row,))
+
+
+def _nudged(p: Params, nudge: float | int, alpha: float | int) -> Nudged:
+    """The first leader of each start near the three tokens of docs/mathematics.md B16."""
+    dynamics = cy.PureAttention(cy.Hardmax(turn(2, TURN)), alpha=alpha)
+    triangle, born = cy.configurations.polygon(3), []
+    for s in range(min(p.starts, 30)):
+        error = np.random.default_rng([p.seed, s, 3]).standard_normal(triangle.shape)
+        li = cy.limit(dynamics, triangle + nudge * error, max_layers=1000)
+        born.append(int(li.born[li.leaders].min()) if len(li.leaders) else -1)
+    return Nudged(float(nudge), float(alpha), np.array(born))
+
+
+# --- what is said --------------------------------------------------------------------------------
+
+
+def _count(cells: Iterable[Forms], holds: Callable[[FormEffect], bool]) -> tuple[int, int]:
+    runs = [f for c in cells for f in c.runs]
+    return sum(holds(f) for f in runs), len(runs)
+
+
+def _sound(f: FormEffect) -> bool:
+    """Proved, with a leader at every vertex of K."""
+    return f.certified and f.leaders > 0 and f.led == f.vertices
+
+
+def _by_step(
+    p: Params, cells: Iterable[Forms], holds: Callable[[FormEffect], bool]
+) -> dict[float, tuple[int, int]]:
+    of = list(cells)
+    return {a: _count([c for c in of if c.alpha == a], holds) for a in p.alpha}
+
+
+def _told(by_step: Mapping[float, tuple[int, int]]) -> str:
+    return "; ".join(f"alpha = {a:g}: {counted(*seen)}" for a, seen in by_step.items())
+
+
+def _first(turned: list[Forms], alpha: float, column: str, least: float | int = 0) -> int | None:
+    """The smallest angle at which the mean of the column is larger than `least`."""
+    cells = (c for c in turned if c.alpha == alpha and c.mean(column) > least)
+    return min((int(c.A) for c in cells), default=None)
+
+
+def _from(angle: int | None) -> str:
+    return "at no angle" if angle is None else f"from {angle} degrees on"
+
+
+def _controls(
+    p: Params, turned: list[Forms], families: list[Forms], nudged: list[Nudged]
+) -> list[cy.Comparison]:
+    everything = [*turned, *families]
+    sound = _by_step(p, everything, _sound)
+    leaderless = _by_step(p, everything, lambda f: f.leaders == 0)
+    besides = [a for a in p.alpha if a != MEETING]
+    varied = f"alpha, {len({c.A for c in families})} families and {len(p.angles)} angles of A, "
+    varied += "(n, d) in " + ", ".join(map(str, p.sizes))
+    angles = {a: [_first(turned, a, c) for c in ("norms fell", "circle")] for a in p.alpha}
+    single = {a: _first(turned, a, "one limit", 0.5) for a in p.alpha}
+    circling = {
+        x: int((np.concatenate([c.born for c in nudged if c.nudge == x]) < 0).sum())
+        for x in p.nudges
+    }
+    made = {x: sum(len(c.born) for c in nudged if c.nudge == x) for x in p.nudges}
+    return [
+        cy.Comparison(
+            "Conjecture: for any A and almost every start all limits are reached and a leader "
+            "stands at every vertex of K.",
+            varied,
+            _told(sound),
+            bool(besides) and all(sound[a][0] == sound[a][1] for a in besides),
+        ),
+        cy.Comparison(
+            "Some forms A leave random starts without a leader.",
+            f"{varied}; alpha = {MEETING:g}, where mutual followers meet in one layer, by itself",
+            _told(leaderless),
+            any(leaderless[a][0] for a in besides),
+        ),
+        cy.Comparison(
+            "Norms fall and circles of followers appear as A turns.",
+            "alpha; the null model is the angle 0, where the theorem forbids both",
+            "first angle with falling norms, with circles: "
+            + "; ".join(f"alpha = {a:g}: {x[0]}, {x[1]}" for a, x in angles.items()),
+            all(x and x > 0 for pair in angles.values() for x in pair),
+        ),
+        cy.Comparison(
+            "Beyond some angle most starts end in one place.",
+            "alpha; the null model is the angle 0",
+            "; ".join(f"alpha = {a:g}: {_from(x)}" for a, x in single.items()),
+            all(x is not None and x > 0 for x in single.values()),
+        ),
+        cy.Comparison(
+            "Three tokens under a turn by 75 degrees follow each other for ever.",
+            "an error of the start",
+            "still without a leader: "
+            + "; ".join(f"error {x:g}: {counted(circling[x], made[x])}" for x in p.nudges),
+            all(circling[x] == made[x] for x in p.nudges),
+        ),
+    ]
+
+
+def _summary(p: Params, turned: list[Forms], families: list[Forms], nudged: list[Nudged]) -> str:
+    everything = [*turned, *families]
+    other = [c for c in everything if c.alpha != MEETING]
+    meeting = [c for c in everything if c.alpha == MEETING]
+    vertices = sum(f.vertices for c in other for f in c.runs)
+    led = sum(f.led for c in other for f in c.runs)
+    sound = {a: seen for a, seen in _by_step(p, other, _sound).items() if seen[1]}
+    text = (
+        "Starts with every limit proved and a leader at every vertex of K, over all forms A tried: "
+        f"{_told(sound) or 'none was run'}; a leader stands at {led} of {vertices} vertices. "
+    )
+    if sound and led == vertices:
+        text += (
+            "The conjecture that this is so for any A and almost every start is open; that every "
+            "vertex of K is the limit of a token is proved, for any A. "
+        )
+    if meeting:
+        none, of = _count(meeting, lambda f: f.leaders == 0)
+        text += f"At alpha = 1 nobody leads in {none} of {of} starts" + (
+            ": an artefact of two followers that land on one point in one layer and are counted "
+            "apart from then on. "
+            if none
+            else ", as elsewhere. "
+        )
+    a = p.alpha[0]
+    fell, circled = (_first(turned, a, c) for c in ("norms fell", "circle"))
+    single = _first(turned, a, "one limit", 0.5)
+    straight = [c for c in turned if c.alpha == a]
+    ends = [f"{c.mean('limits'):.3g} at {c.A} degrees" for c in (straight[0], straight[-1])]
+    slowest = max(nudged, key=lambda c: float(np.median(c.born)))
+    return text + (
+        f"What does change as A turns (alpha = {a:g}): norms fall {_from(fell)}, circles of "
+        f"followers appear {_from(circled)}, most starts end in one place {_from(single)}, and the "
+        f"mean number of limits goes from {' to '.join(ends)}. Three tokens under a turn by 75 "
+        f"degrees circle for ever only without an error: from starts {slowest.nudge:g} away "
+        f"somebody leads after {np.median(slowest.born):g} layers (median, alpha = "
+        f"{slowest.alpha:g}). The hull shrinks in every run, as it must for any A."
+    )
+
+
+def _table(title: str, cells: list[Forms], note: str = "") -> cy.Table:
+    columns: dict[str, Any] = {"A": "A", "n": "n", "d": "d", "alpha": "alpha"}
+    for name in MEANS:
+        columns[name] = lambda c, name=name: c.mean(name)
+    return cy.Table.of(title, cells, columns, note)
+
+
+def _by_alpha(p: Params, cells: list[Forms]) -> cy.Table:
+    rows = []
+    for a in p.alpha:
+        of = [c for c in cells if c.alpha == a]
+        proved, runs = _count(of, lambda f: f.certified)
+        lead, _ = _count(of, lambda f: f.leaders > 0)
+        low, high = wilson(lead, runs)
+        vertices, led = (
+            sum(getattr(f, x) for c in of for f in c.runs) for x in ("vertices", "led")
+        )
+        rows.append((a, runs, proved, lead, low, high, vertices, led))
+    counts = ("alpha", "starts", "proved", "with a leader", "95 % from", "to")
+    places = ("vertices of K", "where a leader stands")
+    return cy.Table("All forms together, by alpha", (*counts, *places), tuple(rows))
+
+
+def _nudged_table(nudged: list[Nudged]) -> cy.Table:
+    columns: dict[str, Any] = {
+        **{"size of the error": "nudge", "alpha": "alpha", "starts": "born.size"},
+        "with a leader": lambda c: int((c.born >= 0).sum()),
+        "first leader at layer, median": lambda c: float(np.median(c.born)),
+        "latest": lambda c: int(c.born.max()),
+    }
+    return cy.Table.of("Three tokens with an error", nudged, columns)
+
+
+# --- pictures ------------------------------------------------------------------------------------
+
+
+def _triangle_picture(p: Params, nudged: list[Nudged]) -> cy.Picture:
+    figure, axes = cy.plot.sheet(1, 3, 4.2, 3.8)
+    left, middle, right = axes[0]
+    alpha = p.alpha[0]
+    dynamics = cy.PureAttention(cy.Hardmax(turn(2, TURN)), alpha=alpha)
+    triangle = cy.configurations.polygon(3)
+    error = p.nudges[0] * np.random.default_rng([p.seed, 0, 3]).standard_normal((3, 2))
+    for ax, z0, title in ((left, triangle, "exact"), (middle, triangle + error, "with an error")):
+        z = cy.simulate(dynamics, z0, layers=20, throw=False).values
+        for i, colour in enumerate(cy.plot.PALETTE[:3]):
+            ax.plot(*z[:, i].T, ".-", color=colour, lw=1, ms=4)
+            ax.plot(*z[0, i], "o", color=colour, ms=8)
+        ax.set(aspect="equal", xlabel="$z_1$", ylabel="$z_2$", title=title)
+    for j, (colour, a) in enumerate(zip(cy.plot.PALETTE, p.alpha)):
+        of = [c for c in nudged if c.alpha == a]
+        x = [c.nudge for c in of]
+        y = [np.median(c.born) if (c.born >= 0).all() else np.nan for c in of]
+        look = {"color": colour, "ms": max(9 - 2 * j, 2), "lw": 1}  # curves of two alpha coincide
+        right.plot(x, y, "o-", label=rf"$\alpha$ = {a:g}", **look)
+    right.set(xscale="log", xlabel="size of the error", ylabel="layer of the first leader")
+    right.set_ylim(bottom=0)
     right.legend(frameon=False, fontsize=cy.plot.LABEL)
     caption = (
-        "Each token follows the next one for ever; nobody leads. Right: the distance to the centre "
-        "by layer beside the rate |rho + eta e^(2 pi i/3)|^k."
+        f"Left: each token follows the next one and nobody leads, alpha = {alpha:g}, 20 layers. "
+        f"Middle: the same with an error of {p.nudges[0]:g}: soon somebody leads. Right: the layer "
+        "of the first leader (median) against the size of the error: circles are unstable."
     )
-    table = cy.Table("The collapse of three tokens", columns, (row,))
-    return check, table, cy.Picture("Three tokens, A turned by 75 degrees", caption, figure)
+    return cy.Picture("Three tokens, A turned by 75 degrees", caption, figure)
 
 
-def _mean(runs: list[FormEffect], column: str) -> float:
-    return float(np.mean([MEANS[column](f) for f in runs]))
-
-
-def _table(
-    title: str, name: str, groups: Mapping[Any, list[FormEffect]], note: str = ""
-) -> cy.Table:
-    rows = ((form, *(_mean(runs, column) for column in MEANS)) for form, runs in groups.items())
-    return cy.Table(title, (name, *MEANS), tuple(rows), note)
-
-
-def _heads(p: Params) -> list[LearnedForm]:
-    """Heads of the first layers of the model named, or of MiniLM where it is installed."""
-    if not p.blocks or find_spec("transformers") is None:
-        return []
-    model = example_transformer(p.model)
-    if weights_note(model):  # random weights stand in for a model that is not there
-        return []
-    heads = [h for k in range(min(p.blocks, model.depth)) for h in model.heads(k)]
-    z0 = model.trace(SENTENCE).z[0].astype(np.float64)
-    return [kept(_learned, p, h.name, h.A.astype(np.float64), z0) for h in heads]
-
-
-def _learned(p: Params, name: str, A: np.ndarray, z0: np.ndarray) -> LearnedForm:
-    eigenvalues = np.linalg.eigvalsh((A + A.T) / 2)
-    share = float(np.linalg.norm(A - A.T) / 2 / np.linalg.norm(A))
-    least = float(eigenvalues[0] / np.abs(eigenvalues).max())
-    return LearnedForm(name, len(z0), share, least, effect_of(A, z0, p.alpha, p.layers))
-
-
-def _head_table(heads: list[LearnedForm]) -> cy.Table:
-    columns = {
-        **{"head": "head", "antisymmetric share": "antisymmetric"},
-        **{"least / largest eigenvalue": "least", "leaders": "effect.leaders"},
-        **{"clusters": "effect.clusters", "circle": "effect.cycle"},
-        "norms fell": "effect.norms_fell",
-    }
-    note = f"{heads[0].tokens} tokens of a sentence; eigenvalues of the symmetric part of A."
-    return cy.Table.of("Heads of a trained transformer", heads, columns, note)
-
-
-def _heads_picture(heads: list[LearnedForm]) -> cy.Picture:
-    blue, orange, *_ = cy.plot.PALETTE
-    figure, axes = cy.plot.sheet(1, 2, 5, 3.6)
-    left, right = axes[0]
-    for circles, name in ((True, "followers in a circle"), (False, "no circle")):
-        of = [h for h in heads if h.effect.cycle == circles]
-        x, y = [h.antisymmetric for h in of], [h.effect.clusters for h in of]
-        fill = orange if circles else "white"
-        left.plot(x, y, "o", color=orange, mfc=fill, ms=6, alpha=0.7, label=name)
-    left.set(xlabel="antisymmetric share of A", ylabel="clusters", xlim=(0, 1))
-    left.set_ylim(bottom=0)
-    most = max(h.effect.clusters for h in heads)
-    for shift, colour, what in ((-0.2, blue, "leaders"), (0.2, orange, "clusters")):
-        count = np.bincount([getattr(h.effect, what) for h in heads], minlength=most + 1)
-        right.bar(np.arange(len(count)) + shift, count, 0.4, color=colour, label=what)
-    right.set(xlabel="number of them", ylabel="heads")
-    right.locator_params(axis="x", integer=True)
-    for ax in axes[0]:
-        ax.legend(frameon=False, fontsize=cy.plot.LABEL)
-    caption = (
-        "Left: one dot per head, how far its A is from symmetric (0: symmetric, 1: antisymmetric, "
-        "0.71: random) against the clusters its hardmax layers leave of a sentence; filled where "
-        "tokens follow each other in a circle at an early layer. Right: heads by number of leaders "
-        "and of clusters; where the two differ some cluster has no leader."
-    )
-    return cy.Picture("Heads of a trained transformer", caption, figure)
-
-
-def _summary(turned: dict[int, list[FormEffect]], families: dict[str, list[FormEffect]]) -> str:
-    def first(column: str, least: float | int = 0) -> int | None:
-        """The smallest angle at which the mean of the column is larger than `least`."""
-        angles = (angle for angle, runs in turned.items() if _mean(runs, column) > least)
-        return min(angles, default=None)
-
-    fell, circled, single = first("norms fell"), first("circle"), first("one cluster", 0.5)
-    norms = "Norms never fall" if fell is None else f"Norms fall from {fell} degrees on"
-    circles = "no circle of followers appears"
-    if circled is not None:
-        circles = f"circles of followers appear from {circled} degrees on"
-    most = f"{'no angle makes' if single is None else f'at {single} degrees'} most starts end"
-    definite, arbitrary = families["positive definite symmetric part"], families["arbitrary"]
-    return (
-        f"{norms}, {circles}, and {most} in a single cluster. With a positive definite symmetric "
-        f"part {1 - _mean(definite, 'none leads'):.0%} of the runs still have a leader and "
-        f"{_mean(definite, 'one cluster'):.0%} end in one cluster; for an arbitrary matrix "
-        f"{1 - _mean(arbitrary, 'none leads'):.0%} have a leader and "
-        f"{_mean(arbitrary, 'still moving'):.0%} still move at the last layer. The hull shrinks in "
-        "every run, as it must for any A."
-    )
-
-
-def _learned_text(heads: list[LearnedForm]) -> str:
-    if not heads:
-        return ""
-    of = [h.effect for h in heads]
-    return (
-        f"\n\nOf {len(heads)} heads of a trained transformer {sum(h.least > 0 for h in heads)} "
-        f"have a positive definite symmetric part; the median antisymmetric share is "
-        f"{np.median([h.antisymmetric for h in heads]):.2f}. As hardmax layers on the "
-        f"{heads[0].tokens} tokens of a sentence {1 - _mean(of, 'none leads'):.0%} of them have a "
-        f"leader, {np.mean([f.clusters > f.leaders for f in of]):.0%} a cluster without one, "
-        f"{_mean(of, 'one cluster'):.0%} end in one cluster, {_mean(of, 'circle'):.0%} show "
-        f"followers in a circle, and norms fall in {_mean(of, 'norms fell'):.0%}."
-    )
-
-
-def _phase(p: Params, turned: dict[int, list[FormEffect]]) -> cy.Picture:
-    angles = np.array(list(turned))
-    most = max(f.clusters for runs in turned.values() for f in runs)
-    counts = [np.bincount([f.clusters for f in r], minlength=most + 1)[1:] for r in turned.values()]
-    share = np.array(counts).T / p.starts
+def _phase(p: Params, turned: list[Forms]) -> cy.Picture:
     figure, axes = cy.plot.sheet(1, 3, 4.3, 3.8)
     left, middle, right = axes[0]
-    half = (angles[1] - angles[0]) / 2 if len(angles) > 1 else 1
-    extent = (angles[0] - half, angles[-1] + half, 0.5, most + 0.5)
-    grid: dict[str, Any] = {"origin": "lower", "aspect": "auto", "extent": extent}
-    image = left.imshow(np.where(share > 0, share, np.nan), cmap="Blues", vmin=0, **grid)
-    figure.colorbar(image, ax=left, label="share of the starts")
-    left.set_ylabel("clusters")
-    left.grid(False)
-    lines = (
-        (middle, "s-", 1, "clusters", "clusters"),
-        (middle, "o-", 0, "leaders", "leaders"),
-        (right, "o-", 2, "circle", "followers in a circle"),
-        (right, "o-", 3, "still moving", "still moving"),
-        (right, "o-", 4, "norms fell", "norms fell"),
-    )
-    for ax, style, colour, column, label in lines:
-        y = [_mean(runs, column) for runs in turned.values()]
-        ax.plot(angles, y, style, color=cy.plot.PALETTE[colour], ms=4, label=label)
-    middle.set_ylabel("mean number")
-    middle.set_ylim(bottom=0)
+    for j, (colour, alpha) in enumerate(zip(cy.plot.PALETTE, p.alpha)):
+        of = [c for c in turned if c.alpha == alpha]
+        x = [int(c.A) for c in of]
+        name = rf"$\alpha$ = {alpha:g}"
+        size = 9 - 2 * j  # where curves coincide the later ones lie inside the earlier
+        look: dict[str, Any] = {"color": colour, "ms": max(size, 2), "lw": 1}
+        left.plot(x, [c.mean("limits") for c in of], "o-", label=name, **look)
+        middle.plot(x, [c.mean("none leads") for c in of], "o-", **look)
+        right.plot(x, [c.mean("circle") for c in of], "o-", **look)
+        right.plot(x, [c.mean("norms fell") for c in of], "s:", **look)
+    left.set(ylabel="limits (mean)")
+    left.set_ylim(bottom=0)
+    middle.set(ylabel="share of the starts without a leader", ylim=(-0.03, 1.03))
     right.set(ylabel="share of the starts", ylim=(-0.03, 1.03))
-    for ax in (middle, right):
+    right.plot([], [], "o-", color=cy.plot.INK, ms=4, label="followers in a circle")
+    right.plot([], [], "s:", color=cy.plot.INK, ms=4, label="norms fell")
+    for ax in (left, right):
         ax.legend(frameon=False, fontsize=cy.plot.LABEL)
     for ax in axes[0]:
-        ax.set(xlabel="angle of A in degrees", xticks=range(0, int(angles[-1]) + 1, 45))
+        ax.set(xlabel="angle of A in degrees", xticks=range(0, int(p.angles[-1]) + 1, 45))
     caption = (
-        "A is a rotation by the angle (its symmetric part is cos(angle) I). Clusters are those of "
-        "the last layer; right: tokens follow each other in a circle at an early layer, some norm "
-        "falls, some token still moves at the last layer."
+        "A is a rotation by the angle (its symmetric part is cos(angle) I). Limits and leaders are "
+        "those of infinite depth. Right: tokens follow each other in a circle at an early layer "
+        "(solid), some norm falls (dotted)."
     )
-    return cy.Picture("Clusters and leaders against the angle", caption, figure)
+    return cy.Picture("Limits and leaders against the angle", caption, figure)
