@@ -45,18 +45,12 @@ def _failures(cases, most: int = 8) -> list[str]:
     return out
 
 
-# Until the walk is mended these fail, as they should; take the mark off with the last mend.
-to_be_mended = pytest.mark.xfail(reason="the engine fails the attack", strict=True)
-
-
-@to_be_mended
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_slice_of_the_attack(part: int) -> None:
     failures = _failures(case(11, i) for i in range(part, CASES, PARTS))
     assert not failures, "\n".join(failures)
 
 
-@to_be_mended
 def test_what_was_once_wrong() -> None:
     rng = np.random.default_rng(0)
     modes = ("single", "masked batch", "limit", "transformed")

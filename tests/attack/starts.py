@@ -199,7 +199,8 @@ def polygons(rng: Rng) -> Start:
 
 def lattices(rng: Rng) -> Start:
     """A square lattice, plain or rotated by an angle (exactly, 3-4-5, or rounded)."""
-    m = int(rng.integers(2, 5)) if rng.random() < 0.98 else 44
+    large = rng.random() < 0.02
+    m = 20 if large else int(rng.integers(2, 5))
     z = np.array([(x, y) for x in range(-m, m + 1, 2) for y in range(-m, m + 1, 2)], float)
     turn = rng.random()
     if turn < 0.3:
@@ -207,7 +208,7 @@ def lattices(rng: Rng) -> Start:
     elif turn < 0.6:
         t = rng.uniform(0, 1.6)
         z = z @ np.array([[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]])
-    return Start(_shuffled(rng, z), layers=10)
+    return Start(_shuffled(rng, z), layers=2 if large else 10)
 
 
 def mirrored_spirals(rng: Rng) -> Start:
