@@ -10,8 +10,9 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from .._types import Array, as_map, as_matrix
-from ..attention import Attention, Heads, Softmax, act, softmax_pull, softmax_weights
+from .._types import Array, as_map, as_matrix, carries_gradient
+from ..attention import Attention, Heads, Softmax, act, sides, softmax_pull, softmax_weights
+from ..attention.scores import real_tokens
 from .abstract import ClosedForm, Flow, FrozenEquation, Relaxation, Tendency
 from .flows import approach
 
@@ -34,6 +35,12 @@ class SelfAttention(Flow, abc.ABC):
     V: Array | None = None
 
     def __post_init__(self) -> None:
+        trained = [name for name in ("Q", "K", "V") if carries_gradient(getattr(self, name))]
+        if trained:
+            raise TypeError(
+                f"{trained[0]}: requires a gradient, which needs a matrix that only acts on "
+                "tokens: train A and V of UnnormalizedFlow(Heads([Softmax(1.0, A)], [V]))"
+            )
         for name in ("Q", "K"):
             object.__setattr__(self, name, as_map(getattr(self, name), name))
         object.__setattr__(self, "V", as_matrix(self.V, "V"))
@@ -137,11 +144,11 @@ class RescaledFlow(SelfAttention, Relaxation):
 
     def target(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         seen, growth = self._seen(z, t)
-        return softmax_pull(act(self.A, seen), seen, z, growth, mask=mask)
+        return softmax_pull(sides(self.A, seen, real_tokens(mask, z)), z, growth, mask=mask)
 
     def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
         seen, growth = self._seen(z, t)
-        return softmax_weights(act(self.A, seen), seen, growth, mask=mask)
+        return softmax_weights(sides(self.A, seen, real_tokens(mask, z)), growth, mask=mask)
 
     def frozen(self, P: np.ndarray) -> FrozenEquation:
         return FrozenEquation(P - np.eye(len(P)), self.V)
@@ -215,11 +222,13 @@ class LeadingFlow(SelfAttention):
     """
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        pulled = softmax_pull(act(self.A, z), z, z, _sharpness(self.leading, t), mask=mask)
+        scores = sides(self.A, z, real_tokens(mask, z))
+        pulled = softmax_pull(scores, z, _sharpness(self.leading, t), mask=mask)
         return act(self.V, pulled, "V") - self.leading * z
 
     def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
-        return softmax_weights(act(self.A, z), z, _sharpness(self.leading, t), mask=mask)
+        scores = sides(self.A, z, real_tokens(mask, z))
+        return softmax_weights(scores, _sharpness(self.leading, t), mask=mask)
 
     def frozen(self, P: np.ndarray) -> FrozenEquation:
         return FrozenEquation(P, self.V, self.leading)

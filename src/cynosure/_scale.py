@@ -1,0 +1,84 @@
+"""Powers of two taken out of arrays: lengths and directions that neither overflow nor vanish.
+
+A product with a power of two is exact as long as no digit is lost below the smallest float. So what
+is computed from tokens divided by the power of two of their largest entry, and multiplied back, is
+bit for bit what it was, and right for tokens of 1e-300 and 1e300 as well, whose squares are not
+floats. Everything that takes a length of what a user gave does it here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ._types import Array, is_torch
+
+__all__ = ["exponent", "lengths", "scaled", "shifted", "unit"]
+
+
+def exponent(x: Array, axis: int | tuple[int, ...] | None = None) -> Any:
+    """e with 2^(e-1) <= max |x| < 2^e along `axis`, which stays with length 1; 0 where x is 0.
+
+    axis = None: of the whole array, a number. Infinities and NaN have 0, and stay what they are.
+    """
+    if is_torch(x):
+        import torch
+
+        over = tuple(range(x.ndim)) if axis is None else axis
+        top = torch.amax(torch.abs(x.detach()), dim=over, keepdim=axis is not None)
+        top = torch.where(torch.isfinite(top), top, torch.zeros_like(top))
+        e = torch.frexp(top)[1]
+        return int(e) if axis is None else e
+    top = np.abs(x).max(axis=axis, keepdims=axis is not None)
+    e = np.frexp(np.where(np.isfinite(top), top, 0.0))[1]
+    return int(e) if axis is None else e
+
+
+def shifted(x: Array, e: Any) -> Array:
+    """2^e x for whole numbers e, one or an array that broadcasts; rounded once where it is small.
+
+    Trap: 2^e itself need not be a float (a subnormal x times 2^1073 is about 1).
+    """
+    if not is_torch(x):
+        with np.errstate(over="ignore"):
+            return np.ldexp(x, e)
+    import torch
+
+    whole = torch.as_tensor(e, device=x.device)
+    half = torch.div(whole, 2, rounding_mode="floor")
+    two = torch.tensor(2.0, dtype=x.dtype, device=x.device)
+    return x * torch.pow(two, half) * torch.pow(two, whole - half)
+
+
+def scaled(x: Array, axis: int | tuple[int, ...] | None = None) -> tuple[Array, Any]:
+    """(y, e) with x = 2^e y and the largest |y| along `axis` in [1/2, 1), or 0."""
+    e = exponent(x, axis)
+    return shifted(x, -e), e
+
+
+def lengths(x: Array) -> Array:
+    """|x_i| over the last axis; inf only where the length itself is beyond the floats."""
+    from array_api_compat import array_namespace
+
+    y, e = scaled(x, -1)
+    return shifted(array_namespace(x).sqrt(_squares(y)), e)[..., 0]
+
+
+def unit(x: Array) -> Array:
+    """x_i / |x_i| over the last axis; a zero row stays zero.
+
+    Differentiable in torch: the power of two cancels, so it carries no gradient.
+    """
+    from array_api_compat import array_namespace
+
+    xp = array_namespace(x)
+    y, _ = scaled(x, -1)
+    square = _squares(y)
+    return y / xp.sqrt(xp.where(square > 0, square, 1.0))
+
+
+def _squares(y: Array) -> Array:
+    from array_api_compat import array_namespace
+
+    return array_namespace(y).sum(y * y, axis=-1, keepdims=True)
