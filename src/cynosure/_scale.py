@@ -8,11 +8,12 @@ floats. Everything that takes a length of what a user gave does it here.
 
 from __future__ import annotations
 
+from math import frexp, isfinite
 from typing import Any
 
 import numpy as np
 
-from ._types import Array, is_torch
+from ._types import Array, is_torch, namespace
 
 __all__ = ["exponent", "lengths", "scaled", "shifted", "unit"]
 
@@ -22,17 +23,16 @@ def exponent(x: Array, axis: int | tuple[int, ...] | None = None) -> Any:
 
     axis = None: of the whole array, a number. Infinities and NaN have 0, and stay what they are.
     """
+    if axis is None:
+        top = float(abs(x.detach() if is_torch(x) else x).max())
+        return frexp(top)[1] if isfinite(top) else 0
     if is_torch(x):
         import torch
 
-        over = tuple(range(x.ndim)) if axis is None else axis
-        top = torch.amax(torch.abs(x.detach()), dim=over, keepdim=axis is not None)
-        top = torch.where(torch.isfinite(top), top, torch.zeros_like(top))
-        e = torch.frexp(top)[1]
-        return int(e) if axis is None else e
-    top = np.abs(x).max(axis=axis, keepdims=axis is not None)
-    e = np.frexp(np.where(np.isfinite(top), top, 0.0))[1]
-    return int(e) if axis is None else e
+        top = torch.amax(torch.abs(x.detach()), dim=axis, keepdim=True)
+        return torch.frexp(torch.where(torch.isfinite(top), top, torch.zeros_like(top)))[1]
+    top = np.abs(x).max(axis=axis, keepdims=True)
+    return np.frexp(np.where(np.isfinite(top), top, 0.0))[1]
 
 
 def shifted(x: Array, e: Any) -> Array:
@@ -59,10 +59,8 @@ def scaled(x: Array, axis: int | tuple[int, ...] | None = None) -> tuple[Array, 
 
 def lengths(x: Array) -> Array:
     """|x_i| over the last axis; inf only where the length itself is beyond the floats."""
-    from array_api_compat import array_namespace
-
     y, e = scaled(x, -1)
-    return shifted(array_namespace(x).sqrt(_squares(y)), e)[..., 0]
+    return shifted(namespace(x).sqrt(_squares(y)), e)[..., 0]
 
 
 def unit(x: Array) -> Array:
@@ -70,15 +68,16 @@ def unit(x: Array) -> Array:
 
     Differentiable in torch: the power of two cancels, so it carries no gradient.
     """
-    from array_api_compat import array_namespace
-
-    xp = array_namespace(x)
-    y, _ = scaled(x, -1)
-    square = _squares(y)
-    return y / xp.sqrt(xp.where(square > 0, square, 1.0))
+    xp = namespace(x)
+    with np.errstate(over="ignore"):
+        square = _squares(x)
+    tiny = 2.0**20 * float(xp.finfo(x.dtype).smallest_normal)
+    seen = square.detach() if is_torch(square) else square
+    if not (float(seen.min()) > tiny and float(seen.max()) < float("inf")):
+        x, _ = scaled(x, -1)
+        square = _squares(x)
+    return x / xp.sqrt(xp.where(square > 0, square, 1.0))
 
 
 def _squares(y: Array) -> Array:
-    from array_api_compat import array_namespace
-
-    return array_namespace(y).sum(y * y, axis=-1, keepdims=True)
+    return namespace(y).sum(y * y, axis=-1, keepdims=True)

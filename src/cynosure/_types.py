@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
 from numbers import Number
 from typing import Any, TypeAlias
 
@@ -29,6 +30,7 @@ __all__ = [
     "definite",
     "is_torch",
     "like",
+    "namespace",
 ]
 
 
@@ -36,6 +38,22 @@ def is_torch(x: object) -> bool:
     """True for a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
+
+
+def namespace(z: Array) -> Any:
+    """The functions of the array-API standard for the library that z belongs to."""
+    if type(z) is np.ndarray:
+        return _numpy_namespace()
+    from array_api_compat import array_namespace
+
+    return array_namespace(z)
+
+
+@cache
+def _numpy_namespace() -> Any:
+    from array_api_compat import array_namespace
+
+    return array_namespace(np.zeros(1))
 
 
 def like(values: np.ndarray, model: Array) -> Array:
@@ -187,7 +205,7 @@ def as_parameter(M: Array | None, name: str = "A", square: bool = True) -> Array
     For places where the matrix does nothing but act on tokens, so that gradients with respect to
     it are those of torch.
     """
-    if carries_gradient(M):
+    if M is not None and carries_gradient(M):
         (as_matrix if square else as_map)(M.detach(), name)
         return M
     return as_matrix(M, name) if square else as_map(M, name)

@@ -124,12 +124,12 @@ class RowAttention(Attention):
     def share(self, scores: Array, allowed: Array | None) -> Array:
         """Weights (..., rows, n) up to a factor per row; 0 where `allowed` (booleans) is False."""
 
-    def share_scaled(self, scores: Array, power: Array, allowed: Array | None) -> Array:
+    def share_scaled(self, scores: Array, power: Array | None, allowed: Array | None) -> Array:
         """`share` of the scores 2^power s_ij, which need not be floats themselves.
 
         A rule that can say what it does with them does so here; otherwise they are refused.
         """
-        whole = shifted(scores, power)
+        whole = scores if power is None else shifted(scores, power)
         xp = namespace(scores)
         if not bool(xp.all(xp.isfinite(whole))) and bool(xp.all(xp.isfinite(scores))):
             raise OverflowError(
@@ -168,10 +168,9 @@ class Softmax(RowAttention):
         object.__setattr__(self, "A", as_parameter(self.A))
 
     def share(self, scores: Array, allowed: Array | None) -> Array:
-        zero = namespace(scores).zeros_like(scores[..., :1], dtype=namespace(scores).int32)
-        return exponentials(scores, zero, self.beta, allowed)
+        return exponentials(scores, None, self.beta, allowed)
 
-    def share_scaled(self, scores: Array, power: Array, allowed: Array | None) -> Array:
+    def share_scaled(self, scores: Array, power: Array | None, allowed: Array | None) -> Array:
         return exponentials(scores, power, self.beta, allowed)
 
 
@@ -198,8 +197,9 @@ class Localmax(RowAttention):
     def share(self, scores: Array, allowed: Array | None) -> Array:
         return self._near(scores, self.sensitivity, allowed)
 
-    def share_scaled(self, scores: Array, power: Array, allowed: Array | None) -> Array:
-        return self._near(scores, times_power(self.sensitivity, -power, scores), allowed)
+    def share_scaled(self, scores: Array, power: Array | None, allowed: Array | None) -> Array:
+        other = None if power is None else -power
+        return self._near(scores, times_power(self.sensitivity, other, scores), allowed)
 
     def _near(self, scores: Array, reach: Array, allowed: Array | None) -> Array:
         xp = namespace(scores)
@@ -267,6 +267,8 @@ class Sinkhorn(Attention):
         if coupled is not None:
             plain = xp.where(coupled, plain, -float("inf"))
         gap = plain - xp.max(plain, axis=-1, keepdims=True)
+        if power is None:
+            power = xp.zeros((1, 1), dtype=xp.int32, device=device_of(queries))
         most = xp.clip(xp.max(power, axis=-2, keepdims=True) + frexp(self.beta)[1], 0, None)
         factor = times_power(abs(self.beta), power - most, queries)
         log = gap * factor

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._scale import exponent, lengths, scaled, shifted
-from .._types import Array, as_floats, as_mask, as_tokens, is_torch, like
+from .._types import Array, as_floats, as_mask, as_tokens, is_torch, like, namespace
 
 __all__ = [
     "Sides",
@@ -58,12 +58,13 @@ class Sides(NamedTuple):
 
     `queries` (*b, n, d) and `keys` (*b, m, d) are at most about 1 in size, `power` (*b, n, 1) are
     whole numbers. Scores of finite tokens are then finite, though <A z_i, z_j> need not be: already
-    tokens of 1e155 have scores that are no floats.
+    tokens of 1e155 have scores that are no floats. Where none can overflow, `power` is None for 0,
+    and the two sides are A z and z.
     """
 
     queries: Array
     keys: Array
-    power: Array
+    power: Array | None
 
 
 def sides(A: Array | None, z: Array, real: Array | None = None) -> Sides:
@@ -73,6 +74,9 @@ def sides(A: Array | None, z: Array, real: Array | None = None) -> Sides:
     scores, and look at everybody. Padding (`real` False) is a zero key: its size is nobody's
     business.
     """
+    quarter = frexp(float(namespace(z).finfo(z.dtype).max))[1] // 4 - 4
+    if exponent(z) < quarter and (A is None or abs(exponent(A)) < quarter):
+        return Sides(act(A, z), z, None)
     queries, own = scaled(z, -1)
     keys, common = scaled(z if real is None else namespace(z).where(real[..., None], z, 0.0), _BOTH)
     power = own + common
@@ -128,10 +132,10 @@ def softmax_weights(scores: Sides, beta: float, *, mask: Array | None = None) ->
 
 def score_blocks(
     scores: Sides, real: Array | None, causal: bool
-) -> Iterator[tuple[Array, Array, Array | None]]:
+) -> Iterator[tuple[Array, Array | None, Array | None]]:
     """<q_i, k_j> for blocks of rows i, their powers of two, and which j each may look at.
 
-    The score itself is 2^power <q_i, k_j>; None for the last stands for all j.
+    The score itself is 2^power <q_i, k_j>, None for 0; None for the last stands for all j.
     """
     queries, keys, power = scores
     xp = namespace(queries)
@@ -149,10 +153,11 @@ def score_blocks(
             allowed = earlier if allowed is None else allowed & earlier
             # A padded row may have no real token before it: let it look at itself.
             allowed = allowed | (index[rows, None] == index)
-        yield queries[..., rows, :] @ columns, power[..., rows, :], allowed
+        own = None if power is None else power[..., rows, :]
+        yield queries[..., rows, :] @ columns, own, allowed
 
 
-def exponentials(scores: Array, power: Array, beta: float, allowed: Array | None) -> Array:
+def exponentials(scores: Array, power: Array | None, beta: float, allowed: Array | None) -> Array:
     """exp(beta 2^power (s_ij - max_j s_ij)): 1 at the maximum, 0 where not allowed, never NaN."""
     xp = namespace(scores)
     scores = scores if beta >= 0 else -scores
@@ -165,14 +170,16 @@ def exponentials(scores: Array, power: Array, beta: float, allowed: Array | None
         return xp.where(allowed, xp.exp(gap * factor), 0.0)
 
 
-def times_power(number: float, power: Array, model: Array) -> Array:
+def times_power(number: float, power: Array | None, model: Array) -> Array:
     """number 2^power, number >= 0, in the dtype of `model`, cut at its largest float.
 
     Gaps of scores that the cut could matter to are below the rounding of the scores.
     """
     xp = namespace(model)
-    mantissa, own = frexp(number)
     largest = xp.finfo(model.dtype).max
+    if power is None:
+        return min(number, float(largest))
+    mantissa, own = frexp(number)
     reach = 2 + frexp(float(largest))[1]
     whole = xp.clip(power + own, -2 * reach, reach)
     start = xp.zeros(whole.shape, dtype=model.dtype, device=device_of(model)) + mantissa
@@ -216,7 +223,7 @@ def _fused_queries(scores: Sides, beta: float) -> Array | None:
         return None
     if queries.element_size() == 8 and queries.device.type != "cpu":
         return None
-    whole = shifted(queries, scores.power)
+    whole = queries if scores.power is None else shifted(queries, scores.power)
     largest = lengths(whole.detach()).max() * lengths(scores.keys.detach()).max()
     return whole if abs(beta) * float(largest) < 1e30 else None
 
@@ -228,12 +235,6 @@ def as_given(z: Array) -> Array:
     if isinstance(z, np.ndarray) and z.dtype.kind == "f" and z.ndim >= 2 and z.dtype.itemsize >= 4:
         return as_tokens(z) if isinstance(z, np.ma.MaskedArray) else z
     return as_tokens(z)
-
-
-def namespace(z: Array) -> Any:
-    from array_api_compat import array_namespace
-
-    return array_namespace(z)
 
 
 def device_of(z: Array) -> Any:

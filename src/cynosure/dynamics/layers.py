@@ -21,6 +21,7 @@ from .._types import (
     as_tokens,
     carries_gradient,
     is_torch,
+    namespace,
 )
 from ..attention import Attention, Hardmax, Softmax, act
 from .abstract import FrozenEquation, HardmaxLayers, LayerMap, Tendency
@@ -180,10 +181,8 @@ class FeedForward(LayerMap):
             raise ValueError(f"weight: expected a finite number, got {self.weight!r}")
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
-        from array_api_compat import array_namespace
-
         hidden = act(self.W1, z, "W1")
-        active = array_namespace(z).where(hidden > 0, hidden, 0.0)
+        active = namespace(z).where(hidden > 0, hidden, 0.0)
         return z + self.weight * act(self.W2, active, "W2")
 
 
@@ -235,7 +234,7 @@ class JumpChain(LayerMap):
             raise ValueError(f"g: expected a step between 0 and 1, got {self.g!r}")
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
-        from array_api_compat import array_namespace, device
+        from array_api_compat import device
 
         x = z.detach() if is_torch(z) else z  # draws have no gradient, jumps have
         P = as_tokens(self.attention.weights(x, mask=mask))
@@ -243,16 +242,14 @@ class JumpChain(LayerMap):
         draw = np.random.default_rng([self.seed, k]).random(P.shape[:-1])[..., None]
         chosen = (total <= draw * total[..., -1:]).sum(axis=-1).clip(max=P.shape[-1] - 1)
         index = np.broadcast_to(chosen[..., None], tuple(z.shape)).copy()
-        xp = array_namespace(z)
+        xp = namespace(z)
         target = xp.take_along_axis(z, xp.asarray(index, device=device(z)), axis=-2)
         return part_way(z, target, self.g)
 
 
 def part_way(z: Array, target: Array, share: Any) -> Array:
     """z + share (target - z) for 0 <= share <= 1, a float also where target - z is none."""
-    from array_api_compat import array_namespace
-
-    largest = float(array_namespace(z).finfo(z.dtype).max)
+    largest = float(namespace(z).finfo(z.dtype).max)
     if max(exponent(z), exponent(target)) < frexp(largest)[1]:
         return z + share * (target - z)
     half = share * (target / 2 - z / 2)

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._types import Array, as_map, as_matrix, carries_gradient
 from ..attention import Attention, Heads, Softmax, act, sides, softmax_pull, softmax_weights
-from ..attention.scores import real_tokens
+from ..attention.scores import real_tokens, times_power
 from .abstract import ClosedForm, Flow, FrozenEquation, Relaxation, Tendency
 from .flows import approach
 
@@ -135,7 +135,9 @@ class RescaledFlow(SelfAttention, Relaxation):
     times are the hardmax of the rest, ties included. Any t is safe.
 
     Trap: where V has eigenvalues of negative real part these z grow (their x converge), and in the
-    end drown the others in rounding; `LeadingFlow` does not have that.
+    end drown the others in rounding, or before that in the tolerance of an adaptive stepper, which
+    is relative to coordinates: then attention, sharp as it is by that time, follows noise, in ever
+    shorter steps (`drowned`). `LeadingFlow` does not have that.
     """
 
     @property
@@ -172,15 +174,27 @@ class RescaledFlow(SelfAttention, Relaxation):
         if pace is None or pace <= 0:
             return None
         seen, growth = self._seen(z, t)
-        scores = act(self.A, seen) @ seen.T
+        queries, keys, power = sides(self.A, seen)
+        scores = queries @ keys.T
         with np.errstate(over="ignore"):
-            hot = (scores.max(axis=1, keepdims=True) - scores) * growth <= _LOG_ZERO
+            gap = (scores.max(axis=1, keepdims=True) - scores) * times_power(growth, power, z)
+        hot = gap <= _LOG_ZERO
         first = hot.argmax(axis=1)
         if (hot.sum(axis=1) > 1).any():  # several only if they are copies of one token
             label = np.unique(z, axis=0, return_inverse=True)[1].ravel()
             if (hot & (label != label[first][:, None])).any():
                 return None
         return approach(z, first, pace, t) if (z[first[first]] == z[first]).all() else None
+
+    def drowned(self, z: np.ndarray, t: float, rtol: float) -> bool:
+        """Are the components along the leading eigenvalues of V below 100 rtol of what they are
+        computed from? Late attention reads no others (docs/mathematics.md A3)."""
+        if self.V is None or self._modes is None:
+            return False
+        values, _, inverse = self._modes
+        leading = inverse[values.real > -1e-9 * (1 + abs(self.leading))]
+        signal, parts = np.abs(leading @ z.T), np.abs(leading) @ np.abs(z.T)
+        return bool((signal.max(axis=1) < 100 * rtol * parts.max(axis=1)).any())
 
     @cached_property
     def _modes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:

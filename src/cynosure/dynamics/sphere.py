@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 
 from .._scale import unit
-from .._types import Array, as_parameter
+from .._types import Array, as_parameter, namespace
 from ..attention import Attention, Softmax, act
 from .abstract import Flow, LayerMap, Tendency
 
@@ -65,10 +65,10 @@ class UnnormalizedSphereFlow(Flow):
         object.__setattr__(self, "V", as_parameter(self.V, "V"))
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        from array_api_compat import array_namespace, device
+        from array_api_compat import device
 
         x = self.retract(z)
-        xp = array_namespace(x)
+        xp = namespace(x)
         scores = self.beta * (act(self.A, x) @ xp.matrix_transpose(x))
         count: Any = x.shape[-2]
         weights = xp.exp(scores)
@@ -155,6 +155,4 @@ class NoisySphere(LayerMap):
 
 
 def _tangent(x: Array, y: Array) -> Array:
-    from array_api_compat import array_namespace
-
-    return y - array_namespace(x).sum(x * y, axis=-1, keepdims=True) * x
+    return y - namespace(x).sum(x * y, axis=-1, keepdims=True) * x
