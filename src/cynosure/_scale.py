@@ -15,7 +15,7 @@ import numpy as np
 
 from ._types import Array, is_torch, namespace
 
-__all__ = ["exponent", "lengths", "scaled", "shifted", "unit"]
+__all__ = ["exponent", "lengths", "lossless", "scaled", "shifted", "unit"]
 
 
 def exponent(x: Array, axis: int | tuple[int, ...] | None = None) -> Any:
@@ -55,6 +55,19 @@ def scaled(x: Array, axis: int | tuple[int, ...] | None = None) -> tuple[Array, 
     """(y, e) with x = 2^e y and the largest |y| along `axis` in [1/2, 1), or 0."""
     e = exponent(x, axis)
     return shifted(x, -e), e
+
+
+def lossless(x: np.ndarray) -> tuple[np.ndarray, int]:
+    """(y, e) with x = 2^e y to the last bit, and differences of y floats.
+
+    y is at most 1 where that loses no digit of a small entry; else at most a quarter of the
+    largest float, or x itself.
+    """
+    for e in (exponent(x), 3):
+        y = shifted(x, -e)
+        if (shifted(y, e) == x).all():
+            return y, e
+    return x, 0
 
 
 def lengths(x: Array) -> Array:

@@ -35,7 +35,8 @@ __all__ = [
 ]
 
 Progress = Callable[[Any], Any] | None
-_MOST_STEPS = 100_000_000  # of a fixed length: more would run for days
+_MOST_SAVED = 10_000_000  # states of one run
+_MOST_STEPS = 1_000_000_000  # of a fixed length, from one saved time to the next
 
 
 class Reached(NamedTuple):
@@ -81,6 +82,11 @@ class FixedStep(Stepper):
         """The tokens at t + dt from those at t."""
 
     def grid(self, time: float) -> np.ndarray:
+        if not time / self.dt <= _MOST_SAVED:
+            raise ValueError(
+                f"time: {time:g} is {time / self.dt:.1g} steps of {self.dt:g}, more than the "
+                f"{_MOST_SAVED:.0g} that can be saved; say which to save with times=[...]"
+            )
         whole = self.dt * np.arange(self._count(time))
         return np.append(whole, float(time)) if time > 0 else np.zeros(1)
 
