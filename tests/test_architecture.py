@@ -21,7 +21,7 @@ SRC = ROOT / "src"
 
 # Top to bottom. The package's own __init__ imports lazily from all of them and is not in the list.
 STAGES = (
-    "_types _deadline _files engine attention dynamics simulation analysis theorems drawing "
+    "_types _scale _deadline _files engine attention dynamics simulation analysis theorems drawing "
     "classifier pretrained experiments cli __main__"
 ).split()
 RANK = {name: rank for rank, name in enumerate(STAGES)}

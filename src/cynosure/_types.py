@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from fractions import Fraction
+from functools import cache
+from numbers import Number
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,14 +19,18 @@ __all__ = [
     "Array",
     "Rational",
     "as_alpha",
+    "as_floats",
     "as_map",
     "as_mask",
     "as_matrix",
+    "as_parameter",
     "as_rationals",
     "as_tokens",
+    "carries_gradient",
     "definite",
     "is_torch",
     "like",
+    "namespace",
 ]
 
 
@@ -32,6 +38,22 @@ def is_torch(x: object) -> bool:
     """True for a torch tensor, without importing torch."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
+
+
+def namespace(z: Array) -> Any:
+    """The functions of the array-API standard for the library that z belongs to."""
+    if type(z) is np.ndarray:
+        return _numpy_namespace()
+    from array_api_compat import array_namespace
+
+    return array_namespace(z)
+
+
+@cache
+def _numpy_namespace() -> Any:
+    from array_api_compat import array_namespace
+
+    return array_namespace(np.zeros(1))
 
 
 def like(values: np.ndarray, model: Array) -> Array:
@@ -43,14 +65,36 @@ def like(values: np.ndarray, model: Array) -> Array:
     return torch.as_tensor(values, dtype=model.dtype, device=model.device)
 
 
+def carries_gradient(x: object) -> bool:
+    """True for a torch tensor that requires a gradient, or was computed from one that does."""
+    return is_torch(x) and bool(getattr(x, "requires_grad", False))
+
+
+def as_floats(z: Array, name: str = "z") -> Array:
+    """A tensor of single or double precision: integers take torch's default, halves float32.
+
+    Trap: a layer of integers would be truncated to integers again.
+    """
+    import torch
+
+    if z.is_complex():
+        raise TypeError(f"{name}: tokens are real vectors, got complex numbers; split them first")
+    if z.dtype in (torch.float32, torch.float64):
+        return z
+    return z.to(torch.float32 if z.is_floating_point() else torch.get_default_dtype())
+
+
 def as_tokens(z: Array, name: str = "z", ndim: int | None = None) -> np.ndarray:
     """Tokens as a finite C-contiguous float64 or float32 array of shape (*b, n, d).
 
-    float32 stays float32; integers, lists and float16 become float64. `ndim` demands an exact
-    number of axes (2 for one configuration).
+    float32 stays float32, and so does the number format of a tensor (halves become float32);
+    integers, lists and float16 become float64. Tables (pandas, polars) are taken by their numbers.
+    `ndim` demands an exact number of axes (2 for one configuration).
     """
     if is_torch(z):
-        z = z.detach().cpu().numpy()
+        z = as_floats(z, name).detach().cpu().numpy()
+    z = _as_table(z, name)
+    _refuse_masked(z, name)
     try:
         a = np.asarray(z)
     except ValueError as error:
@@ -65,6 +109,8 @@ def as_tokens(z: Array, name: str = "z", ndim: int | None = None) -> np.ndarray:
                 f"{name}: expected numbers, got an array of {a.dtype}; "
                 "pass a rectangular array of shape (n, d), one token per row"
             ) from None
+    if a.dtype.kind in "mM":
+        raise TypeError(f"{name}: expected numbers, got dates or durations ({a.dtype})")
     if a.dtype.kind == "c":
         raise TypeError(f"{name}: tokens are real vectors, got complex numbers; split them first")
     if a.dtype not in (np.float32, np.float64):
@@ -87,6 +133,33 @@ def as_tokens(z: Array, name: str = "z", ndim: int | None = None) -> np.ndarray:
             f"{name}: NaN or infinity at index {where}; tokens must be finite, mend or drop it"
         )
     return np.ascontiguousarray(a)
+
+
+def _as_table(z: Array, name: str) -> Array:
+    """The numbers of a table (pandas, polars); whatever else it is comes back as it came."""
+    columns = getattr(z, "columns", None)
+    if columns is None or not hasattr(z, "to_numpy"):
+        return z
+    for column in columns:
+        values = np.asarray(z[column])
+        numbers = values.dtype.kind in "iufb" or (
+            values.dtype == object and all(isinstance(x, Number) for x in values)
+        )
+        if not numbers:
+            raise TypeError(
+                f"{name}: column {column!r} of the table holds {values.dtype}, not numbers; "
+                "drop it, one token per row and one coordinate per column"
+            )
+    return z.to_numpy()
+
+
+def _refuse_masked(z: Array, name: str) -> None:
+    rows = z if isinstance(z, list | tuple) else [z]
+    if any(isinstance(row, np.ma.MaskedArray) and np.ma.getmaskarray(row).any() for row in rows):
+        raise TypeError(
+            f"{name}: a masked array, whose mask would be lost; pass the plain array and mask=, "
+            "booleans of shape (*batch, n) with True for a real token"
+        )
 
 
 def as_mask(mask: Array | None, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -114,12 +187,28 @@ def as_map(M: Array | None, name: str) -> np.ndarray | None:
     """A finite float64 matrix (m, d), a linear map from R^d, or None for the identity."""
     if M is None:
         return None
+    if carries_gradient(M):
+        raise TypeError(
+            f"{name}: requires a gradient, which is not followed here; pass {name}.detach()"
+        )
     m = np.asarray(M.detach().cpu() if is_torch(M) else M, dtype=np.float64)
     if m.ndim != 2 or m.size == 0:
         raise ValueError(f"{name}: expected a finite matrix (m, d), got shape {m.shape}")
     if not np.isfinite(m).all():
         raise ValueError(f"{name}: contains NaN or infinity; every entry must be finite")
     return np.ascontiguousarray(m)
+
+
+def as_parameter(M: Array | None, name: str = "A", square: bool = True) -> Array | None:
+    """A finite matrix as `as_matrix` or `as_map` give it; a tensor that is trained stays one.
+
+    For places where the matrix does nothing but act on tokens, so that gradients with respect to
+    it are those of torch.
+    """
+    if M is not None and carries_gradient(M):
+        (as_matrix if square else as_map)(M.detach(), name)
+        return M
+    return as_matrix(M, name) if square else as_map(M, name)
 
 
 def definite(A: np.ndarray | None) -> bool:
@@ -135,7 +224,8 @@ def as_alpha(alpha: Any) -> Fraction:
     Strings such as "1/10" are read as the rational they name, which is *not* the float 0.1.
     """
     try:
-        value = Fraction(alpha)
+        plain = alpha.detach() if is_torch(alpha) else alpha
+        value = Fraction(plain.item() if hasattr(plain, "item") else plain)
     except (ValueError, TypeError, OverflowError, ZeroDivisionError):
         raise ValueError(
             f"alpha: expected a positive number such as 0.5 or '1/2', got {alpha!r}"

@@ -22,7 +22,9 @@ import numpy as np
 import scipy  # loads its submodules (Qhull, HiGHS) on first use only
 from jaxtyping import Bool, Float, Int
 
-from .._types import Array, as_matrix, as_tokens
+from .._scale import exponent, lengths, scaled, shifted, unit
+from .._types import Array, as_tokens
+from .projection import foot, nearest, root_of
 from .vertices import (
     directions,
     distinct,
@@ -46,6 +48,10 @@ class Polytope:
 
     Facets, equations and faces are computed when asked for. Sizes are Euclidean; ``project`` and
     ``distance`` take the A-norm |x|_A = <Ax, x>^(1/2) with A symmetric positive definite.
+
+    Everything is computed for the vertices divided by a power of two and given in the units of the
+    vertices: a polytope of size 1e250 or 1e-250 is that of size 1, bit for bit. A volume that is
+    no float is inf or 0.
     """
 
     vertices: Float[np.ndarray, "v d"]
@@ -76,29 +82,44 @@ class Polytope:
         return 2 if d == 2 else max(2, len(directions(self.vertices)))
 
     @cached_property
+    def _scaled(self) -> tuple[np.ndarray, int]:
+        """(x, e) with vertices = 2^e x and x at most 1."""
+        return scaled(self.vertices)
+
+    @cached_property
     def _basis(self) -> np.ndarray:
         """d orthonormal rows: ``dim`` directions of the affine hull, then its normals."""
         return spread(self.vertices)[1]
 
     @cached_property
+    def _size(self) -> float:
+        """`size` in the units of `_scaled`."""
+        x = self._scaled[0]
+        return float(lengths(x - x[0]).max())
+
+    @cached_property
     def size(self) -> float:
         """Largest distance of a vertex from the first one; tolerances are relative to it."""
-        x = self.vertices - self.vertices[0]
-        top = float(np.abs(x).max())
-        return top * float(np.linalg.norm(x / top, axis=1).max()) if top > 0 else 0.0
+        return _in_units(self._size, self._scaled[1])
+
+    @cached_property
+    def _flat(self) -> np.ndarray:
+        """`affine_equations` in the units of `_scaled`."""
+        c = self._basis[self.dim :]
+        return np.hstack([c, -(c @ self._scaled[0].mean(axis=0))[:, None]])
 
     @cached_property
     def affine_equations(self) -> np.ndarray:
         """(d - dim, d + 1): rows (c, b), c orthonormal, with <c, y> + b = 0 on the affine hull."""
-        c = self._basis[self.dim :]
-        return np.hstack([c, -(c @ self.vertices.mean(axis=0))[:, None]])
+        return _in_units_of(self._flat, self._scaled[1])
 
     @cached_property
     def _facets(self) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
+        """`facets`, and `equations` in the units of `_scaled`."""
         if self.dim == 0:
             return (), np.zeros((0, self.vertices.shape[1] + 1))
-        basis = self._basis[: self.dim]
-        x = (self.vertices - self.vertices[0]) @ basis.T
+        basis, vertices = self._basis[: self.dim], self._scaled[0]
+        x = (vertices - vertices[0]) @ basis.T
         if self.dim == 1:
             sets, normals = [np.array([0]), np.array([1])], np.sign(x - x[::-1])
         elif self.dim == 2:
@@ -108,12 +129,12 @@ class Polytope:
             normals = np.stack([sides[:, 1], -sides[:, 0]], axis=1)
             # The turn is counter-clockwise in two of the coordinates, perhaps not in this basis.
             normals *= np.sign(np.sum(normals * (x[[i for i, _ in sets]] - x.mean(axis=0))))
-            normals /= np.linalg.norm(normals, axis=1, keepdims=True)
+            normals = unit(normals)
         else:
-            sets, normals = _qhull_facets(x, self.size)
+            sets, normals = _qhull_facets(x, self._size)
         c = normals @ basis
         # Offsets from the vertices, so that rounding never pushes a vertex out of its polytope.
-        return tuple(sets), np.hstack([c, -(self.vertices @ c.T).max(axis=0)[:, None]])
+        return tuple(sets), np.hstack([c, -(vertices @ c.T).max(axis=0)[:, None]])
 
     @property
     def facets(self) -> tuple[np.ndarray, ...]:
@@ -131,7 +152,7 @@ class Polytope:
         Row i belongs to ``facets[i]``; c lies in the directions of the affine hull, whose own
         equations are ``affine_equations``.
         """
-        return self._facets[1]
+        return _in_units_of(self._facets[1], self._scaled[1])
 
     def faces(self, k: int) -> tuple[tuple[int, ...], ...]:
         """Vertex positions of each face of dimension k, 0 <= k <= dim.
@@ -168,7 +189,8 @@ class Polytope:
     @cached_property
     def volume(self) -> float:
         """The dim-dimensional measure: length, area, volume, ...; 0 for a single token."""
-        x = (self.vertices - self.vertices[0]) @ self._basis[: self.dim].T
+        vertices, e = self._scaled
+        x = (vertices - vertices[0]) @ self._basis[: self.dim].T
         if self.dim == 0:
             return 0.0
         if self.dim == 1:
@@ -176,9 +198,12 @@ class Polytope:
         if self.dim == 2:
             x = x[self._turn]
             y = np.roll(x, -1, axis=0)
-            return float(abs(np.sum(x[:, 0] * y[:, 1] - x[:, 1] * y[:, 0])) / 2)
-        _refuse_too_many(*x.shape)
-        return float(scipy.spatial.ConvexHull(x / self.size).volume * self.size**self.dim)
+            plain = float(abs(np.sum(x[:, 0] * y[:, 1] - x[:, 1] * y[:, 0])) / 2)
+        else:
+            _refuse_too_many(*x.shape)
+            hulled = scipy.spatial.ConvexHull(x / self._size)
+            plain = float(hulled.volume * self._size**self.dim)
+        return _in_units(plain, self.dim * e)
 
     @cached_property
     def area(self) -> float:
@@ -199,17 +224,21 @@ class Polytope:
         the largest coordinate of the vertices.
         """
         y, shape = self._rows(y)
+        vertices, e = self._scaled
         if tol is None:
-            tol = CONTAINS_TOL * float(np.abs(self.vertices).max())
+            tol = CONTAINS_TOL * float(np.abs(vertices).max())
+        else:
+            tol = _in_units(float(tol), -e)
         if self.dim <= 3:
-            outside, flat = self.equations, self.affine_equations
-            excess = np.concatenate(
-                [y @ outside[:, :-1].T + outside[:, -1], np.abs(y @ flat[:, :-1].T + flat[:, -1])],
-                axis=1,
-            )
+            with np.errstate(over="ignore", invalid="ignore"):  # far outside: inf, or inf - inf
+                y = shifted(y, -e)
+                outside, off = (
+                    y @ planes[:, :-1].T + planes[:, -1] for planes in (self._facets[1], self._flat)
+                )
+            excess = np.concatenate([outside, np.abs(off)], axis=1)
             inside = np.all(excess <= tol, axis=1)
         else:
-            inside = self.distance(y) <= tol
+            inside = shifted(self.distance(y), -e) <= tol
         return inside.reshape(shape)
 
     def project(self, y: Array, A: Array | None = None) -> Float[np.ndarray, "*m d"]:
@@ -218,18 +247,23 @@ class Polytope:
         Exact up to rounding: the result is the foot of y on a face, not an iterate.
         """
         y, shape = self._rows(y)
-        root = _root(A, y.shape[1])
+        root, _ = root_of(A, y.shape[1])
+        vertices, e = self._scaled
+        near = vertices - vertices[0]
+        # Beyond 2^900 sizes away only the direction counts, and no product may overflow.
+        far = np.clip(shifted(y, -e), -(2.0**900), 2.0**900) - vertices[0]
         feet = np.empty_like(y)
-        for i, yi in enumerate(y):
-            weights = _nearest((self.vertices - yi) @ root)
-            feet[i] = weights @ self.vertices
+        for i, yi in enumerate(far):  # one by one, so that a point has one foot, to the last bit
+            feet[i] = shifted(nearest(near @ root, yi @ root) @ vertices, e)
         return feet.reshape(*shape, -1)
 
     def distance(self, y: Array, A: Array | None = None) -> Float[np.ndarray, "*m"]:
         """min |x - y|_A over x in the polytope, for each point of y."""
         rows, shape = self._rows(y)
-        gap = np.linalg.norm((rows - self.project(rows, A)) @ _root(A, rows.shape[1]), axis=1)
-        return gap.reshape(shape)
+        feet, (root, h) = self.project(rows, A), root_of(A, rows.shape[1])
+        e = np.maximum(exponent(rows, -1), exponent(feet, -1))
+        gap = lengths((shifted(rows, -e) - shifted(feet, -e)) @ root)
+        return shifted(gap, e[:, 0] + h).reshape(shape)
 
     def _rows(self, y: Array) -> tuple[np.ndarray, tuple[int, ...]]:
         """y (*m, d) as rows, and m: a single point gives results without axes."""
@@ -276,8 +310,8 @@ def minimal_points(polytope: Polytope, A: Array | None = None) -> Float[np.ndarr
     so this is meant for dim <= 3. Distances below 1e-12 of the longest token count as 0.
     """
     v = polytope.vertices
-    root = _root(A, v.shape[1])
-    x = v @ root
+    root, _ = root_of(A, v.shape[1])
+    x = scaled(v)[0] @ root
     longest = np.linalg.norm(x, axis=1).max()
     tol = CONTAINS_TOL * longest
     points: list[np.ndarray] = []
@@ -285,12 +319,12 @@ def minimal_points(polytope: Polytope, A: Array | None = None) -> Float[np.ndarr
     for k in range(polytope.dim + 1):
         for face in polytope.faces(k):
             corners = x[list(face)]
-            weights = _foot(corners)
+            weights = foot(corners)
             s = weights @ corners
             norm = np.linalg.norm(s)
             if norm <= tol or (x @ s).max() > norm**2 + tol * norm:
                 continue
-            if np.linalg.norm(_nearest(corners - s) @ corners - s) > tol:
+            if np.linalg.norm(nearest(corners - corners[0], s - corners[0]) @ corners - s) > tol:
                 continue
             if not any(np.linalg.norm(s - t) <= 1e-9 * longest for t in seen):
                 seen.append(s)
@@ -341,71 +375,14 @@ def _maximal(sets: Iterable[frozenset[int]]) -> set[frozenset[int]]:
     return set(largest)
 
 
-# --- projection ----------------------------------------------------------------------------------
+# --- units ---------------------------------------------------------------------------------------
 
 
-def _root(A: Array | None, d: int) -> np.ndarray:
-    """L with A = L L^T, so that |x|_A = |L^T x|."""
-    a = as_matrix(A)
-    if a is None:
-        return np.eye(d)
-    if a.shape != (d, d):
-        raise ValueError(f"A: expected shape {(d, d)}, got {a.shape}")
-    if not np.allclose(a, a.T, rtol=1e-12, atol=1e-14 * np.abs(a).max()):
-        raise ValueError("A: the A-norm needs a symmetric matrix; pass (A + A.T) / 2")
-    try:
-        return np.linalg.cholesky((a + a.T) / 2)
-    except np.linalg.LinAlgError:
-        least = np.linalg.eigvalsh((a + a.T) / 2)[0]
-        raise ValueError(
-            f"A: the A-norm needs a positive definite matrix; least eigenvalue {least:.3g}"
-        ) from None
+def _in_units(x: float, e: int) -> float:
+    """2^e x; inf or 0 where that is no float."""
+    return float(shifted(np.float64(x), e))
 
 
-def _foot(p: np.ndarray) -> np.ndarray:
-    """Weights, of sum 1 and any sign, of the point of least norm of the affine hull of p."""
-    if len(p) == 1:
-        return np.ones(1)
-    tail = np.linalg.lstsq((p[1:] - p[0]).T, -p[0], rcond=None)[0]
-    return np.concatenate([[1 - tail.sum()], tail])
-
-
-def _nearest(p: np.ndarray) -> np.ndarray:
-    """Weights >= 0, of sum 1, of the point of least norm of conv{p} (Wolfe 1976).
-
-    The active rows are affinely independent; a row joins while it lies on the near side of the
-    current point x, <p_j - x, x> < 0, and rows leave when the foot on their flat needs a negative
-    weight. A test on the decrease of |x|^2 would stop at half the digits; the angle does not.
-    """
-    eps, tiny = np.finfo(float).eps, np.finfo(float).tiny
-    norms = np.linalg.norm(p, axis=1)
-    scale = norms.max()
-    active = [int(norms.argmin())]
-    w = np.ones(1)
-    visited: set[frozenset[int]] = set()
-    while True:
-        x = w @ p[active]
-        steps = p - x
-        reach = np.linalg.norm(steps, axis=1)
-        descent = -(steps @ x)
-        rounding = 4 * eps * np.linalg.norm(x) * (p.shape[1] * reach + scale)
-        j = int(np.where(descent > rounding, descent / np.maximum(reach, tiny), -1.0).argmax())
-        if descent[j] <= rounding[j] or j in active or {*active, j} in visited:
-            break
-        active.append(j)
-        visited.add(frozenset(active))
-        w = np.append(w, 0.0)
-        while True:
-            target = _foot(p[active])
-            if target.min() > 0 or len(active) == 1:
-                w = target
-                break
-            falling = target <= 0
-            ratio = w[falling] / np.maximum(w[falling] - target[falling], tiny)
-            w = w + min(1.0, ratio.min()) * (target - w)
-            w[np.flatnonzero(falling)[ratio.argmin()]] = 0.0
-            active = [a for a, wa in zip(active, w) if wa > 0]
-            w = w[w > 0] / w[w > 0].sum()
-    weights = np.zeros(len(p))
-    weights[active] = w
-    return weights
+def _in_units_of(planes: np.ndarray, e: int) -> np.ndarray:
+    """Rows (c, b) with the offset b times 2^e."""
+    return np.hstack([planes[:, :-1], shifted(planes[:, -1:], e)])

@@ -17,6 +17,7 @@ import numpy as np
 import scipy  # loads its submodules on first use only
 from jaxtyping import Float, Int
 
+from .._scale import exponent, lengths, lossless, scaled, shifted, unit
 from .._types import Array, as_matrix, as_tokens, definite
 from ..attention import Hardmax
 
@@ -115,7 +116,7 @@ def control(z0: Array, targets: SupportsIndex | Array, *, condition: float | int
     >>> print(control(z, 3).witness)
     token 3 is a convex combination of other tokens and 0
     """
-    z = as_tokens(z0, "z0", ndim=2).astype(np.float64)
+    z, _ = lossless(as_tokens(z0, "z0", ndim=2).astype(np.float64))  # no form sees a common factor
     chosen = _targets(targets, len(z))
     if not condition > 1:
         raise ValueError(f"condition: expected a bound > 1 for that of A, got {condition}")
@@ -146,12 +147,6 @@ def _infeasible(witness: Witness, chosen: np.ndarray) -> Control:
     return Control(None, -float("inf"), False, witness, chosen)
 
 
-def _unit(x: np.ndarray) -> np.ndarray:
-    """Rows divided by their lengths, without squares that overflow or vanish."""
-    x = x / np.abs(x).max(axis=-1, keepdims=True)
-    return x / np.linalg.norm(x, axis=-1, keepdims=True)
-
-
 def _others(z: np.ndarray, i: int) -> np.ndarray:
     """Indices of the tokens that differ from token i."""
     return np.flatnonzero((z != z[i]).any(axis=1))
@@ -161,8 +156,8 @@ def _margin(z: np.ndarray, chosen: np.ndarray, A: np.ndarray) -> float:
     """min over i, j of <A u_i, u_ij>; 1 where there is nobody else."""
     cosines = [1.0]
     for i in chosen.tolist():
-        away = _unit(z[i] - z[_others(z, i)])
-        cosines += (away @ (A @ _unit(z[i]))).tolist()
+        away = unit(z[i] - z[_others(z, i)])
+        cosines += (away @ (A @ unit(z[i]))).tolist()
     return min(cosines)
 
 
@@ -174,8 +169,8 @@ def _one(z: np.ndarray, i: int, condition: float) -> Control:
     me, others = np.array([i], dtype=np.intp), _others(z, i)
     if not z[i].any():
         return _infeasible(Witness("inside", np.zeros(len(z)), 0.0, i), me)
-    own = _unit(z[i])
-    away = _unit(z[i] - z[others]) if len(others) else np.empty((0, z.shape[1]))
+    own = unit(z[i])
+    away = unit(z[i] - z[others]) if len(others) else np.empty((0, z.shape[1]))
     directions = np.vstack([own, away])
     # The shortest vector p of conv{u_i, u_ij} has <p, u> >= |p|^2 for every u in it: the direction
     # of largest margin. If p = 0 its weights say that z_i is a combination of the others and 0.
@@ -188,9 +183,9 @@ def _one(z: np.ndarray, i: int, condition: float) -> Control:
             return _infeasible(Witness("condition", None, 0.0, i, least), me)
         share = 1.0
         while share > 1e-12:  # from the largest margin towards the best condition
-            q = share * _unit(p) + (1 - share) * nearest
+            q = share * unit(p) + (1 - share) * nearest
             if _condition(own, q) <= condition:
-                A = _turning(own, _unit(q))
+                A = _turning(own, unit(q))
                 if Hardmax(A).followed(z).leads[i]:
                     return Control(A, _margin(z, me, A), True, Witness("leads"), me)
             share /= 2
@@ -199,11 +194,11 @@ def _one(z: np.ndarray, i: int, condition: float) -> Control:
 
 def _combination(z: np.ndarray, i: int, others: np.ndarray, weights: np.ndarray) -> Witness:
     """sum_j w_j (z_i - z_j)/|z_i - z_j| + w_0 z_i/|z_i| = 0, solved for z_i."""
-    lengths = np.linalg.norm(z[i] - z[others], axis=1)
-    share, rest = weights[1:] / lengths, weights[0] / np.linalg.norm(z[i])
+    size = lengths(np.vstack([z[i], z[i] - z[others]]))
+    share = weights * (size.min() / size)  # of 1e-300 and less no reciprocal is a float
     full = np.zeros(len(z))
-    full[others] = share / (share.sum() + rest)
-    residual = float(np.linalg.norm(full @ z - z[i]) / np.linalg.norm(z[i]))
+    full[others] = share[1:] / share.sum()
+    residual = float(lengths(full @ z - z[i]) / lengths(z[i]))
     return Witness("inside" if residual <= 1e-9 else "undecided", full, residual, i)
 
 
@@ -223,7 +218,7 @@ def _nearest_in_cone(own: np.ndarray, away: np.ndarray) -> np.ndarray:
     if len(away) == 0:
         return own
     weights = scipy.optimize.nnls(-away.T, own)[0]
-    return _unit(own + weights @ away)
+    return unit(own + weights @ away)
 
 
 def _condition(own: np.ndarray, q: np.ndarray) -> float:
@@ -231,8 +226,8 @@ def _condition(own: np.ndarray, q: np.ndarray) -> float:
 
     tan(45 deg - t/2)^-2 = (1 + sin t)/(1 - sin t) with t the angle between the two.
     """
-    s = np.linalg.norm(_unit(q) - own)
-    c = np.linalg.norm(_unit(q) + own)
+    s = np.linalg.norm(unit(q) - own)
+    c = np.linalg.norm(unit(q) + own)
     half = np.arctan2(s, c)  # t/2, accurate for small angles too
     return float(np.tan(np.pi / 4 - half) ** -2) if half < np.pi / 4 else float("inf")
 
@@ -246,7 +241,7 @@ def _turning(own: np.ndarray, q: np.ndarray) -> np.ndarray:
     apart = own - q
     if not apart.any():
         return np.eye(len(own))
-    e = _unit(_unit(own + q) + _unit(apart))
+    e = unit(unit(own + q) + unit(apart))
     A = np.eye(len(own)) - (1 - 1 / _condition(own, q)) * np.outer(e, e)
     return (A + A.T) / 2
 
@@ -302,8 +297,8 @@ def _inequalities(z: np.ndarray, chosen: np.ndarray) -> tuple[np.ndarray, np.nda
     own, away, pairs = [], [], []
     for position, i in enumerate(chosen.tolist()):
         others = _others(z, i)
-        own.append(np.tile(_unit(z[i]), (len(others), 1)))
-        away.append(_unit(z[i] - z[others]))
+        own.append(np.tile(unit(z[i]), (len(others), 1)))
+        away.append(unit(z[i] - z[others]))
         pairs.append(np.stack([np.full(len(others), position), others], axis=1))
     return np.vstack(own), np.vstack(away), np.vstack(pairs)
 
@@ -354,9 +349,10 @@ class Removal:
     """The smallest changes after which token `leader` does not lead at layer 0 any more.
 
     Of one token: `z` are the tokens after the leader has moved by `distance` in the A-norm, and
-    `follows` is the token it then follows. Of the form: `A` is the nearest one, at `change` in the
-    Frobenius norm; None where no form takes the lead away. Both overshoot the tie by a share of
-    about 1e-12, since at the tie itself rounding decides.
+    `follows` is the token it then follows. Where all others are 0 that token has moved instead: a
+    leader that comes to 0 itself meets them there, and leads with them. Of the form: `A` is the
+    nearest one, at `change` in the Frobenius norm; None where no form takes the lead away. Both
+    overshoot the tie by a share of about 1e-12, since at the tie itself rounding decides.
     """
 
     leader: int
@@ -376,7 +372,7 @@ def remove_leader(z0: Array, i: SupportsIndex, A: Array | None = None) -> Remova
       by changing A:   <A z_i, z_i - z_j>/|S|_F,   S = sym(z_i (z_i - z_j)^T), as long as A stays
     positive definite (else one root to find); each time for the cheapest j. By Cauchy-Schwarz the
     first is never larger than the second, so of all single tokens it is the leader itself whose
-    move is smallest.
+    move is smallest; only for z_j = 0 they are the same, and the second alone is a move.
 
     Trap: at later layers the token may lead again.
 
@@ -387,7 +383,7 @@ def remove_leader(z0: Array, i: SupportsIndex, A: Array | None = None) -> Remova
     >>> round(r.distance, 6), r.follows, cy.Hardmax().followed(r.z).leads.tolist()
     (0.414214, 0, [True, False])
     """
-    z = as_tokens(z0, "z0", ndim=2).astype(np.float64)
+    z, e = lossless(as_tokens(z0, "z0", ndim=2).astype(np.float64))
     form, n, d = as_matrix(A), *z.shape
     leader = int(_targets(i, n)[0])
     if not definite(form):
@@ -401,30 +397,58 @@ def remove_leader(z0: Array, i: SupportsIndex, A: Array | None = None) -> Remova
     if n == 1:
         raise ValueError("z0: the only token always leads")
     form = np.eye(d) if form is None else form
+    h = exponent(form) // 2
+    form = shifted(form, -2 * h)  # the A-norm is 2^h times that of this form
     moved, follows, distance = _move(z, leader, others, form, attention)
     nearest, change = _nearest_form(z, leader, others, form)
-    return Removal(leader, moved, follows, distance, nearest, change)
+    return Removal(
+        leader,
+        shifted(moved, e),
+        follows,
+        float(shifted(np.float64(distance), e + h)),
+        None if nearest is None else shifted(nearest, 2 * h),
+        float(shifted(np.float64(change), 2 * h)),
+    )
 
 
 def _move(
     z: np.ndarray, i: int, others: np.ndarray, A: np.ndarray, attention: Hardmax
 ) -> tuple[np.ndarray, int, float]:
-    """(tokens, whom i follows then, how far it moved)."""
+    """(tokens, whom i follows then, how far one token moved)."""
 
     def size(x: np.ndarray) -> Any:
-        return np.sqrt(np.einsum("...a,ab,...b->...", x, A, x))
+        y, e = scaled(x, -1)
+        return shifted(np.sqrt(np.einsum("...a,ab,...b->...", y, A, y)), e[..., 0])
 
-    middle = z[others] / 2
+    there = others[z[others].any(axis=1)]  # not 0
+    if len(there) == 0:  # one of them has to come to the leader: beyond it, as seen from 0
+        j = int(others[0])
+        moved = _push(z, j, z[i], z[i], i, attention)
+        return moved, j, float(size(moved[j]))
+    middle = z[there] / 2
     away = size(z[i] - middle) - size(middle)
     j = int(away.argmin())
     towards = (middle[j] - z[i]) / size(z[i] - middle[j])
-    overshoot = 1e-12 * size(z[i])
-    while True:
+    target = z[i] + away[j] * towards
+    moved = _push(z, i, target, size(z[i]) * towards, i, attention)
+    return moved, int(there[j]), float(size(moved[i] - z[i]))
+
+
+def _push(
+    z: np.ndarray, j: int, target: np.ndarray, ahead: np.ndarray, i: int, attention: Hardmax
+) -> np.ndarray:
+    """Token j put at `target` and as little further `ahead` as it takes for i not to lead."""
+    overshoot = 1e-12
+    while overshoot < 1:
         moved = z.copy()
-        moved[i] += (away[j] + overshoot) * towards
+        moved[j] = target + overshoot * ahead
         if not attention.followed(moved).leads[i]:
-            return moved, int(others[j]), float(size(moved[i] - z[i]))
+            return moved
         overshoot *= 4
+    raise ArithmeticError(
+        f"i: rounding keeps token {i} in the lead wherever it goes; its tokens are too close to "
+        "each other, or to 0, for their floats"
+    )
 
 
 def _nearest_form(
@@ -433,25 +457,25 @@ def _nearest_form(
     """The nearest positive definite form under which i does not lead, over the tokens j.
 
     Half-spaces {<A', S_j> <= 0} are tried by distance; positive definiteness only adds to it, so
-    the search stops once the next one is farther than the best found.
+    the search stops once the next one is farther than the best found. Only the directions of z_i
+    and z_i - z_j count.
     """
-    apart = z[i] - z[others]
-    S = np.einsum("a,jb->jab", z[i], apart)
+    S = np.einsum("a,jb->jab", unit(z[i]), unit(z[i] - z[others]))
     S = (S + S.swapaxes(1, 2)) / 2
-    norms = np.linalg.norm(S, axis=(1, 2))
-    away = np.einsum("ab,jab->j", A, S) / norms
+    S = S / np.linalg.norm(S, axis=(1, 2))[:, None, None]
+    away = np.einsum("ab,jab->j", A, S)
     best, least = None, float("inf")
     for j in np.argsort(away).tolist():
         if away[j] >= least:
             break
-        if np.linalg.eigvalsh(S[j])[0] >= -TOL * norms[j]:
+        if np.linalg.eigvalsh(S[j])[0] >= -TOL:
             continue  # z_j is a multiple s z_i, s < 1: no form prefers it
-        form = A - (1 + 1e-12) * away[j] * S[j] / norms[j]
+        form = A - (1 + 1e-12) * away[j] * S[j]
         if not definite(form):
-            form = _project_form(A, S[j] / norms[j])
+            form = _project_form(A, S[j])
         overshoot = 1e-12
-        while Hardmax(form).followed(z).leads[i]:
-            form = form - overshoot * away[j] * S[j] / norms[j]
+        while Hardmax(form).followed(z).leads[i] and overshoot < 1:
+            form = form - overshoot * away[j] * S[j]
             overshoot *= 4
         if definite(form) and (change := float(np.linalg.norm(form - A))) < least:
             best, least = form, change

@@ -12,6 +12,8 @@ from fractions import Fraction
 import numpy as np
 import scipy  # loads its submodules (Qhull, HiGHS) on first use only
 
+from .._scale import lossless, scaled, unit
+
 __all__ = [
     "directions",
     "distinct",
@@ -27,15 +29,10 @@ EXPOSED_TOL = 1e-12  # a relative margin above this cannot be the rounding of a 
 QHULL_DIM = 4  # up to here Qhull finds the vertices of large sets, above linear programs do
 
 
-def _scaled(z: np.ndarray) -> np.ndarray:
-    """z times a power of two, at most 1 in size: squares can neither overflow nor vanish."""
-    top = np.abs(z).max()
-    return np.ldexp(z, -int(np.frexp(top)[1])) if top > 0 else z
-
-
 def spread(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Singular values and all d right singular vectors (rows) of the tokens about their mean."""
-    x = _scaled(z - z[0])
+    x = scaled(z)[0]
+    x = scaled(x - x[0])[0]
     # R has the same values and vectors without an n x n companion.
     r = np.linalg.qr(x - x.mean(axis=0), mode="r")
     _, s, directions = np.linalg.svd(r, full_matrices=True)
@@ -46,7 +43,8 @@ def directions(z: np.ndarray) -> np.ndarray:
     """Orthonormal rows spanning the directions of the affine hull of z, up to ``RANK_TOL``."""
     s, directions = spread(z)
     # Far from 0 a flat is flat to the ulps of its coordinates only, not to those of its spread.
-    offset = np.abs(z).max() / (np.abs(z - z[0]).max() or 1.0)
+    x = scaled(z)[0]
+    offset = np.abs(x).max() / (np.abs(x - x[0]).max() or 1.0)
     tol = max(RANK_TOL, min(4 * np.finfo(float).eps * offset, 0.5))
     return directions[: len(s)][s > tol * s[0]]
 
@@ -101,6 +99,7 @@ def _chain(z: np.ndarray, order: list[int]) -> list[int]:
 
 def plane_vertices(z: np.ndarray) -> np.ndarray:
     """Ascending indices of the vertices of a planar set: Andrew's monotone chain."""
+    z = lossless(z)[0]  # where floats decide most orientations: rationals are slow
     rows = np.arange(len(z))
     if len(z) > 256:
         rows = rows[_near_boundary(z)]
@@ -116,7 +115,7 @@ def _near_boundary(z: np.ndarray) -> np.ndarray:
     Well inside: by more than the rounding of the test, so no vertex is ever thrown away.
     """
     angle = np.linspace(0, 2 * np.pi, 32, endpoint=False)
-    x = _scaled(z)
+    x = scaled(z)[0]
     extremes = np.unique([(x @ c).argmax() for c in np.stack([np.cos(angle), np.sin(angle)], 1)])
     corners = x[extremes[plane_vertices(x[extremes])]]
     if len(corners) < 3:
@@ -135,7 +134,8 @@ def _near_boundary(z: np.ndarray) -> np.ndarray:
 
 def space_vertices(z: np.ndarray) -> np.ndarray:
     """Indices of the vertices of a full-dimensional set of distinct tokens, dimension >= 3."""
-    x = _scaled(z - z[0])
+    x = scaled(z)[0]
+    x = scaled(x - x[0])[0]
     x = x - x.mean(axis=0)
     qhull = _qhull(x)
     if qhull is not None:
@@ -181,8 +181,7 @@ def _margins(x: np.ndarray, directions: np.ndarray) -> np.ndarray:
 
 def _separation(v: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, float]:
     """c and t of: maximise t with <c, v - u> >= t |v - u| for all others u, |c|_inf <= 1."""
-    gaps = v - others
-    gaps = gaps / np.linalg.norm(gaps, axis=1, keepdims=True)
+    gaps = unit(v - others)
     d = len(v)
     program = scipy.optimize.linprog(
         np.r_[np.zeros(d), -1.0],
@@ -198,18 +197,19 @@ def _separation(v: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, float]:
 
 def _is_exposed(v: np.ndarray, others: np.ndarray, guess: np.ndarray) -> bool:
     """Is there a verified direction c with <c, v - u> > 0 for every other token u?"""
+    floats, _ = scaled(np.vstack([v, others]))
 
     def exposes(c: np.ndarray) -> bool:
         exact = [Fraction(ci) for ci in c.tolist()]
         top = sum(ci * Fraction(vi) for ci, vi in zip(exact, v.tolist()))
-        scores = others @ c
+        scores = floats[1:] @ c
         # Those well below the best score are below it exactly, whatever the rounding.
-        near = scores >= scores.max() - 1e-9 * (np.abs(c).sum() * np.abs(others).max())
+        near = scores >= scores.max() - 1e-9 * (np.abs(c).sum() * np.abs(floats[1:]).max())
         return all(
             sum(ci * Fraction(ui) for ci, ui in zip(exact, u)) < top for u in others[near].tolist()
         )
 
-    return exposes(guess) or exposes(_separation(v, others)[0])
+    return exposes(guess) or exposes(_separation(floats[0], floats[1:])[0])
 
 
 def _exposed_by_programs(x: np.ndarray) -> dict[int, np.ndarray]:

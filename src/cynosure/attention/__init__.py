@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .composed import Causal, Heads
 from .rules import Attention, Hardmax, Localmax, RowAttention, Sinkhorn, Softmax
-from .scores import act, softmax_pull, softmax_weights
+from .scores import act, sides, softmax_pull, softmax_weights
 
 __all__ = [
     "ATTENTIONS",
@@ -21,6 +21,7 @@ __all__ = [
     "Sinkhorn",
     "Softmax",
     "act",
+    "sides",
     "softmax_pull",
     "softmax_weights",
 ]

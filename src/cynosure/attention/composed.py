@@ -8,10 +8,11 @@ from typing import final
 
 import numpy as np
 
-from .._types import Array, as_mask, as_matrix, as_rationals, as_tokens, like
+from .._scale import scaled
+from .._types import Array, as_mask, as_parameter, as_rationals, as_tokens, like
 from ..engine.kernels import exact
 from .rules import Attention, Hardmax, RowAttention, row_pull, row_weights
-from .scores import act, as_given, cast, keep_padding
+from .scores import act, as_given, average, cast, keep_padding
 
 __all__ = ["Causal", "Heads"]
 
@@ -43,7 +44,8 @@ class Causal(Attention):
     def pull(self, z: Array, *, mask: Array | None = None) -> Array:
         if isinstance(self.attention, Hardmax):
             z = as_given(z)
-            return keep_padding(cast(_prefix_weights(self.attention, z, mask), z) @ z, z, mask)
+            P = cast(_prefix_weights(self.attention, z, mask), z)
+            return keep_padding(average(P, z), z, mask)
         assert isinstance(self.attention, RowAttention)
         return row_pull(self.attention, z, mask, causal=True)
 
@@ -74,7 +76,7 @@ class Heads(Attention):
                 raise ValueError(
                     f"values: expected one matrix per head ({len(heads)}), got {len(self.values)}"
                 )
-            values = tuple(as_matrix(V, f"values[{h}]") for h, V in enumerate(self.values))
+            values = tuple(as_parameter(V, f"values[{h}]") for h, V in enumerate(self.values))
             object.__setattr__(self, "values", values)
 
     @property
@@ -87,16 +89,16 @@ class Heads(Attention):
             raise ValueError(
                 "Heads with value matrices have no single P: use heads[h].weights(z) of one head"
             )
-        return self._factor * _total(head.weights(z, mask=mask) for head in self.heads)
+        return _total(self._factor * head.weights(z, mask=mask) for head in self.heads)
 
     def pull(self, z: Array, *, mask: Array | None = None) -> Array:
         z = as_given(z)
         values = self.values or [None] * len(self.heads)
         pulls = (
-            act(V, head.pull(z, mask=mask), "values")
+            act(V, self._factor * head.pull(z, mask=mask), "values")
             for head, V in zip(self.heads, values, strict=True)
         )
-        return keep_padding(self._factor * _total(pulls), z, mask)
+        return keep_padding(_total(pulls), z, mask)
 
 
 def _prefix_weights(rule: Hardmax, z: Array, mask: Array | None) -> np.ndarray:
@@ -114,20 +116,19 @@ def _prefix_weights(rule: Hardmax, z: Array, mask: Array | None) -> np.ndarray:
 
 def _prefix_sets(z: np.ndarray, A: np.ndarray | None) -> Iterator[np.ndarray]:
     """C_i among the tokens 0..i: floats with an error bound, integers where the bound overlaps."""
-    form = np.eye(z.shape[1]) if A is None else A
-    scale = np.abs(z).max() or 1.0
-    z = np.ldexp(z, -int(np.frexp(scale)[1]))  # exact, and no score overflows
-    queries, sizes = z @ form.T, np.abs(z) @ np.abs(form).T
+    form = np.eye(z.shape[1]) if A is None else scaled(A)[0]
+    keys, rows = scaled(z)[0], scaled(z, -1)[0]  # for the floats: no score overflows
+    queries, sizes = rows @ form.T, np.abs(rows) @ np.abs(form).T
     rounding = (2 * z.shape[1] + 4) * np.finfo(float).eps
     for i in range(len(z)):
-        scores = z[: i + 1] @ queries[i]
-        error = rounding * (np.abs(z[: i + 1]) @ sizes[i]) + 1e-290
+        scores = keys[: i + 1] @ queries[i]
+        error = rounding * (np.abs(keys[: i + 1]) @ sizes[i]) + 1e-290
         near = np.flatnonzero(scores + error >= (scores - error).max())
-        if len(near) > 1:
-            rows, _ = exact.integers(as_rationals(z[[i, *near]]))
+        if len(near) > 1:  # the integers are those of the tokens as given: scaling loses digits
+            whole, _ = exact.integers(as_rationals(z[[i, *near]]))
             matrix = None if A is None else exact.integers(as_rationals(A))[0]
-            query = exact.matvec(matrix, rows[0])
-            best, _, _ = exact.maximisers(query, list(zip(near.tolist(), rows[1:], strict=True)))
+            query = exact.matvec(matrix, whole[0])
+            best, _, _ = exact.maximisers(query, list(zip(near.tolist(), whole[1:], strict=True)))
             near = np.array(best)
         yield near
 

@@ -6,16 +6,17 @@ import abc
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import isfinite
+from math import frexp, isfinite
 from typing import Any, ClassVar, final
 
 import numpy as np
 
-from .._types import Array, as_mask, as_matrix, as_tokens, like
+from .._scale import shifted
+from .._types import Array, as_mask, as_matrix, as_parameter, as_tokens, carries_gradient, like
 from ..engine.followed import Followed, concatenate
 from ..engine.walk import Walk
 from .scores import (
-    act,
+    Sides,
     as_given,
     average,
     device_of,
@@ -25,7 +26,9 @@ from .scores import (
     namespace,
     real_tokens,
     score_blocks,
+    sides,
     softmax_pull,
+    times_power,
     transpose,
 )
 
@@ -121,6 +124,20 @@ class RowAttention(Attention):
     def share(self, scores: Array, allowed: Array | None) -> Array:
         """Weights (..., rows, n) up to a factor per row; 0 where `allowed` (booleans) is False."""
 
+    def share_scaled(self, scores: Array, power: Array | None, allowed: Array | None) -> Array:
+        """`share` of the scores 2^power s_ij, which need not be floats themselves.
+
+        A rule that can say what it does with them does so here; otherwise they are refused.
+        """
+        whole = scores if power is None else shifted(scores, power)
+        xp = namespace(scores)
+        if not bool(xp.all(xp.isfinite(whole))) and bool(xp.all(xp.isfinite(scores))):
+            raise OverflowError(
+                f"attention: scores <A z_i, z_j> of {type(self).__name__} leave the floats; "
+                "divide the tokens or A by a constant"
+            )
+        return self.share(whole, allowed)
+
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
         return row_weights(self, z, mask, causal=False)
 
@@ -148,10 +165,13 @@ class Softmax(RowAttention):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta", _finite(self.beta, "beta"))
-        object.__setattr__(self, "A", as_matrix(self.A))
+        object.__setattr__(self, "A", as_parameter(self.A))
 
     def share(self, scores: Array, allowed: Array | None) -> Array:
-        return exponentials(scores, self.beta, allowed)
+        return exponentials(scores, None, self.beta, allowed)
+
+    def share_scaled(self, scores: Array, power: Array | None, allowed: Array | None) -> Array:
+        return exponentials(scores, power, self.beta, allowed)
 
 
 @final
@@ -169,16 +189,26 @@ class Localmax(RowAttention):
     A: Array | None = None
 
     def __post_init__(self) -> None:
-        if not _finite(self.sensitivity, "sensitivity") >= 0:
+        object.__setattr__(self, "sensitivity", _finite(self.sensitivity, "sensitivity"))
+        if not self.sensitivity >= 0:
             raise ValueError(f"sensitivity: expected a number >= 0, got {self.sensitivity!r}")
         object.__setattr__(self, "A", as_matrix(self.A))
 
     def share(self, scores: Array, allowed: Array | None) -> Array:
+        return self._near(scores, self.sensitivity, allowed)
+
+    def share_scaled(self, scores: Array, power: Array | None, allowed: Array | None) -> Array:
+        other = None if power is None else -power
+        return self._near(scores, times_power(self.sensitivity, other, scores), allowed)
+
+    def _near(self, scores: Array, reach: Array, allowed: Array | None) -> Array:
         xp = namespace(scores)
         if allowed is not None:
             scores = xp.where(allowed, scores, -float("inf"))
         top = xp.max(scores, axis=-1, keepdims=True)
-        return xp.astype(scores >= top - self.sensitivity, scores.dtype)
+        near = scores >= top - reach
+        # A reach near the largest float may make top - reach minus infinity.
+        return xp.astype(near if allowed is None else near & allowed, scores.dtype)
 
 
 @final
@@ -200,7 +230,7 @@ class Sinkhorn(Attention):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta", _finite(self.beta, "beta"))
-        object.__setattr__(self, "A", as_matrix(self.A))
+        object.__setattr__(self, "A", as_parameter(self.A))
         if self.iterations < 1:
             raise ValueError(f"iterations: expected at least 1, got {self.iterations!r}")
 
@@ -208,33 +238,57 @@ class Sinkhorn(Attention):
         z = as_given(z)
         xp = namespace(z)
         n, real = z.shape[-2], real_tokens(mask, z)
-        log = self.beta * (act(self.A, z) @ transpose(z))
+        coupled = None
         if real is not None:  # padding is coupled to itself alone, and taken out at the end
             own = xp.eye(n, dtype=xp.bool, device=device_of(z))
-            both = real[..., :, None] & real[..., None, :]
-            log = xp.where(both | (own & ~real[..., None]), log, -float("inf"))
+            coupled = (real[..., :, None] & real[..., None, :]) | (own & ~real[..., None])
+        log, unit = self._logarithms(sides(self.A, z, real), coupled)
         for _ in range(self.iterations):
-            columns = log_sum(log, axis=-2)
-            log = log - columns
-            rows = log_sum(log, axis=-1)
+            log = log - log_sum(log, -2, unit)
+            rows = log_sum(log, -1, unit)
             log = log - rows
-            if bool(xp.all(xp.abs(rows) <= self.tol)):  # the columns moved by no more than that
+            if bool(xp.all(xp.abs(rows) * unit <= self.tol)):  # the columns moved by no more
                 break
-        P = xp.exp(log)
+        with np.errstate(over="ignore"):  # minus infinity: its exponential is 0
+            P = xp.exp((log - xp.max(log, axis=-1, keepdims=True)) * unit)
+        P = P / xp.sum(P, axis=-1, keepdims=True)
         return P if real is None else xp.where(real[..., None], P, 0.0)
+
+    def _logarithms(self, scores: Sides, coupled: Array | None) -> tuple[Array, Array]:
+        """beta <A z_i, z_j> less its largest in row i, in multiples of a unit, and that unit.
+
+        The unit is a power of two, 1 or more, one for each configuration: the logarithms are
+        multiples that are floats, even where they themselves are none.
+        """
+        queries, keys, power = scores
+        xp = namespace(queries)
+        sign = 1.0 if self.beta >= 0 else -1.0
+        plain = sign * (queries @ transpose(keys))
+        if coupled is not None:
+            plain = xp.where(coupled, plain, -float("inf"))
+        gap = plain - xp.max(plain, axis=-1, keepdims=True)
+        if power is None:
+            power = xp.zeros((1, 1), dtype=xp.int32, device=device_of(queries))
+        most = xp.clip(xp.max(power, axis=-2, keepdims=True) + frexp(self.beta)[1], 0, None)
+        factor = times_power(abs(self.beta), power - most, queries)
+        log = gap * factor
+        if coupled is not None:  # infinity times a factor of 0
+            log = xp.where(coupled, log, -float("inf"))
+        return log, times_power(1.0, most, queries)
 
     def pull(self, z: Array, *, mask: Array | None = None) -> Array:
         z = as_given(z)
-        return keep_padding(self.weights(z, mask=mask) @ z, z, mask)
+        return keep_padding(average(self.weights(z, mask=mask), z), z, mask)
 
 
 def row_pull(rule: RowAttention, z: Array, mask: Array | None, causal: bool) -> Array:
     z = as_given(z)
-    queries = act(rule.A, z)
+    real = real_tokens(mask, z)
+    scores = sides(rule.A, z, real)
     if isinstance(rule, Softmax):
-        return softmax_pull(queries, z, z, rule.beta, mask=mask, causal=causal)
-    blocks = score_blocks(queries, z, real_tokens(mask, z), causal)
-    parts = [average(rule.share(scores, allowed), z) for scores, allowed in blocks]
+        return softmax_pull(scores, z, rule.beta, mask=mask, causal=causal)
+    blocks = score_blocks(scores, real, causal)
+    parts = [average(rule.share_scaled(*block), z) for block in blocks]
     return keep_padding(namespace(z).concat(parts, axis=-2), z, mask)
 
 
@@ -242,14 +296,17 @@ def row_weights(rule: RowAttention, z: Array, mask: Array | None, causal: bool) 
     z = as_given(z)
     xp, real = namespace(z), real_tokens(mask, z)
     parts = []
-    for scores, allowed in score_blocks(act(rule.A, z), z, real, causal):
-        share = rule.share(scores, allowed)
+    for block in score_blocks(sides(rule.A, z, real), real, causal):
+        share = rule.share_scaled(*block)
         parts.append(share / xp.sum(share, axis=-1, keepdims=True))
     P = xp.concat(parts, axis=-2)
     return P if real is None else xp.where(real[..., None], P, 0.0)
 
 
 def _finite(value: Any, name: str) -> float:
+    if carries_gradient(value):
+        instead = "; a beta that is trained belongs into A, as beta A" if name == "beta" else ""
+        raise TypeError(f"{name}: a number carries no gradient; pass {name}.detach(){instead}")
     try:
         number = float(value)
     except (TypeError, ValueError):

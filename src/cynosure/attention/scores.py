@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from math import frexp
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._types import Array, as_mask, as_tokens, is_torch, like
+from .._scale import exponent, lengths, scaled, shifted
+from .._types import Array, as_floats, as_mask, as_tokens, is_torch, like, namespace
 
 __all__ = [
+    "Sides",
     "act",
     "as_given",
     "average",
@@ -21,77 +24,120 @@ __all__ = [
     "namespace",
     "real_tokens",
     "score_blocks",
+    "sides",
     "softmax_pull",
     "softmax_weights",
+    "times_power",
     "transpose",
 ]
 
 _BLOCK = 2**21  # scores held at a time: 16 MiB of float64, a few of them alive together
 _DEVICE_BLOCK = 2**26  # on a GPU: small blocks would wait for their launch
+_BOTH = (-2, -1)
 _LARGE = 4096  # tokens from which torch's fused attention is asked for
 
 
-def act(M: np.ndarray | None, z: Array, name: str = "A") -> Array:
-    """(M z_i)_i for tokens as rows, in the dtype and on the device of z; None is the identity."""
+def act(M: Array | None, z: Array, name: str = "A") -> Array:
+    """(M z_i)_i for tokens as rows, in the dtype and on the device of z; None is the identity.
+
+    A tensor M that requires a gradient gets one.
+    """
     if M is None:
         return z
     if M.shape[-1] != z.shape[-1]:
         raise ValueError(
             f"{name}: expected a matrix acting on tokens with d = {z.shape[-1]}, got {M.shape}"
         )
-    return z @ cast(M.T, z)
+    return z @ cast(M.T, z, name)
+
+
+class Sides(NamedTuple):
+    """Both sides of the scores, the powers of two taken out of them.
+
+        <A z_i, z_j> = 2^power_i <queries_i, keys_j>
+
+    `queries` (*b, n, d) and `keys` (*b, m, d) are at most about 1 in size, `power` (*b, n, 1) are
+    whole numbers. Scores of finite tokens are then finite, though <A z_i, z_j> need not be: already
+    tokens of 1e155 have scores that are no floats. Where none can overflow, `power` is None for 0,
+    and the two sides are A z and z.
+    """
+
+    queries: Array
+    keys: Array
+    power: Array | None
+
+
+def sides(A: Array | None, z: Array, real: Array | None = None) -> Sides:
+    """The two sides of <A z_i, z_j>, each query with its own power of two.
+
+    Trap: with one power for all queries a token of 1e-30 beside one of 1e300 would have only zero
+    scores, and look at everybody. Padding (`real` False) is a zero key: its size is nobody's
+    business.
+    """
+    quarter = frexp(float(namespace(z).finfo(z.dtype).max))[1] // 4 - 4
+    if exponent(z) < quarter and (A is None or abs(exponent(A)) < quarter):
+        return Sides(act(A, z), z, None)
+    queries, own = scaled(z, -1)
+    keys, common = scaled(z if real is None else namespace(z).where(real[..., None], z, 0.0), _BOTH)
+    power = own + common
+    if A is not None:
+        form, e = scaled(A)
+        queries, power = act(form, queries), power + e
+    return Sides(queries, keys, power)
 
 
 def softmax_pull(
-    queries: Array,
-    keys: Array,
+    scores: Sides,
     values: Array,
-    scale: float,
+    beta: float,
     *,
     mask: Array | None = None,
     causal: bool = False,
 ) -> Array:
-    """sum_j P_ij v_j with P = softmax over j of scale <q_i, k_j>; rows in blocks, never n x n x d.
+    """sum_j P_ij v_j, P = softmax over j of beta <A z_i, z_j>; rows in blocks, never n x n x d.
 
-    Differences to the row maximum are formed before `scale` multiplies them, so a scale near the
+    Differences to the row maximum are formed before beta multiplies them, so a beta near the
     largest float is the hardmax of the scores as rounded, ties included, without overflow.
     Padding gets its own value back.
     """
     real = real_tokens(mask, values)
-    if _fused(queries, keys, scale) and not (causal and real is not None):
+    fused = None if causal and real is not None else _fused_queries(scores, beta)
+    if fused is not None:
         import torch
 
-        flat = [x.reshape(-1, 1, *x.shape[-2:]) for x in (queries, keys, values)]
+        flat = [x.reshape(-1, 1, *x.shape[-2:]) for x in (fused, scores.keys, values)]
         out = torch.nn.functional.scaled_dot_product_attention(
             *flat,
             attn_mask=None if real is None else real.reshape(-1, 1, 1, real.shape[-1]),
             is_causal=causal,
-            scale=scale,
+            scale=beta,
         ).reshape(values.shape)
         return keep_padding(out, values, mask)
     parts = []
-    for scores, allowed in score_blocks(queries, keys, real, causal):
-        share = exponentials(scores, scale, allowed)
-        parts.append(average(share, values))
+    for block, power, allowed in score_blocks(scores, real, causal):
+        parts.append(average(exponentials(block, power, beta, allowed), values))
     return keep_padding(namespace(values).concat(parts, axis=-2), values, mask)
 
 
-def softmax_weights(
-    queries: Array, keys: Array, scale: float, *, mask: Array | None = None
-) -> Array:
+def softmax_weights(scores: Sides, beta: float, *, mask: Array | None = None) -> Array:
     """The P of `softmax_pull`, dense: (*b, n, n)."""
-    real = real_tokens(mask, queries)
+    real = real_tokens(mask, scores.queries)
     allowed = None if real is None else real[..., None, :]
-    share = exponentials(queries @ transpose(keys), scale, allowed)
+    plain = scores.queries @ transpose(scores.keys)
+    share = exponentials(plain, scores.power, beta, allowed)
     xp = namespace(share)
     P = share / xp.sum(share, axis=-1, keepdims=True)
     return P if real is None else xp.where(real[..., None], P, 0.0)
 
 
 def score_blocks(
-    queries: Array, keys: Array, real: Array | None, causal: bool
-) -> Iterator[tuple[Array, Array | None]]:
-    """Scores <q_i, k_j> for blocks of rows i, and which j each row may look at (None: all)."""
+    scores: Sides, real: Array | None, causal: bool
+) -> Iterator[tuple[Array, Array | None, Array | None]]:
+    """<q_i, k_j> for blocks of rows i, their powers of two, and which j each may look at.
+
+    The score itself is 2^power <q_i, k_j>, None for 0; None for the last stands for all j.
+    """
+    queries, keys, power = scores
     xp = namespace(queries)
     n = queries.shape[-2]
     batch = int(np.prod(queries.shape[:-2], dtype=np.intp))
@@ -107,17 +153,15 @@ def score_blocks(
             allowed = earlier if allowed is None else allowed & earlier
             # A padded row may have no real token before it: let it look at itself.
             allowed = allowed | (index[rows, None] == index)
-        yield queries[..., rows, :] @ columns, allowed
+        own = None if power is None else power[..., rows, :]
+        yield queries[..., rows, :] @ columns, own, allowed
 
 
-def exponentials(scores: Array, scale: float, allowed: Array | None) -> Array:
-    """exp(scale s_ij - max_j scale s_ij): 1 at the maximum, 0 where not allowed, never inf or NaN.
-
-    The scale is cut at the largest float: gaps that matter to no double are then exactly 0 or 1.
-    """
+def exponentials(scores: Array, power: Array | None, beta: float, allowed: Array | None) -> Array:
+    """exp(beta 2^power (s_ij - max_j s_ij)): 1 at the maximum, 0 where not allowed, never NaN."""
     xp = namespace(scores)
-    scores = scores if scale >= 0 else -scores
-    factor = min(abs(scale), float(xp.finfo(scores.dtype).max))
+    scores = scores if beta >= 0 else -scores
+    factor = times_power(abs(beta), power, scores)
     with np.errstate(over="ignore"):  # a gap times the factor may be inf: its exponential is 0
         if allowed is None:
             return xp.exp((scores - xp.max(scores, axis=-1, keepdims=True)) * factor)
@@ -126,40 +170,71 @@ def exponentials(scores: Array, scale: float, allowed: Array | None) -> Array:
         return xp.where(allowed, xp.exp(gap * factor), 0.0)
 
 
+def times_power(number: float, power: Array | None, model: Array) -> Array:
+    """number 2^power, number >= 0, in the dtype of `model`, cut at its largest float.
+
+    Gaps of scores that the cut could matter to are below the rounding of the scores.
+    """
+    xp = namespace(model)
+    largest = xp.finfo(model.dtype).max
+    if power is None:
+        return min(number, float(largest))
+    mantissa, own = frexp(number)
+    reach = 2 + frexp(float(largest))[1]
+    whole = xp.clip(power + own, -2 * reach, reach)
+    start = xp.zeros(whole.shape, dtype=model.dtype, device=device_of(model)) + mantissa
+    return xp.clip(shifted(start, whole), 0.0, float(largest))
+
+
 def average(share: Array, values: Array) -> Array:
-    return (share @ values) / namespace(share).sum(share, axis=-1, keepdims=True)
+    """sum_j w_ij v_j / sum_j w_ij for weights w >= 0; values near the largest float are welcome."""
+    xp = namespace(share)
+    total = xp.sum(share, axis=-1, keepdims=True)
+    total = xp.where(total > 0, total, 1.0)  # padding looks at nobody
+    room = frexp(float(xp.finfo(values.dtype).max))[1] - share.shape[-1].bit_length()
+    if exponent(values) < room:
+        return (share @ values) / total
+    small, e = scaled(values, -2)  # a mean of floats is a float: no sum on the way may overflow
+    mean = (share @ small) / total
+    low, high = (f(small, axis=-2, keepdims=True) for f in (xp.min, xp.max))
+    return shifted(xp.maximum(xp.minimum(mean, high), low), e)
 
 
-def log_sum(log: Array, axis: int) -> Array:
+def log_sum(log: Array, axis: int, unit: Array) -> Array:
+    """log of the sum of exponentials, arguments and result in multiples of `unit`.
+
+    log = top + (1/unit) log sum exp(unit (log - top)), so that units beyond every exponential, and
+    even arguments that are no floats outside of them, are safe.
+    """
     xp = namespace(log)
     top = xp.max(log, axis=axis, keepdims=True)
-    return top + xp.log(xp.sum(xp.exp(log - top), axis=axis, keepdims=True))
+    with np.errstate(over="ignore"):
+        return top + xp.log(xp.sum(xp.exp((log - top) * unit), axis=axis, keepdims=True)) / unit
 
 
-def _fused(queries: Array, keys: Array, scale: float) -> bool:
-    """Large tensors: torch has one kernel that never stores P, except for doubles on a GPU.
+def _fused_queries(scores: Sides, beta: float) -> Array | None:
+    """Queries for torch's kernel that never stores P; None for it does not pay or cannot be used.
 
-    It multiplies scores by the scale before it takes their maximum, so they must not overflow.
+    Large tensors only, and no doubles on a GPU. It multiplies scores by the scale before it takes
+    their maximum, so they must not overflow.
     """
+    queries = scores.queries
     if not is_torch(queries) or queries.shape[-2] < _LARGE:
-        return False
+        return None
     if queries.element_size() == 8 and queries.device.type != "cpu":
-        return False
-    largest = (queries.detach() ** 2).sum(-1).max() * (keys.detach() ** 2).sum(-1).max()
-    return abs(scale) * float(largest) ** 0.5 < 1e30
+        return None
+    whole = queries if scores.power is None else shifted(queries, scores.power)
+    largest = lengths(whole.detach()).max() * lengths(scores.keys.detach()).max()
+    return whole if abs(beta) * float(largest) < 1e30 else None
 
 
 def as_given(z: Array) -> Array:
     """Float arrays and tensors as they are (their states may overflow: simulate says so)."""
-    if is_torch(z) or (isinstance(z, np.ndarray) and z.dtype.kind == "f" and z.ndim >= 2):
-        return z
+    if is_torch(z):
+        return as_floats(z)
+    if isinstance(z, np.ndarray) and z.dtype.kind == "f" and z.ndim >= 2 and z.dtype.itemsize >= 4:
+        return as_tokens(z) if isinstance(z, np.ma.MaskedArray) else z
     return as_tokens(z)
-
-
-def namespace(z: Array) -> Any:
-    from array_api_compat import array_namespace
-
-    return array_namespace(z)
 
 
 def device_of(z: Array) -> Any:
@@ -179,8 +254,17 @@ def keep_padding(moved: Array, z: Array, mask: Array | None) -> Array:
     return moved if real is None else namespace(z).where(real[..., None], moved, z)
 
 
-def cast(values: np.ndarray, z: Array) -> Array:
-    return like(values, z) if is_torch(z) else values.astype(z.dtype, copy=False)
+def cast(values: Array, z: Array, name: str = "A") -> Array:
+    """A matrix in the dtype and on the device of z; refused where the dtype cannot hold it."""
+    if is_torch(values) and not is_torch(z):
+        raise TypeError(
+            f"{name}: requires a gradient, but the tokens are no torch tensor; pass them as one"
+        )
+    with np.errstate(over="ignore"):
+        out = like(values, z) if is_torch(z) else values.astype(z.dtype, copy=False)
+    if z.dtype != values.dtype and not bool(namespace(out).all(namespace(out).isfinite(out))):
+        raise ValueError(f"{name}: has entries beyond {z.dtype}; pass the tokens as float64")
+    return out
 
 
 def transpose(z: Array) -> Array:

@@ -125,11 +125,12 @@ class Clock:
     time: float | None = None
     stepper: str | None = None  # of a flow, such as rk4:dt=0.05 or adaptive:rtol=1e-6
     save_every: int = 1
+    deadline: float | None = None  # seconds
 
     def of(self, dynamics: Dynamics) -> tuple[float, str, dict[str, Any]]:
         """(end, its unit, arguments of `simulate`): layers [30], or the time [10] of a flow."""
         name = type(dynamics).__name__
-        how: dict[str, Any] = {"save_every": self.save_every}
+        how: dict[str, Any] = {"save_every": self.save_every, "deadline": self.deadline}
         stepper = _stepper(self.stepper)
         if dynamics.in_time:
             if self.layers is not None:

@@ -12,6 +12,7 @@ __all__ = [
     "AttentionOption",
     "BetaOption",
     "CausalOption",
+    "DeadlineOption",
     "DynamicsOption",
     "ForceOption",
     "JsonOption",
@@ -57,6 +58,10 @@ MatrixOption = Annotated[
 ReportOption = Annotated[
     Path | None,
     typer.Option(help="One page with pictures, limits and theorem checks (.html)."),
+]
+DeadlineOption = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", help="End after so many seconds with what there is."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 ForceOption = Annotated[bool, typer.Option("--force", help="Overwrite existing outputs.")]

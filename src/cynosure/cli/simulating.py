@@ -14,6 +14,7 @@ from .options import (
     AttentionOption,
     BetaOption,
     CausalOption,
+    DeadlineOption,
     DynamicsOption,
     ForceOption,
     JsonOption,
@@ -80,6 +81,7 @@ def simulate(
     span: SpanOption = None,
     stepper: StepperOption = None,
     save_every: SaveEveryOption = 1,
+    deadline: DeadlineOption = None,
     plot: PlotOption = None,
     movie: MovieOption = None,
     out: RunOption = None,
@@ -115,7 +117,7 @@ def simulate(
         summed=sum_heads,
         span=span,
     ).build(inputs.z.shape[1])
-    trajectory = _run(voice, inputs, model, Clock(layers, time, stepper, save_every))
+    trajectory = _run(voice, inputs, model, Clock(layers, time, stepper, save_every, deadline))
     voice.status(trajectory)
     if movie is not None:  # first: it alone can fail, for want of ffmpeg
         _save_movie(voice, trajectory, movie)
@@ -143,6 +145,7 @@ def limit(
     max_layers: Annotated[
         int, typer.Option(help="Give up on undecided tokens after these.")
     ] = 100_000,
+    deadline: DeadlineOption = None,
     out: Annotated[Path | None, typer.Option(help="All tokens as .csv or .json.")] = None,
     report: ReportOption = None,
     json_: JsonOption = False,
@@ -166,7 +169,7 @@ def limit(
     voice: Voice = ctx.obj
     inputs = Inputs.read(tokens, A)
     dynamics = PureAttention(inputs.attention(), step(alpha))
-    li = _prove(voice, inputs, dynamics, exact, max_layers)
+    li = _prove(voice, inputs, dynamics, exact, max_layers, deadline)
     voice.note(limit_sentence(li))
     for caution in inputs.cautions():
         voice.note(f"note: {caution}")
@@ -275,9 +278,17 @@ def _run_or_saved(
 
 
 def _prove(
-    voice: Voice, inputs: Inputs, dynamics: PureAttention, exact: bool, max_layers: int
+    voice: Voice,
+    inputs: Inputs,
+    dynamics: PureAttention,
+    exact: bool,
+    max_layers: int,
+    deadline: float | None,
 ) -> Limit:
+    from .._deadline import Deadline
     from ..analysis.limits import limit as prove
+
+    Deadline(deadline)  # DEADLINE: refuses what is no time; `prove` takes it from here
 
     z0: Any = inputs.rational if exact and inputs.rational is not None else inputs.z
     with voice.bar(None, " layers") as move:

@@ -155,6 +155,13 @@ class Flow(Dynamics):
         """
         return None
 
+    def drowned(self, z: np.ndarray, t: float, rtol: float) -> bool:
+        """Has what attention reads of z (n, d) less than two digits, each coordinate having `rtol`?
+
+        An adaptive stepper asks when its steps become short all at once.
+        """
+        return False
+
     @property
     def advice(self) -> str:
         """What to do when a run of this flow leaves the floats."""

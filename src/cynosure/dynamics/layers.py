@@ -7,12 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from math import isfinite
+from math import frexp, isfinite
 from typing import Any, ClassVar, final
 
 import numpy as np
 
-from .._types import Array, as_alpha, as_map, as_matrix, as_tokens, is_torch
+from .._scale import exponent
+from .._types import (
+    Array,
+    as_alpha,
+    as_matrix,
+    as_parameter,
+    as_tokens,
+    carries_gradient,
+    is_torch,
+    namespace,
+)
 from ..attention import Attention, Hardmax, Softmax, act
 from .abstract import FrozenEquation, HardmaxLayers, LayerMap, Tendency
 
@@ -24,6 +34,7 @@ __all__ = [
     "Scheduled",
     "UnnormalizedAttention",
     "ValueAttention",
+    "part_way",
 ]
 
 
@@ -31,7 +42,8 @@ __all__ = [
 class AlphaLayer(LayerMap, abc.ABC):
     """Layers with one step alpha > 0: a float, an int, a Fraction or a string such as "1/10".
 
-    alpha means exactly the number it stores: 0.1 is the float nearest to 1/10.
+    alpha means exactly the number it stores: 0.1 is the float nearest to 1/10. A tensor that
+    requires a gradient gets one from layers that torch steps; the certified walk takes its value.
     """
 
     attention: Attention = field(default_factory=Hardmax)
@@ -43,6 +55,11 @@ class AlphaLayer(LayerMap, abc.ABC):
     @property
     def exact_alpha(self) -> Fraction:
         return as_alpha(self.alpha)
+
+    @property
+    def _step(self) -> Any:
+        """alpha as a factor of arrays: a float, or the tensor that is trained."""
+        return self.alpha if carries_gradient(self.alpha) else float(self.exact_alpha)
 
     @property
     def factor(self) -> Fraction:
@@ -67,10 +84,12 @@ class PureAttention(AlphaLayer):
     """
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
-        return z + self._eta * (self.attention.pull(z, mask=mask) - z)
+        return part_way(z, self.attention.pull(z, mask=mask), self._eta)
 
     @property
-    def _eta(self) -> float:
+    def _eta(self) -> Any:
+        if carries_gradient(self.alpha):
+            return self.alpha / (1 + self.alpha)
         return float(self.exact_alpha / (1 + self.exact_alpha))
 
     def tends_to(self, d: int) -> Tendency:
@@ -97,7 +116,7 @@ class UnnormalizedAttention(AlphaLayer):
         return 1 + self.exact_alpha
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
-        return z + float(self.exact_alpha) * self.attention.pull(z, mask=mask)
+        return z + self._step * self.attention.pull(z, mask=mask)
 
     def tends_to(self, d: int) -> Tendency:
         return "polytope" if self.attention.hard else "unknown"
@@ -157,15 +176,13 @@ class FeedForward(LayerMap):
 
     def __post_init__(self) -> None:
         for name in ("W1", "W2"):
-            object.__setattr__(self, name, as_map(getattr(self, name), name))
+            object.__setattr__(self, name, as_parameter(getattr(self, name), name, square=False))
         if not isfinite(self.weight):
             raise ValueError(f"weight: expected a finite number, got {self.weight!r}")
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
-        from array_api_compat import array_namespace
-
         hidden = act(self.W1, z, "W1")
-        active = array_namespace(z).where(hidden > 0, hidden, 0.0)
+        active = namespace(z).where(hidden > 0, hidden, 0.0)
         return z + self.weight * act(self.W2, active, "W2")
 
 
@@ -217,7 +234,7 @@ class JumpChain(LayerMap):
             raise ValueError(f"g: expected a step between 0 and 1, got {self.g!r}")
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
-        from array_api_compat import array_namespace, device
+        from array_api_compat import device
 
         x = z.detach() if is_torch(z) else z  # draws have no gradient, jumps have
         P = as_tokens(self.attention.weights(x, mask=mask))
@@ -225,6 +242,15 @@ class JumpChain(LayerMap):
         draw = np.random.default_rng([self.seed, k]).random(P.shape[:-1])[..., None]
         chosen = (total <= draw * total[..., -1:]).sum(axis=-1).clip(max=P.shape[-1] - 1)
         index = np.broadcast_to(chosen[..., None], tuple(z.shape)).copy()
-        xp = array_namespace(z)
+        xp = namespace(z)
         target = xp.take_along_axis(z, xp.asarray(index, device=device(z)), axis=-2)
-        return z + self.g * (target - z)
+        return part_way(z, target, self.g)
+
+
+def part_way(z: Array, target: Array, share: Any) -> Array:
+    """z + share (target - z) for 0 <= share <= 1, a float also where target - z is none."""
+    largest = float(namespace(z).finfo(z.dtype).max)
+    if max(exponent(z), exponent(target)) < frexp(largest)[1]:
+        return z + share * (target - z)
+    half = share * (target / 2 - z / 2)
+    return z + half + half

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, final
 
 import numpy as np
 
-from .._types import Array, as_map, as_matrix
-from ..attention import Attention, Heads, Softmax, act, softmax_pull, softmax_weights
+from .._types import Array, as_map, as_matrix, carries_gradient
+from ..attention import Attention, Heads, Softmax, act, sides, softmax_pull, softmax_weights
+from ..attention.scores import real_tokens, times_power
 from .abstract import ClosedForm, Flow, FrozenEquation, Relaxation, Tendency
 from .flows import approach
 
@@ -34,6 +35,12 @@ class SelfAttention(Flow, abc.ABC):
     V: Array | None = None
 
     def __post_init__(self) -> None:
+        trained = [name for name in ("Q", "K", "V") if carries_gradient(getattr(self, name))]
+        if trained:
+            raise TypeError(
+                f"{trained[0]}: requires a gradient, which needs a matrix that only acts on "
+                "tokens: train A and V of UnnormalizedFlow(Heads([Softmax(1.0, A)], [V]))"
+            )
         for name in ("Q", "K"):
             object.__setattr__(self, name, as_map(getattr(self, name), name))
         object.__setattr__(self, "V", as_matrix(self.V, "V"))
@@ -128,7 +135,9 @@ class RescaledFlow(SelfAttention, Relaxation):
     times are the hardmax of the rest, ties included. Any t is safe.
 
     Trap: where V has eigenvalues of negative real part these z grow (their x converge), and in the
-    end drown the others in rounding; `LeadingFlow` does not have that.
+    end drown the others in rounding, or before that in the tolerance of an adaptive stepper, which
+    is relative to coordinates: then attention, sharp as it is by that time, follows noise, in ever
+    shorter steps (`drowned`). `LeadingFlow` does not have that.
     """
 
     @property
@@ -137,11 +146,11 @@ class RescaledFlow(SelfAttention, Relaxation):
 
     def target(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         seen, growth = self._seen(z, t)
-        return softmax_pull(act(self.A, seen), seen, z, growth, mask=mask)
+        return softmax_pull(sides(self.A, seen, real_tokens(mask, z)), z, growth, mask=mask)
 
     def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
         seen, growth = self._seen(z, t)
-        return softmax_weights(act(self.A, seen), seen, growth, mask=mask)
+        return softmax_weights(sides(self.A, seen, real_tokens(mask, z)), growth, mask=mask)
 
     def frozen(self, P: np.ndarray) -> FrozenEquation:
         return FrozenEquation(P - np.eye(len(P)), self.V)
@@ -165,15 +174,27 @@ class RescaledFlow(SelfAttention, Relaxation):
         if pace is None or pace <= 0:
             return None
         seen, growth = self._seen(z, t)
-        scores = act(self.A, seen) @ seen.T
+        queries, keys, power = sides(self.A, seen)
+        scores = queries @ keys.T
         with np.errstate(over="ignore"):
-            hot = (scores.max(axis=1, keepdims=True) - scores) * growth <= _LOG_ZERO
+            gap = (scores.max(axis=1, keepdims=True) - scores) * times_power(growth, power, z)
+        hot = gap <= _LOG_ZERO
         first = hot.argmax(axis=1)
         if (hot.sum(axis=1) > 1).any():  # several only if they are copies of one token
             label = np.unique(z, axis=0, return_inverse=True)[1].ravel()
             if (hot & (label != label[first][:, None])).any():
                 return None
         return approach(z, first, pace, t) if (z[first[first]] == z[first]).all() else None
+
+    def drowned(self, z: np.ndarray, t: float, rtol: float) -> bool:
+        """Are the components along the leading eigenvalues of V below 100 rtol of what they are
+        computed from? Late attention reads no others (docs/mathematics.md A3)."""
+        if self.V is None or self._modes is None:
+            return False
+        values, _, inverse = self._modes
+        leading = inverse[values.real > -1e-9 * (1 + abs(self.leading))]
+        signal, parts = np.abs(leading @ z.T), np.abs(leading) @ np.abs(z.T)
+        return bool((signal.max(axis=1) < 100 * rtol * parts.max(axis=1)).any())
 
     @cached_property
     def _modes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
@@ -215,11 +236,13 @@ class LeadingFlow(SelfAttention):
     """
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        pulled = softmax_pull(act(self.A, z), z, z, _sharpness(self.leading, t), mask=mask)
+        scores = sides(self.A, z, real_tokens(mask, z))
+        pulled = softmax_pull(scores, z, _sharpness(self.leading, t), mask=mask)
         return act(self.V, pulled, "V") - self.leading * z
 
     def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
-        return softmax_weights(act(self.A, z), z, _sharpness(self.leading, t), mask=mask)
+        scores = sides(self.A, z, real_tokens(mask, z))
+        return softmax_weights(scores, _sharpness(self.leading, t), mask=mask)
 
     def frozen(self, P: np.ndarray) -> FrozenEquation:
         return FrozenEquation(P, self.V, self.leading)

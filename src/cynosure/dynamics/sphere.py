@@ -8,7 +8,8 @@ from typing import Any, final
 
 import numpy as np
 
-from .._types import Array, as_matrix
+from .._scale import unit
+from .._types import Array, as_parameter, namespace
 from ..attention import Attention, Softmax, act
 from .abstract import Flow, LayerMap, Tendency
 
@@ -29,14 +30,14 @@ class SphereFlow(Flow):
     V: Array | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "V", as_matrix(self.V, "V"))
+        object.__setattr__(self, "V", as_parameter(self.V, "V"))
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         x = self.retract(z)  # off the sphere by rounding: the field there keeps |z| as it is
         return _tangent(x, act(self.V, self.attention.pull(x, mask=mask), "V"))
 
     def retract(self, z: Array) -> Array:
-        return _unit(z)
+        return unit(z)
 
     def tends_to(self, d: int) -> Tendency:
         return "one point"
@@ -61,13 +62,13 @@ class UnnormalizedSphereFlow(Flow):
         rule = Softmax(self.beta, self.A)  # the same parameters, the same complaints
         object.__setattr__(self, "beta", rule.beta)
         object.__setattr__(self, "A", rule.A)
-        object.__setattr__(self, "V", as_matrix(self.V, "V"))
+        object.__setattr__(self, "V", as_parameter(self.V, "V"))
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        from array_api_compat import array_namespace, device
+        from array_api_compat import device
 
         x = self.retract(z)
-        xp = array_namespace(x)
+        xp = namespace(x)
         scores = self.beta * (act(self.A, x) @ xp.matrix_transpose(x))
         count: Any = x.shape[-2]
         weights = xp.exp(scores)
@@ -78,7 +79,7 @@ class UnnormalizedSphereFlow(Flow):
         return _tangent(x, act(self.V, (weights @ x) / count, "V"))
 
     def retract(self, z: Array) -> Array:
-        return _unit(z)
+        return unit(z)
 
     def tends_to(self, d: int) -> Tendency:
         return "one point"
@@ -107,19 +108,19 @@ class PreNormFlow(Flow):
     V: Array | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "V", as_matrix(self.V, "V"))
+        object.__setattr__(self, "V", as_parameter(self.V, "V"))
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        return act(self.V, self.attention.pull(_unit(z), mask=mask), "V")
+        return act(self.V, self.attention.pull(unit(z), mask=mask), "V")
 
     def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
-        return self.attention.weights(_unit(z), mask=mask)
+        return self.attention.weights(unit(z), mask=mask)
 
     def tends_to(self, d: int) -> Tendency:
         return "one point"
 
     def converging(self, z: np.ndarray) -> np.ndarray:
-        return _unit(z)
+        return unit(z)
 
 
 @final
@@ -147,22 +148,11 @@ class NoisySphere(LayerMap):
             raise ValueError(f"sigma: expected a noise strength >= 0, got {self.sigma!r}")
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
-        x, d = _unit(z), z.shape[-1]
+        x, d = unit(z), z.shape[-1]
         G = np.random.default_rng([self.seed, k]).standard_normal((d, d))
         drift = self.attention.pull(x, mask=mask)
-        return _unit(x + self.dt * drift + self.sigma * sqrt(self.dt) * act(G, x))
-
-
-def _unit(z: Array) -> Array:
-    """z_i / |z_i|; a zero token (padding) stays zero."""
-    from array_api_compat import array_namespace
-
-    xp = array_namespace(z)
-    square = xp.sum(z * z, axis=-1, keepdims=True)
-    return z / xp.sqrt(xp.where(square > 0, square, 1.0))
+        return unit(x + self.dt * drift + self.sigma * sqrt(self.dt) * act(G, x))
 
 
 def _tangent(x: Array, y: Array) -> Array:
-    from array_api_compat import array_namespace
-
-    return y - array_namespace(x).sum(x * y, axis=-1, keepdims=True) * x
+    return y - namespace(x).sum(x * y, axis=-1, keepdims=True) * x

@@ -9,20 +9,33 @@ proved.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any, SupportsIndex
+from dataclasses import fields, is_dataclass, replace
+from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
 
-from .._types import Array, as_mask, as_tokens, definite, is_torch, like
+from .._deadline import Deadline
+from .._types import (
+    Array,
+    as_floats,
+    as_mask,
+    as_tokens,
+    carries_gradient,
+    definite,
+    is_torch,
+    like,
+    namespace,
+)
 from ..dynamics import Dynamics, Flow, HardmaxLayers, LayerMap
 from ..engine.followed import History
 from ..engine.layers import certified_layers
-from .status import Status
-from .steppers import RK4, Adaptive, Stepper
+from .status import Status, out_of_time
+from .steppers import RK4, Adaptive, Reached, Stepper
 from .trajectory import Trajectory
 
 __all__ = ["simulate"]
+
+_MOST_SAVED = 10_000_000
 
 
 def simulate(
@@ -38,15 +51,18 @@ def simulate(
     save_every: SupportsIndex | float = 1,
     throw: bool = True,
     progress: Callable[[Any], Any] | None = None,
+    deadline: float | int | None = None,
 ) -> Trajectory:
     """Run `dynamics` from the tokens z0 of shape (*b, n, d): a LayerMap for `layers` layers, a
     Flow up to `time` or at the given `times`.
 
     NumPy arrays and torch tensors; float64 by default, float32 stays float32 (the walk itself is
-    in float64). Layer 0 is the input; every `save_every`-th layer (or time) and the last are saved.
+    in float64), integer tensors take torch's default. Layer 0 is the input; every `save_every`-th
+    layer (or time) and the last are saved.
     `mask` (*b, n) marks real tokens: padding never moves, never attends, is never attended to.
     A failed run raises with advice, or is returned with its status when throw=False.
-    `progress(k)` is called after each layer, with the time reached for a flow.
+    `progress(k)` is called after each layer, with the time reached for a flow. After `deadline`
+    seconds the run ends with the states it has and the one it reached, its status "deadline".
 
     Hardmax runs take the sets C_i of exact arithmetic on the given floats at every layer, see
     `engine.walk`; a tensor that requires gradients is stepped by torch instead, so that the
@@ -54,7 +70,8 @@ def simulate(
 
     Flows are integrated by `stepper`: Adaptive() unless given, RK4(dt=0.01) for tensors that
     require gradients. Saved are 101 equally spaced times, every step of a fixed stepper, or
-    exactly `times`.
+    exactly `times`. A matrix or an alpha that requires a gradient gets one where torch can follow
+    it, which needs tokens that are a tensor; the run records their values.
 
     Example
     -------
@@ -73,34 +90,76 @@ def simulate(
     real = as_mask(mask, tokens.shape[:-1])
     if words is not None and len(words) != tokens.shape[-2]:
         raise ValueError(f"words: expected {tokens.shape[-2]} names, got {len(words)}")
-    start = z0 if is_torch(z0) else tokens
+    start = as_floats(z0) if is_torch(z0) else tokens
+    trained = _trained(dynamics, z0)
+    graph = trained or carries_gradient(start)
+    until = Deadline(deadline)
     history = None
     if dynamics.in_time:
-        stepper = stepper or _default(start)
-        states, saves, status = _flow(dynamics, start, real, time, times, stepper, every, progress)
+        stepper = stepper or (RK4(0.01) if graph else Adaptive())
+        plan = _Plan(_times(time, times, stepper, every), real, until, progress)
+        states, saves, status = _flow(dynamics, start, stepper, plan)
     else:
-        last = _whole(layers, "layers", 0)
-        saves = np.unique(np.append(np.arange(0, last + 1, every), last))
+        plan = _Plan(_layers(layers, every), real, until, progress)
         certified = dynamics.hardmax_layers
-        if certified is None or (is_torch(z0) and z0.requires_grad):
-            states, status = _step(dynamics, start, real, saves, progress)
+        if certified is None or graph:
+            states, saves, status = _step(dynamics, start, plan)
         else:
-            states, history, status = _walk(certified, tokens, real, saves, progress)
-            states = like(states.astype(tokens.dtype, copy=False), z0)
+            states, saves, history, status = _walk(certified, tokens, plan)
+            states = like(states.astype(tokens.dtype, copy=False), start)
             if not certified.normalised:
                 states, saves, status = _grow(certified, states, saves, status, real)
-    if status.code in ("overflow", "stiff") and throw:
+    if status.failed and throw:
         raise (OverflowError if status.code == "overflow" else ArithmeticError)(str(status))
     return Trajectory(
         z=states,
         t=saves[: len(states)],
         status=status,
-        dynamics=dynamics,
+        dynamics=_values_of(dynamics) if trained else dynamics,
         mask=real,
         words=None if words is None else tuple(words),
         history=history,
         stepper=stepper,
     )
+
+
+class _Plan(NamedTuple):
+    """When to save, whom to move, when to end and whom to tell."""
+
+    saves: np.ndarray  # layers or times, increasing
+    mask: np.ndarray | None
+    deadline: Deadline
+    progress: Callable[[Any], Any] | None
+
+
+def _trained(value: Any, z0: Array) -> bool:
+    """Does a parameter of the dynamics require a gradient, and are the tokens fit for one?"""
+    if carries_gradient(value):
+        if not is_torch(z0):
+            raise TypeError(
+                "z0: a parameter of the dynamics requires a gradient, which needs tokens that "
+                "are a torch tensor; pass torch.tensor(z0), or the parameter detached"
+            )
+        return True
+    if isinstance(value, list | tuple):
+        return any([_trained(part, z0) for part in value])
+    if is_dataclass(value):
+        return any([_trained(getattr(value, f.name), z0) for f in fields(value) if f.init])
+    return False
+
+
+def _values_of(value: Any) -> Any:
+    """A dynamics with the numbers of its trained parameters: a record keeps no graph."""
+    if carries_gradient(value):
+        plain = value.detach().cpu().numpy()
+        return plain if plain.ndim else float(plain)
+    if isinstance(value, list | tuple):
+        return tuple(_values_of(part) for part in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(
+            value, **{f.name: _values_of(getattr(value, f.name)) for f in fields(value) if f.init}
+        )
+    return value
 
 
 def _check_clock(
@@ -120,21 +179,8 @@ def _check_clock(
         raise ValueError(f"layers: {name} runs in layers; pass layers=K and no time or stepper")
 
 
-def _default(z: Array) -> Stepper:
-    return RK4(0.01) if is_torch(z) and z.requires_grad else Adaptive()
-
-
-def _flow(
-    flow: Flow,
-    z: Array,
-    mask: np.ndarray | None,
-    time: Any,
-    times: Any,
-    stepper: Stepper,
-    every: int,
-    progress: Callable[[Any], Any] | None,
-) -> tuple[Array, np.ndarray, Status]:
-    """A flow at the times asked for, from tokens put on its manifold."""
+def _times(time: Any, times: Any, stepper: Stepper, every: int) -> np.ndarray:
+    """The times to save: those given, or those the stepper proposes up to `time`."""
     if times is None:
         if not 0 <= float(time) < float("inf"):
             raise ValueError(f"time: expected a finite time >= 0, got {time!r}")
@@ -145,35 +191,55 @@ def _flow(
             raise ValueError("times: expected increasing numbers >= 0, one per saved state")
         if grid[0] < 0 or not np.isfinite(grid).all():
             raise ValueError("times: expected increasing finite numbers >= 0, starting at t = 0")
-    grid = np.append(grid[:-1:every], grid[-1])
-    start, note = _on_manifold(flow, z, mask)
-    states, status = _by_pieces(flow, start, grid, mask, stepper, progress)
-    return states, grid, replace(status, notes=status.notes + note)
+    return np.append(grid[:-1:every], grid[-1])
 
 
-def _by_pieces(
-    flow: Flow,
-    z: Array,
-    grid: np.ndarray,
-    mask: np.ndarray | None,
-    stepper: Stepper,
-    progress: Callable[[Any], Any] | None,
-) -> tuple[Array, Status]:
+def _layers(layers: Any, every: int) -> np.ndarray:
+    """The layers to save: every so many, and the last."""
+    last = _whole(layers, "layers", 0)
+    if last // every > _MOST_SAVED:
+        raise ValueError(
+            f"layers: {last} layers, of which {last // every} would be saved; "
+            f"save_every={-(-last // 1000)} saves a thousand"
+        )
+    return np.unique(np.append(np.arange(0, last + 1, every), last))
+
+
+def _flow(flow: Flow, z: Array, stepper: Stepper, plan: _Plan) -> tuple[Array, np.ndarray, Status]:
+    """A flow at the times asked for, from tokens put on its manifold."""
+    start, note = _on_manifold(flow, z, plan.mask)
+    states, times, status = _by_pieces(flow, start, stepper, plan)
+    return states, times, replace(status, notes=status.notes + note)
+
+
+def _by_pieces(flow: Flow, z: Array, stepper: Stepper, plan: _Plan) -> Reached:
     """Piece after piece, each from where the last ended: no step straddles a jump of the flow."""
-    from array_api_compat import array_namespace
-
-    out: list[Array] = []
+    states: list[Array] = []
+    times: list[np.ndarray] = []
     notes: dict[str, None] = {}
+    grid, mask, deadline, progress = plan
     for piece, begin, end in flow.pieces(float(grid[-1])):
         asked = grid[(grid <= end) & ((grid > begin) | (begin == 0))]
         stops = np.union1d(asked, end)
-        states, status = stepper.integrate(piece, z, stops, mask, progress, since=begin)
-        out.append(states[: len(asked)])
-        notes |= dict.fromkeys(status.notes)
-        if status.failed:
+        part = stepper.integrate(piece, z, stops, mask, progress, deadline, since=begin)
+        shown = np.isin(part.times, asked)
+        if part.status.code == "deadline":
+            shown[-1:] = True  # where it came to, asked for or not
+        states.append(part.states[: len(shown)][_rows(shown)])
+        times.append(part.times[shown])
+        notes |= dict.fromkeys(part.status.notes)
+        if part.status.early:
             break
-        z = states[-1]
-    return array_namespace(z).concat(out), replace(status, notes=tuple(notes))
+        z = part.states[-1]
+    at = np.concatenate(times)
+    new = np.diff(at, prepend=-1.0) > 0  # a piece may end before its first step
+    together = namespace(z).concat(states)[_rows(new)]
+    return Reached(together, at[new], replace(part.status, notes=tuple(notes)))
+
+
+def _rows(chosen: np.ndarray) -> slice | list[int]:
+    """Indices that arrays and tensors both take; no copy where all are chosen."""
+    return slice(None) if chosen.all() else np.flatnonzero(chosen).tolist()
 
 
 def _on_manifold(flow: Flow, z: Array, mask: np.ndarray | None) -> tuple[Array, tuple[str, ...]]:
@@ -191,14 +257,16 @@ def _on_manifold(flow: Flow, z: Array, mask: np.ndarray | None) -> tuple[Array, 
     far = np.abs(after - before).max(axis=-1) > 16 * np.finfo(before.dtype).eps
     count = int((real & far).sum())
     if not count:
-        return z, ()
+        if not carries_gradient(z):
+            return z, ()
+        # As given to the last bit, but as a function of what was given: lengths do not matter.
+        moved = moved + (z - moved).detach()
     if mask is not None:
-        from array_api_compat import array_namespace, device
+        from array_api_compat import device
 
-        xp = array_namespace(z)
+        xp = namespace(z)
         moved = xp.where(xp.asarray(mask[..., None], device=device(z)), moved, z)
-    note = f"{count} token(s) were put on the sphere at t = 0."
-    return moved, (note,)
+    return moved, (f"{count} token(s) were put on the sphere at t = 0.",) if count else ()
 
 
 def _whole(value: Any, name: str, least: int) -> int:
@@ -213,20 +281,18 @@ def _whole(value: Any, name: str, least: int) -> int:
     return int(value)
 
 
-def _step(
-    dynamics: LayerMap,
-    z: Array,
-    mask: np.ndarray | None,
-    saves: np.ndarray,
-    progress: Callable[[int], Any] | None,
-) -> tuple[Array, Status]:
+def _step(dynamics: LayerMap, z: Array, plan: _Plan) -> tuple[Array, np.ndarray, Status]:
     """The plain loop over layers, on whatever arrays came in."""
-    from array_api_compat import array_namespace
-
-    xp = array_namespace(z)
+    xp = namespace(z)
+    saves, mask, deadline, progress = plan
     keep = None if mask is None else xp.asarray(mask[..., None], device=z.device)
-    start, out = z, [z]
+    start, out, wanted = z, [z], set(saves.tolist())
     for k in range(int(saves[-1])):
+        if deadline.passed:
+            at = saves[: len(out)]
+            if at[-1] < k:
+                out, at = [*out, z], np.append(at, k)
+            return xp.stack(out), at, out_of_time(f"layer {k}")
         with np.errstate(over="ignore", invalid="ignore"):  # reported as a status below
             z = dynamics.step(z, k, mask=mask)
         if keep is not None:
@@ -234,30 +300,33 @@ def _step(
         if not bool(xp.all(xp.isfinite(z))):
             where = f"a coordinate overflowed at layer {k + 1}"
             advice = "Use the normalised layer or a smaller alpha."
-            return xp.stack(out), Status("overflow", where, advice)
-        if k + 1 in saves:
+            return xp.stack(out), saves[: len(out)], Status("overflow", where, advice)
+        if k + 1 in wanted:
             out.append(z)
         if progress is not None:
             progress(k + 1)
+    return xp.stack(out), saves, _stepped(dynamics, int(saves[-1]))
+
+
+def _stepped(dynamics: LayerMap, layers: int) -> Status:
     if dynamics.attention is not None and dynamics.attention.hard:
         message = "ties were decided on the rounded tokens of each layer."
         detach = "Detach the tensor for the certified walk." if dynamics.hardmax_layers else ""
-        return xp.stack(out), Status("rounded_ties", message, detach)
-    return xp.stack(out), Status("moving", f"{saves[-1]} layers of {type(dynamics).__name__} done.")
+        return Status("rounded_ties", message, detach)
+    return Status("moving", f"{layers} layers of {type(dynamics).__name__} done.")
 
 
 def _walk(
-    layers: HardmaxLayers,
-    tokens: np.ndarray,
-    mask: np.ndarray | None,
-    saves: np.ndarray,
-    progress: Callable[[int], Any] | None,
-) -> tuple[np.ndarray, History, Status]:
+    layers: HardmaxLayers, tokens: np.ndarray, plan: _Plan
+) -> tuple[np.ndarray, np.ndarray, History, Status]:
     """Certified hardmax layers of one configuration or a batch, and what became of them."""
     A = layers.attention.matrix(tokens.shape[-1])
     z = tokens.astype(np.float64, copy=False)
-    states, _, history = certified_layers(z, A, layers.alpha, mask, saves, progress)
-    return states, history, _hardmax_status(z, A, mask, history, int(saves[-1]))
+    saves, mask, deadline, progress = plan
+    states, at, history = certified_layers(z, A, layers.alpha, mask, saves, progress, deadline)
+    if len(at) < len(saves) or at[-1] != saves[-1]:
+        return states, at, history, out_of_time(f"layer {at[-1]}")
+    return states, at, history, _hardmax_status(z, A, mask, history, int(saves[-1]))
 
 
 def _hardmax_status(

@@ -7,33 +7,48 @@ recomputed at every stage. Trap: an "RK4" that freezes P over the step is Euler,
 from __future__ import annotations
 
 import abc
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib import import_module
-from itertools import count
 from math import ceil
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from .._types import Array, is_torch, like
+from .._deadline import Deadline
+from .._types import Array, carries_gradient, is_torch, like, namespace
 from ..attention import act
 from ..dynamics import Flow, Relaxation
-from .status import Status
+from .adaptive import Course, Rules
+from .status import Status, no_velocity, out_of_time, overflow, too_stiff
 
-__all__ = ["RK4", "STEPPERS", "Adaptive", "Euler", "ExponentialEuler", "FixedStep", "Stepper"]
+__all__ = [
+    "RK4",
+    "STEPPERS",
+    "Adaptive",
+    "Euler",
+    "ExponentialEuler",
+    "FixedStep",
+    "Reached",
+    "Stepper",
+]
 
 Progress = Callable[[Any], Any] | None
-_HUGE = 1e150  # beyond this scores overflow
-_STABLE = 5.5  # step times rate at which DOP853, stable to 6.1, is limited by stability
-_IN_A_ROW, _TO_COME = 20, 1000  # so many such steps done, and so many to come, are a stiff run
-_MOST_IMPLICIT = 600  # coordinates up to which an implicit method pays: its Jacobian is dense
-_UNSTIFF = (
-    "Take a fixed step such as RK4(0.05), which averages over what is too fast to follow, a "
-    "shorter time or looser tolerances; Adaptive(most_steps=...) tries on."
-)
+_MOST_SAVED = 10_000_000  # states of one run
+_MOST_STEPS = 1_000_000_000  # of a fixed length, from one saved time to the next
+
+
+class Reached(NamedTuple):
+    """What a stepper came to: one state for each of `times`, and how it went.
+
+    `times` are those asked for, fewer where the run stopped early. A run ended by its deadline has
+    one more, the time it had reached.
+    """
+
+    states: Array
+    times: np.ndarray
+    status: Status
 
 
 class Stepper(abc.ABC):
@@ -51,8 +66,9 @@ class Stepper(abc.ABC):
         times: np.ndarray,
         mask: np.ndarray | None,
         progress: Progress,
+        deadline: Deadline,
         since: float = 0.0,
-    ) -> tuple[Array, Status]:
+    ) -> Reached:
         """States at increasing `times`, z being that at t = `since`; cut short on failure."""
 
 
@@ -66,8 +82,22 @@ class FixedStep(Stepper):
         """The tokens at t + dt from those at t."""
 
     def grid(self, time: float) -> np.ndarray:
-        whole = self.dt * np.arange(ceil(time / self.dt - 1e-9))
+        if not time / self.dt <= _MOST_SAVED:
+            raise ValueError(
+                f"time: {time:g} is {time / self.dt:.1g} steps of {self.dt:g}, more than the "
+                f"{_MOST_SAVED:.0g} that can be saved; say which to save with times=[...]"
+            )
+        whole = self.dt * np.arange(self._count(time))
         return np.append(whole, float(time)) if time > 0 else np.zeros(1)
+
+    def _count(self, span: float) -> int:
+        """How many steps `span` takes, the last one shorter perhaps."""
+        if not span / self.dt <= _MOST_STEPS:
+            raise ValueError(
+                f"dt: a time of {span:g} is {span / self.dt:.1g} steps of {self.dt:g}, more than "
+                f"{_MOST_STEPS:.0g}; take a larger dt, a shorter time, or Adaptive()"
+            )
+        return ceil(span / self.dt - 1e-9)
 
     def integrate(
         self,
@@ -76,36 +106,45 @@ class FixedStep(Stepper):
         times: np.ndarray,
         mask: np.ndarray | None,
         progress: Progress,
+        deadline: Deadline,
         since: float = 0.0,
-    ) -> tuple[Array, Status]:
-        from array_api_compat import array_namespace, device
+    ) -> Reached:
+        from array_api_compat import device
 
-        xp = array_namespace(z)
+        xp = namespace(z)
         keep = None if mask is None else xp.asarray(mask[..., None], device=device(z))
         out: list[Array] = []
         start, t = z, since
         for save in times.tolist():
-            begin, steps = t, ceil((save - t) / self.dt - 1e-9)
+            begin, steps = t, self._count(save - t)
             for i in range(steps):
                 t = begin + i * self.dt
+                if deadline.passed:
+                    return _late(xp, [*out, z], times, t)
                 h = self.dt if i + 1 < steps else save - t
                 with np.errstate(over="ignore", invalid="ignore"):  # reported as a status below
                     z = flow.retract(self.advance(flow, z, t, h, mask))
                 if keep is not None:
                     z = xp.where(keep, z, start)
                 if not bool(xp.all(xp.isfinite(z))):
-                    return _stack(xp, out, start), _overflow(flow, t + h)
+                    states = xp.stack(out) if out else start[None][:0]
+                    return Reached(states, times[: len(out)], overflow(flow, t + h))
                 if progress is not None:
                     progress(t + h)
             t = save
             out.append(z)
-        return xp.stack(out), _done(flow, self, t)
+        return Reached(xp.stack(out), times, _done(flow, self, t))
 
 
 @final
 @dataclass(frozen=True)
 class Euler(FixedStep):
-    """z + dt f(z, t): order 1. With `retract`, the scheme of most published sphere scripts."""
+    """z + dt f(z, t): order 1, followed by `retract`: on the sphere (x + dt T)/|x + dt T|, T being
+    the tangential part of P x.
+
+    Trap: the published sphere scripts normalise x + dt P x, all of it, which is
+    `NoisySphere(sigma=0)`. The two differ at second order in dt.
+    """
 
     dt: float = 0.1
 
@@ -201,94 +240,53 @@ class Adaptive(Stepper):
         times: np.ndarray,
         mask: np.ndarray | None,
         progress: Progress,
+        deadline: Deadline,
         since: float = 0.0,
-    ) -> tuple[Array, Status]:
-        if is_torch(z) and z.requires_grad:
-            return self._differentiable(flow, z, times, mask, since)
+    ) -> Reached:
+        if is_torch(z) and (z.requires_grad or carries_gradient(flow.velocity(z, since))):
+            return self._differentiable(flow, z, times, mask, since, deadline)
+        rules = Rules(self.rtol, self.atol, self.method, self.most_steps)
         flat = z.reshape(-1, *z.shape[-2:])
         rows = np.ones(flat.shape[:2], bool) if mask is None else mask.reshape(flat.shape[:2])
-        out = np.empty((len(times), *flat.shape))
-        ended, reached = _done(flow, self, float(times[-1])), len(times)
-        notes: dict[str, None] = {}  # a set in order: configurations may say the same
-        for b, real in enumerate(rows):
-            one = flat[b].double() if is_torch(z) else flat[b].astype(np.float64)
-            out[:, b] = _numpy(one)
-            if is_torch(z):
-                one = one[like(real, one).bool()]
-            else:
-                one = one[real]
-            states, status = self._one(flow, one, times, progress, since)
-            out[: len(states), b, real] = states
-            notes |= dict.fromkeys(status.notes)
-            if status.failed:
-                ended, reached = status, min(reached, len(states))
-        states = out[:reached].reshape(reached, *z.shape)
-        ended = replace(ended, notes=tuple(notes))
-        return (like(states, z) if is_torch(z) else states.astype(z.dtype, copy=False)), ended
+        courses = []
+        for one, real in zip(flat, rows, strict=True):
+            double = one.double() if is_torch(z) else one.astype(np.float64)
+            real = like(real, double).bool() if is_torch(z) else real
+            courses.append(Course(flow, double[real], times, since, rules, deadline))
+        late = _together(courses, progress)
+        reached = min(course.saved for course in courses)
+        at = times[:reached]
+        if late:  # the least advanced is within the last step of all: there they have a state
+            at = np.unique(np.append(at, min(course.t for course in courses)))
+        out = np.empty((len(at), *flat.shape))
+        out[:] = flat.detach().cpu().numpy() if is_torch(z) else flat
+        for b, (course, real) in enumerate(zip(courses, rows, strict=True)):
+            out[:reached, b, real] = course.out[:reached]
+            if len(at) > reached:
+                out[reached, b, real] = course.at(float(at[-1]))
+        states = out.reshape(len(at), *z.shape)
+        states = like(states, z) if is_torch(z) else states.astype(z.dtype, copy=False)
+        return Reached(states, at, self._status(flow, courses, at, late))
 
-    def _one(
-        self, flow: Flow, z: Array, times: np.ndarray, progress: Progress, since: float
-    ) -> tuple[np.ndarray, Status]:
-        """One configuration without padding, at the times it reached."""
-        shape, end = tuple(z.shape), float(times[-1])
-
-        def velocity(t: float, y: np.ndarray) -> np.ndarray:
-            return _numpy(flow.velocity(like(y.reshape(shape), z), float(t))).ravel()
-
-        out = np.empty((len(times), *shape))
-        out[times <= since] = _numpy(z)
-        at = int((times <= since).sum())
-        status = _done(flow, self, end)
-        if at == len(times):
-            return out, status
-        with np.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # LSODA's own words; ours are the status
-            solver = self._solver(velocity, since, _numpy(z).ravel(), end)
-            stable = 0  # steps in a row as long as stability allows
-            for taken in count(1):
-                message = solver.step()
-                if not np.abs(solver.y).max() < _HUGE:
-                    return out[:at], _overflow(flow, solver.t)
-                if solver.status == "failed":
-                    return out[:at], _stiff(flow, solver.t, f"{message}")
-                due = int(np.searchsorted(times, solver.t, side="right"))
-                if due > at:
-                    states = solver.dense_output()(times[at:due]).T.reshape(-1, *shape)
-                    out[at:due] = _numpy(flow.retract(like(states, z)))
-                    at = due
-                if progress is not None:
-                    progress(float(solver.t))
-                if solver.status != "running":
-                    return out, status
-                known = flow.closed_form(solver.y.reshape(shape), float(solver.t))
-                if known is not None:
-                    out[at:] = known(times[at:])
-                    if progress is not None:
-                        progress(end)
-                    return out, status
-                step = float(solver.t - solver.t_old)
-                left = (end - solver.t) / step
-                stable = stable + 1 if step * _fastest(solver) > _STABLE else 0
-                stiff = stable >= _IN_A_ROW and bool(left > _TO_COME)
-                if stiff and self.method == "auto" and solver.n <= _MOST_IMPLICIT:
-                    note = f"stiff from t = {solver.t:.3g} on: LSODA took over from DOP853."
-                    status = replace(status, notes=(note,))
-                    solver = self._solver(velocity, solver.t, solver.y, end, "LSODA")
-                elif taken >= self.most_steps or (stiff and taken + left > self.most_steps):
-                    return out[:at], _crawl(flow, taken, solver.t, step, stiff)
-        raise AssertionError("count does not end")
-
-    def _solver(
-        self, velocity: Any, t: float, y: np.ndarray, end: float, method: str | None = None
-    ) -> Any:
-        from scipy import integrate
-
-        name = method or ("DOP853" if self.method == "auto" else self.method)
-        return getattr(integrate, name)(velocity, t, y, end, rtol=self.rtol, atol=self.atol)
+    def _status(self, flow: Flow, courses: list[Course], at: np.ndarray, late: bool) -> Status:
+        failures = [course.status for course in courses if course.status is not None]
+        notes = dict.fromkeys(note for course in courses for note in course.notes)
+        if failures:
+            status = failures[0]
+        else:
+            status = out_of_time(f"t = {at[-1]:g}") if late else _done(flow, self, float(at[-1]))
+        return replace(status, notes=tuple(notes))
 
     def _differentiable(
-        self, flow: Flow, z: Array, times: np.ndarray, mask: np.ndarray | None, since: float
-    ) -> tuple[Array, Status]:
+        self,
+        flow: Flow,
+        z: Array,
+        times: np.ndarray,
+        mask: np.ndarray | None,
+        since: float,
+        deadline: Deadline,
+    ) -> Reached:
+        """By torchdiffeq, from one saved time to the next; the deadline is asked in between."""
         try:
             odeint = import_module("torchdiffeq").odeint
         except ImportError:
@@ -304,16 +302,43 @@ class Adaptive(Stepper):
             dy = flow.velocity(y, float(t.detach()), mask=mask)
             return dy if keep is None else torch.where(keep, dy, torch.zeros_like(dy))
 
-        lead = times if times[0] == since else np.append(since, times)
-        grid = torch.as_tensor(lead, dtype=z.dtype, device=z.device)
-        land = {"step_t": grid[1:]}  # its interpolation is of low order: step onto each time
-        states = odeint(
-            velocity, z, grid, rtol=self.rtol, atol=self.atol, method="dopri8", options=land
-        )
-        states = flow.retract(states[len(lead) - len(times) :])
-        if keep is not None:
-            states = torch.where(keep, states, z)
-        return states, _done(flow, self, float(times[-1]))
+        if not bool(torch.isfinite(velocity(torch.tensor(since), z)).all()):
+            return Reached(z[None][:0], times[:0], no_velocity(flow, since))
+        out: list[Array] = []
+        t, options = since, {"max_num_steps": self.most_steps}
+        close = {"rtol": self.rtol, "atol": self.atol}
+        for save in times.tolist():
+            if deadline.passed:
+                return _late(torch, [*out, z], times, t)
+            if save > t:  # its interpolation is of low order: step onto each time
+                span = torch.tensor([t, save], dtype=torch.float64, device=z.device)
+                try:
+                    z = odeint(velocity, z, span, method="dopri8", options=options, **close)[-1]
+                except AssertionError as error:  # its way to say that steps became too short
+                    states = torch.stack(out) if out else z[None][:0]
+                    return Reached(states, times[: len(out)], too_stiff(flow, t, f"{error}"))
+            t = save
+            moved = flow.retract(z)
+            out.append(moved if keep is None else torch.where(keep, moved, z))
+        return Reached(torch.stack(out), times, _done(flow, self, t))
+
+
+def _together(courses: list[Course], progress: Progress) -> bool:
+    """All configurations, always the least advanced of them: True where the deadline ended it.
+
+    A configuration that fails ends the run for all; the others go on to where it came only.
+    """
+    while True:
+        failed = [course.t for course in courses if course.status is not None]
+        open_ = [c for c in courses if not c.over and (not failed or c.t < min(failed))]
+        if not open_:
+            return False
+        course = min(open_, key=lambda c: c.t)
+        course.advance()
+        if course.late:
+            return True
+        if progress is not None and course.status is None:
+            progress(course.t)
 
 
 STEPPERS: dict[str, type[Stepper]] = {
@@ -337,42 +362,13 @@ def _check_step(dt: float) -> None:
         raise ValueError(f"dt: expected a positive step, got {dt!r}")
 
 
-def _numpy(z: Array) -> np.ndarray:
-    return z.detach().cpu().numpy() if is_torch(z) else z
-
-
-def _stack(xp: Any, out: list[Array], start: Array) -> Array:
-    return xp.stack(out) if out else start[None][:0]
-
-
 def _done(flow: Flow, stepper: Stepper, t: float) -> Status:
     return Status("done", f"{type(flow).__name__} followed to t = {t:g} by {stepper}.")
 
 
-def _overflow(flow: Flow, t: float) -> Status:
-    return Status("overflow", f"tokens left the floats near t = {t:g}.", flow.advice)
-
-
-def _stiff(flow: Flow, t: float, message: str) -> Status:
-    return Status("stiff", f"{type(flow).__name__} stopped at t = {t:g}: {message}.", _UNSTIFF)
-
-
-def _crawl(flow: Flow, taken: int, t: float, step: float, unstable: bool) -> Status:
-    why = "longer ones would be unstable" if unstable else "longer ones would be inaccurate"
-    where = f"after {taken} steps, the last of length {step:.2g}; {why}"
-    return _stiff(flow, t, where)
-
-
-def _fastest(solver: Any) -> float:
-    """How fast the flow contracts or turns along the last step of DOP853; 0 for other solvers.
-
-    |f(a) - f(b)| / |a - b| for the last two stages, both at the end of the step: the estimate of
-    Hairer, Norsett and Wanner (Solving ODEs II, IV.2), which an explicit step times must not much
-    exceed 6.
-    """
-    if not hasattr(solver, "K"):
-        return 0.0
-    K, step = solver.K, solver.t - solver.t_old
-    last = solver.n_stages - 1
-    apart = step * np.linalg.norm((solver.B - solver.A[last]) @ K[: last + 1])
-    return float(np.linalg.norm(K[last + 1] - K[last]) / apart) if apart > 0 else 0.0
+def _late(xp: Any, out: list[Array], times: np.ndarray, t: float) -> Reached:
+    """The states saved and the last one, which may be that of the last saved time again."""
+    at = np.append(times[: len(out) - 1], t)
+    new = len(at) == 1 or at[-1] > at[-2]
+    states = xp.stack(out if new else out[:-1])
+    return Reached(states, at if new else at[:-1], out_of_time(f"t = {t:g}"))

@@ -47,9 +47,8 @@ class Trajectory:
     stepper: Stepper | None = None
 
     def __repr__(self) -> str:
-        return (
-            f"Trajectory(z{tuple(self.z.shape)}, t={self.t[0]}..{self.t[-1]}, {self.status.code})"
-        )
+        span = f"t={self.t[0]}..{self.t[-1]}" if len(self.t) else "no state"
+        return f"Trajectory(z{tuple(self.z.shape)}, {span}, {self.status.code})"
 
     def __len__(self) -> int:
         return len(self.t)
