@@ -285,15 +285,14 @@ def _prove(
     max_layers: int,
     deadline: float | None,
 ) -> Limit:
-    from .._deadline import Deadline
     from ..analysis.limits import limit as prove
-
-    Deadline(deadline)  # DEADLINE: refuses what is no time; `prove` takes it from here
 
     z0: Any = inputs.rational if exact and inputs.rational is not None else inputs.z
     with voice.bar(None, " layers") as move:
         tell = None if move is None else lambda k, open_: move(k, f"{open_} undecided")
-        return prove(dynamics, z0, exact=exact, max_layers=max_layers, progress=tell)
+        return prove(
+            dynamics, z0, exact=exact, max_layers=max_layers, deadline=deadline, progress=tell
+        )
 
 
 def _statements(only: str | None) -> list[str] | None:
