@@ -32,6 +32,7 @@ from cynosure.theorems.sphere import equiangular, hemisphere_probability
 from cynosure.theorems.trapping import exit_probability, log_median_exit
 from test_theorems import CASES as LAYER_CASES
 from test_theorems import demand_alarm, demand_silence, demand_verdict, spd
+from test_theorems_motion import CASES as MOTION_CASES
 
 V = np.array([[0.647, 0.819], [0.612, 0.633]])  # the example of arXiv 2305.05465
 COUPLED = np.array([[1.0, 0, 0.5], [0, 1, 0], [0.5, 0, 1]])
@@ -335,8 +336,9 @@ CASES = {
 
 
 def test_every_statement_has_its_cases() -> None:
-    assert [*LAYER_CASES, *CASES] == list(THEOREMS) == [f"B{i}" for i in range(1, 35)]
-    for name, cases in (LAYER_CASES | CASES).items():
+    every = {**LAYER_CASES, **CASES, **MOTION_CASES}
+    assert list(every) == list(THEOREMS) == [f"B{i}" for i in range(1, 38)]
+    for name, cases in every.items():
         assert cases.holds and cases.sabotaged, name
         assert cases.not_applicable or not THEOREMS[name].needs, name
 

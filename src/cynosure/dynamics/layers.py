@@ -76,7 +76,7 @@ class AlphaLayer(LayerMap, abc.ABC):
 @final
 @dataclass(frozen=True, eq=False)
 class PureAttention(AlphaLayer):
-    """The normalised pure-attention layer of arXiv 2407.01602.
+    """The normalised pure-attention layer of arXiv 2407.01602 (doi 10.1137/24M167086X).
 
         z_i <- (z_i + alpha (P z)_i) / (1 + alpha) = z_i + eta (m_i - z_i),  eta = alpha/(1+alpha)
 

@@ -217,9 +217,10 @@ def _zero_inside(run: DescentRun) -> Hypothesis:
 def descent(run: DescentRun) -> list[Part]:
     """J = <-Az, z>/2 and c = (largest eigenvalue of -A) diam(K_0)^2, layer k being t = k + 1.
 
-    The printed statement asks for 0 in K_0 only, and is false: tokens -1, 3 on the line become
-    5/3, 1/3 and then never pass 0 again; J = 1/18 for ever, above 2c/(t+1) = 32/(t+1) from t = 576
-    on. The proof compares with the minimum of J over K_t, which is 0 only while 0 is in K_t.
+    The printed statement asks for 0 in K_0 only, and is false: tokens 3, -1 on the line are -1, 3
+    at t = 1 (g = 1 exchanges them) and 5/3, 1/3 at t = 2, and never pass 0 again; J = 1/18 from
+    t = 2 on, above 2c/(t+1) = 32/(t+1) from t = 576 on. The proof compares with the minimum of J
+    over K_t, which is 0 only while 0 is in K_t.
     The bound for g = 2/(t+2) is looked at when the run has those steps from t = 1 on: any start
     with 0 in its hull has J <= c/2, so the step g = 1 at t = 0, which no alpha gives, is not
     needed.

@@ -245,11 +245,13 @@ def _long_enough(run: LayerRun) -> Hypothesis:
 
 @_statement(
     "B10",
-    "docs/mathematics.md B10; ties have measure zero: arXiv 2305.05465 for the flow",
-    "without ties every limit is a leader and the sets are constant after finitely many layers",
+    "docs/mathematics.md B10",
+    "A definite, no ties: every limit is a leader, and the sets are constant after some layer",
     (*SPD, nonzero, _no_tie, _long_enough),
 )
 def generic(run: LayerRun) -> list[Part]:
+    """Without definiteness this half is false: tokens -1, 3 on the line with A = -1, alpha = 1 meet
+    at 1 after one layer, and neither led. That ties have measure zero needs A != 0 only."""
     from scipy.spatial import cKDTree
 
     leaders = np.flatnonzero(run.born >= 0)

@@ -1,0 +1,108 @@
+"""B36: the roles on record are those of exact layers: who leads since when, who follows whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..engine.followed import Followed, History
+from .checks import Hypothesis, Part, exactly, statement
+from .exact_sets import ExactLayer
+from .motion import MotionRun
+
+
+def _has_history(run: MotionRun) -> Hypothesis:
+    ok = run.hardmax is not None and run.trajectory.history is not None
+    return Hypothesis("hardmax layers with a history of roles", ok, float(ok))
+
+
+def _merged(layer: ExactLayer, first: np.ndarray) -> np.ndarray:
+    """For each token: tokens that were apart at layer 0 are now where it is (A not definite)."""
+    classes = np.unique(np.stack([layer.label, first]), axis=1)[0]
+    return (np.bincount(classes) > 1)[layer.label]
+
+
+def _wrong_roles(run: MotionRun, history: History, apart: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens whose recorded birth is not the exact one; and those whose recorded leader, or the
+    layer since when they follow it, is not.
+
+    Where tokens meet that were apart at layer 0 (A not definite), a run may count them as one or
+    go on counting them `apart`, in which case neither of them leads (docs/mathematics.md C4).
+    """
+    first, n = run.exact[0].label, len(run.real)
+    told, settled = history.leader[run.real], history.settled_at[run.real]
+    place = np.full(run.trajectory.values.shape[1], -1)
+    born, since, right = np.full(n, -1), np.full(n, -1), np.zeros(n, dtype=bool)
+    for k, layer in enumerate(run.exact):
+        leads = layer.leads & ~(_merged(layer, first) & apart)
+        born[(born < 0) & leads] = k
+        one = np.array([s[0] if len(s) == 1 else -1 for s in layer.sets])
+        goal = one[layer.label]
+        at = np.unique(layer.label, return_index=True)[1][goal]  # a token there, if there is one
+        new = (since < 0) & (goal >= 0) & leads[at]
+        place[run.real] = layer.label
+        since[new], right[new] = k, (place[told] == goal)[new]
+    if not run.whole:
+        later = run.again.history
+        assert later is not None
+        born = np.where((born < 0) & (later.born >= len(run.exact)), later.born, born)
+    wrong = (since >= 0) & ((told < 0) | ~right | (settled != since))
+    wrong |= (since < 0) & (told >= 0) & (run.whole | (settled < len(run.exact)))
+    return history.born[run.real] != born, wrong
+
+
+def _wrong_sets(run: MotionRun, history: History) -> np.ndarray:
+    """(layers, n): the recorded C_i is not the exact one, compared as sets of tokens."""
+    place = np.full(run.trajectory.values.shape[1], -1)
+    wrong = np.zeros((len(run.exact), len(run.real)), dtype=bool)
+    for k, layer in enumerate(run.exact):
+        place[run.real] = layer.label
+        recorded, count = history.followed(k), np.bincount(layer.label)
+        rows = np.unique(layer.label, return_index=True)[1]
+        bad = [
+            not _same_set(recorded, int(run.real[i]), layer.sets[c], place, count)
+            for c, i in enumerate(rows.tolist())
+        ]
+        wrong[k] = np.array(bad)[layer.label]
+    return wrong
+
+
+def _same_set(
+    recorded: Followed, i: int, labels: np.ndarray, place: np.ndarray, count: np.ndarray
+) -> bool:
+    """Does the record say that token i follows exactly the tokens with these labels?"""
+    c = recorded.label[i]
+    classes = recorded.indices[recorded.indptr[c] : recorded.indptr[c + 1]]
+    told = np.unique(place[recorded.first[classes]])
+    size = int(recorded.count[classes].sum())
+    return np.array_equal(told, labels) and size == int(count[labels].sum())
+
+
+@statement(
+    MotionRun,
+    "B36",
+    "docs/mathematics.md B36; Definition 1.1 of arXiv 2407.01602",
+    "born is the first layer with C_i = {i}; leaders and recorded sets are those of exact layers",
+    (_has_history,),
+)
+def roles_of_states(run: MotionRun) -> list[Part]:
+    """The history of a run against layers in integers, for any A and whatever layers were saved.
+
+    Trap: C_i = {i} on stored, rounded states loses leaders (followers round onto them) and invents
+    them (ties break); so nothing here is read off the states but layer 0.
+    """
+    history = run.trajectory.history
+    assert history is not None
+    readings = [_wrong_roles(run, history, apart) for apart in (False, True)]
+    born, leader = min(readings, key=lambda wrong: int(sum(w.sum() for w in wrong)))
+    tokens: Any = {"token": run.real}
+    parts = [
+        exactly("born", born, "token", **tokens),
+        exactly("leader", leader, "token", **tokens),
+        exactly("padding has no role", np.delete(history.born, run.real) >= 0, "padding"),
+        Part("tokens compared", float(born.size), 0.0, {"layers_in_integers": len(run.exact)}),
+    ]
+    if history.records:
+        parts.append(exactly("C_i", _wrong_sets(run, history), "layer", "token", **tokens))
+    return parts
