@@ -107,17 +107,39 @@ def rows(report: Report, title: str) -> list[dict]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def test_figure1_shows_a_turned_choice_and_a_tie() -> None:
-    first, second, tied = rows(quick("figure1")[0], "sets behind")
-    assert first["C_i"] != second["C_i"]
-    assert tied["C_i"] == "0, 1" and tied["mean of C_i"] == (1.0, 0.0)
+def test_figure1_shows_the_sets_of_the_paper_on_one_configuration() -> None:
+    """C_1 = {2, 3} with A = I, {4} with A = [[2, 1], [1, 1]], by the definition in integers."""
+    z = figure1.TOKENS
+    assert len(set(z)) == len(z) and all(isinstance(x, int) for token in z for x in token)
+    matrices = (((1, 0), (0, 1)), ((2, 1), (1, 1)))
+    assert matrices[1] == figure1.QUICK.A
+    shown = rows(quick("figure1")[0], "sets behind")[:2]
+    for A, row, expected in zip(matrices, shown, ({2, 3}, {4}), strict=True):
+        query = tuple(sum(a * x for a, x in zip(line, z[0])) for line in A)
+        scores = [query[0] * x + query[1] * y for x, y in z]
+        best = max(scores)
+        assert {1 + j for j, s in enumerate(scores) if s == best} == expected
+        assert row["C_i"] == ", ".join(map(str, sorted(expected)))
+        assert row["best score"] == best and row["A z_i"] == query and row["token z_i"] == z[0]
+        assert row["gap to the next"] == best - max(s for s in scores if s != best) > 0
+        inside = sum(s >= scores[0] for s in scores[1:])
+        assert row["others in H"] == inside
+        assert len(expected) < inside < len(z) - 1  # H holds tokens not followed, and not all
+        assert scores.count(scores[0]) == 1  # no other token sits on the boundary of H
+    summary = quick("figure1")[0].summary
+    assert "C_1 = {2, 3}" in summary and "C_1 = {4}" in summary
+
+
+def test_figure1_counts_what_is_in_the_half_space() -> None:
+    """(c) on Gaussian tokens, against the definition in floats with a clear gap."""
     p = figure1.QUICK
+    row = rows(quick("figure1")[0], "sets behind")[2]
     z = configurations.gaussian(p.n, 2, p.seed)
-    for row, A in ((first, np.eye(2)), (second, np.array(p.A))):
-        scores = z @ A @ z[p.token]
-        assert row["C_i"] == str(np.argmax(scores))
-        best, following = np.sort(scores)[::-1][:2]
-        assert row["gap to the next"] == pytest.approx(best - following)
+    scores = z @ np.array(p.A) @ z[p.token]
+    assert row["C_i"] == str(np.argmax(scores))
+    assert row["others in H"] == (scores > scores[p.token]).sum()
+    best, following = np.sort(scores)[::-1][:2]
+    assert row["gap to the next"] == pytest.approx(best - following)
     assert (np.linalg.eigvalsh(np.array(p.A)) > 0).all()
 
 

@@ -118,9 +118,10 @@ def _listed(items: Iterable[Any]) -> str:
 def _panels(p: Params, rows: list[Row]) -> cy.Picture:
     show = tuple(k for k in p.show if k <= p.layers)
     caption = (
-        "Rows are the four cases, columns are layers. A star is a leader; the fill is the colour "
-        "of the token followed, the edge the token's own; two halves: it follows two tokens. The "
-        "hull of the leaders is shaded in the last column."
+        "Rows are the four cases, columns are layers, and colours speak of that layer. A star is a "
+        "leader. The fill is the colour of the token that is followed, two halves where two are; "
+        "the edge is the colour of those who follow the token, grey where nobody does. The hull of "
+        "the leaders is shaded in the last column."
     )
     return cy.Picture("Figure 2", caption, cy.plot.figure2([row.run for row in rows], show=show))
 
