@@ -86,8 +86,8 @@ def test_a_second_run_without_progress_gives_the_same(name: str) -> None:
 
 
 LONG = (
-    "basins codimension control_leaders cylinder_flow emergent_leaders feed_forward finite_depth "
-    "head_count hyperplane_polytope hyperplanes initialisation leader_count multi_head "
+    "basins codimension control_leaders cylinder_flow emergent_leaders feed_forward figure4 "
+    "figure5 finite_depth head_count hyperplane_polytope hyperplanes initialisation leader_count multi_head "
     "polytope_flow random_matrices repulsion robustness_A token_count value_spectrum"
 ).split()
 
