@@ -87,8 +87,8 @@ def test_a_second_run_without_progress_gives_the_same(name: str) -> None:
 
 LONG = (
     "basins codimension control_leaders cylinder_flow emergent_leaders feed_forward figure4 "
-    "figure5 finite_depth head_count hyperplane_polytope hyperplanes initialisation leader_count multi_head "
-    "polytope_flow random_matrices repulsion robustness_A token_count value_spectrum"
+    "figure5 finite_depth head_count hyperplane_polytope hyperplanes initialisation leader_count "
+    "multi_head polytope_flow random_matrices repulsion robustness_A token_count value_spectrum"
 ).split()
 
 
@@ -192,6 +192,34 @@ def test_the_distance_from_S_is_seen() -> None:
     wrong = dataclasses.replace(li, points=points)
     # <s, y> = 1/2 at the left corners, |s|^2 = 1/4, and the longest token has |z|^2 = 2.
     assert first_checks._away_from_s(wrong) == pytest.approx(0.25 / 2)
+
+
+def test_the_distance_from_S_is_that_of_the_form() -> None:
+    A = np.array([[2.0, 1.0], [1.0, 1.0]])
+    li = limit(PureAttention(cy.Hardmax(A)), configurations.gaussian(20, 2, 0))
+    assert first_checks._away_from_s(li, A) < 1e-15 < 1e-3 < first_checks._away_from_s(li)
+
+
+def test_first_checks_draws_no_empty_panel() -> None:
+    """In dimension 1 all is proved at layer 0 (B12): the caption says so, no panel does."""
+    report = quick("first_checks")[0]
+    assert 1 in first_checks.QUICK.d
+    picture = report.chapters[0].figures[0]
+    axes = picture.drawing.axes
+    assert [ax.get_title() for ax in axes] == ["d = 2", "d = 3"]
+    assert all(max(line.get_ydata().max() for line in ax.lines) > 0 for ax in axes)
+    assert "Not shown: d = 1" in picture.caption
+    # even if nothing moves anywhere there is a picture
+    still = dataclasses.replace(TINY, d=(1,))
+    assert len(first_checks.run(still).chapters[0].figures[0].drawing.axes) == 1
+
+
+def test_every_chapter_of_first_checks_has_its_control(monkeypatch) -> None:
+    chapters = quick("first_checks")[0].chapters
+    assert [[c.survives for c in r.controls] for r in chapters] == [[True]] * 3
+    honest = first_checks._fitted_factor
+    monkeypatch.setattr(first_checks, "_fitted_factor", lambda tr: honest(tr) * 1.0001)
+    assert [c.survives for c in first_checks.run(TINY).chapters[2].controls] == [False]
 
 
 def shifted(li: Limit) -> Limit:

@@ -100,7 +100,7 @@ def _caption(p: Params) -> str:
         "the circle around s_0 with normal A x (A = I). (a) The largest delta of the vertex s_0: "
         "the hyperplanes are tangents of the dashed hyperbola, and the ball of another point "
         f"touches it from inside. (b) {p.beyond:g} times that delta: the orange ones cut a ball. "
-        "(c) At a foot s_0 of 0 on an edge the hyperplane runs through both vertices of the edge, so "
+        "(c) At a foot s_0 of 0 on an edge the hyperplane runs through both vertices of the edge: "
         "no delta will do."
     )
 
