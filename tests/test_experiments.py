@@ -181,6 +181,22 @@ def test_first_checks_refuses_what_it_cannot_measure(change: dict) -> None:
         first_checks.run(dataclasses.replace(first_checks.QUICK, **change))
 
 
+def test_reviews_are_drawn_in_their_plane_with_the_decision_line() -> None:
+    report = quick("reviews_explained")[0]
+    clf = cy.load_pretrained("imdb")
+    for chapter, text in zip(report.chapters, EXPERIMENTS["reviews_explained"].QUICK.texts):
+        ex = clf.explain(text)
+        _, plane = chapter.figures[0].drawing.axes
+        (line,) = [a for a in plane.lines if a.get_gid() == "decision"]
+        for end in (line.get_xy1(), line.get_xy2()):
+            assert abs(ex.v @ end + ex.intercept) < 1e-12 * np.linalg.norm(ex.v)
+        (mean,) = [a for a in plane.lines if a.get_gid() == "mean"]
+        assert ex.v @ np.ravel(mean.get_data()) + ex.intercept == pytest.approx(ex.decision)
+        stars = sum(bool(leader.offsets) for leader in ex.leaders)
+        assert stars + 1 == len(plane.collections)  # and the neutral cluster
+    assert [c.survives for c in report.controls] == [True, True]
+
+
 # --- the judges of first_checks are judged ------------------------------------------------------
 
 
@@ -196,8 +212,9 @@ def test_the_distance_from_S_is_seen() -> None:
 
 def test_the_distance_from_S_is_that_of_the_form() -> None:
     A = np.array([[2.0, 1.0], [1.0, 1.0]])
-    li = limit(PureAttention(cy.Hardmax(A)), configurations.gaussian(20, 2, 0))
-    assert first_checks._away_from_s(li, A) < 1e-15 < 1e-3 < first_checks._away_from_s(li)
+    li = limit(PureAttention(cy.Hardmax(A)), configurations.gaussian(20, 2, 3))
+    assert first_checks._away_from_s(li, A) < 1e-15  # and not in the S of another form:
+    assert first_checks._away_from_s(li) > 1e-3
 
 
 def test_first_checks_draws_no_empty_panel() -> None:
