@@ -170,6 +170,14 @@ def test_figure2_counts_tokens_in_the_text() -> None:
     assert f"{tokens} of {tokens} tokens is proved" in quick("figure2")[0].summary
 
 
+def test_figure2_says_what_depends_on_alpha() -> None:
+    """Golden case G1: token 1 leads for alpha = 1/2 and 1, never for 1/10, 2 and 10 (C9)."""
+    emerging, without = quick("figure2")[0].controls
+    assert "alpha 0.1: 0, alpha 0.5: 1, alpha 1: 1, alpha 2: 0, alpha 10: 0" in emerging.seen
+    assert "alpha 0.1: 2, alpha 0.5: 2, alpha 1: 2, alpha 2: 2, alpha 10: 2" in without.seen
+    assert emerging.survives and without.survives
+
+
 def test_figure2_refuses_a_case_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="movie_case"):
         figure2.run(figure2.Params(movie_case=5))

@@ -329,6 +329,15 @@ def test_a_disagreement_with_the_vertices_fails_the_check(monkeypatch) -> None:
     assert control_leaders._check([control_leaders._singles(p, 2)], []).holds is False
 
 
+def test_sets_that_lead_the_more_often_the_larger_fail_the_control(monkeypatch) -> None:
+    p = replace(control_leaders.QUICK, d=(4,), sizes=(2, 8), sets=2, single=1)
+    single, trend = control_leaders.run(p).controls
+    assert single.survives and trend.survives and "uniform in a ball, d = 4" in trend.seen
+    rising = property(lambda group: group.size / 100)
+    monkeypatch.setattr(control_leaders.TargetSets, "rate", rising)
+    assert [c.survives for c in control_leaders.run(p).controls] == [True, False]
+
+
 # --- cylinder_flow -------------------------------------------------------------------------------
 
 
