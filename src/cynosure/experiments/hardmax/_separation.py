@@ -1,4 +1,4 @@
-"""How far around a vertex of K a token is kept from the rest of S, for Figures 4 and 5.
+"""How far around a vertex of K a token is held apart from the rest of S, for Figures 4 and 5.
 
 S holds the possible limits (docs/mathematics.md B4), |.| is the A-norm, <., .> its inner product,
 and H_x = {y : <x, y - x> >= 0} is the half-space of x, in which everything lies that x follows.

@@ -73,13 +73,13 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     by_alpha = over_grid(_entries, p, {"alpha": p.alphas}, part(progress, 0.1, 1))
     cells = [cell for group in by_alpha for cell in group]
     within = [c for c in cells if c.share <= 1]
-    kept_in = sum(c.stays - c.leaves for c in within)
+    staying = sum(c.stays - c.leaves for c in within)
     check = all_of(
         "neighbourhood",
         "arXiv 2407.01602, proof of Theorem 1.1",
         "once all tokens are within delta of S, delta at most the largest one, a token within "
         "delta of a vertex of K stays so",
-        kept_in,
+        staying,
         sum(c.stays for c in within),
     )
     pictures = [
