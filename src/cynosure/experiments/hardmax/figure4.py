@@ -7,7 +7,7 @@ is Figure 5: if delta is small enough, a token near a vertex of K then follows o
 vertex, and never leaves.
 
 See a computed run, not a drawing: K, the points of S with their delta-balls, where delta is the
-largest that the second step allows for every vertex (`figure5` derives it), and the tokens, grey
+largest that the second step allows for every vertex (`figure5` derives it), and the tokens, white
 outside and in the colour of their ball inside. The sweep then looks for a token that leaves: at
 that delta, at smaller and larger ones, and before k(delta), where nothing forbids it.
 """
