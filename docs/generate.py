@@ -23,6 +23,7 @@ from pathlib import Path
 
 import _gallery
 import _reference
+from _architectures import architectures
 
 DOCS = Path(__file__).resolve().parent
 HEADER = "<!-- Written by docs/generate.py; do not edit, run `make docs`. -->\n\n"
@@ -49,17 +50,18 @@ def stale(folder: Path = DOCS) -> list[str]:
     return [name for name, text in pages().items() if differs(name, text)]
 
 
-def draw(folder: Path = DOCS / "images") -> Path:
-    """Figure 2 of arXiv 2407.01602 by this package, as the README shows it."""
+def draw(folder: Path = DOCS / "images") -> list[Path]:
+    """Figure 2 of arXiv 2407.01602 as the README shows it, and the three architectures."""
     import cynosure as cy
 
     dynamics = cy.PureAttention(alpha=cy.configurations.FIGURE2_ALPHA)
     starts = [cy.configurations.figure2(case) for case in (1, 2, 3, 4)]
     runs = [cy.simulate(dynamics, z0, layers=30) for z0 in starts]
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "figure2.png"
-    cy.plot.figure2(runs).savefig(path, dpi=110)
-    return path
+    pictures = {"figure2.png": cy.plot.figure2(runs), "architectures.png": architectures()}
+    for name, picture in pictures.items():
+        picture.savefig(folder / name, dpi=110, metadata={"Software": None})
+    return [folder / name for name in pictures]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -86,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         (DOCS / name).write_text(text, encoding="utf-8")
         print(f"docs/{name}")
     if asked.pictures:
-        print(draw().relative_to(DOCS.parent))
+        print(*(path.relative_to(DOCS.parent) for path in draw()), sep="\n")
     return 0
 
 

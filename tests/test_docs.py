@@ -321,6 +321,13 @@ def test_a_stale_page_is_noticed(tmp_path):
     assert generate.stale(tmp_path) == ["cli.md", "api.md"]
 
 
+def test_the_pictures_of_the_pages_are_drawn_by_code(tmp_path):
+    drawn = generate.draw(tmp_path)
+    stored = (DOCS / "images").iterdir()
+    assert {path.name for path in drawn} == {path.name for path in stored}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+
+
 def test_a_stale_gallery_is_noticed(tmp_path):
     shown = {"figure1": gallery.stored()["figure1"]}
     (tmp_path / "figure1.png").write_bytes(b"\x89PNG")

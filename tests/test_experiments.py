@@ -86,9 +86,9 @@ def test_a_second_run_without_progress_gives_the_same(name: str) -> None:
 
 
 LONG = (
-    "basins codimension control_leaders cylinder_flow emergent_leaders feed_forward finite_depth "
-    "head_count hyperplane_polytope hyperplanes initialisation leader_count multi_head "
-    "polytope_flow random_matrices repulsion robustness_A token_count value_spectrum"
+    "basins codimension control_leaders cylinder_flow emergent_leaders feed_forward figure4 "
+    "figure5 finite_depth head_count hyperplane_polytope hyperplanes initialisation leader_count "
+    "multi_head polytope_flow random_matrices repulsion robustness_A token_count value_spectrum"
 ).split()
 
 
@@ -107,17 +107,39 @@ def rows(report: Report, title: str) -> list[dict]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def test_figure1_shows_a_turned_choice_and_a_tie() -> None:
-    first, second, tied = rows(quick("figure1")[0], "sets behind")
-    assert first["C_i"] != second["C_i"]
-    assert tied["C_i"] == "0, 1" and tied["mean of C_i"] == (1.0, 0.0)
+def test_figure1_shows_the_sets_of_the_paper_on_one_configuration() -> None:
+    """C_1 = {2, 3} with A = I, {4} with A = [[2, 1], [1, 1]], by the definition in integers."""
+    z = figure1.TOKENS
+    assert len(set(z)) == len(z) and all(isinstance(x, int) for token in z for x in token)
+    matrices = (((1, 0), (0, 1)), ((2, 1), (1, 1)))
+    assert matrices[1] == figure1.QUICK.A
+    shown = rows(quick("figure1")[0], "sets behind")[:2]
+    for A, row, expected in zip(matrices, shown, ({2, 3}, {4}), strict=True):
+        query = tuple(sum(a * x for a, x in zip(line, z[0])) for line in A)
+        scores = [query[0] * x + query[1] * y for x, y in z]
+        best = max(scores)
+        assert {1 + j for j, s in enumerate(scores) if s == best} == expected
+        assert row["C_i"] == ", ".join(map(str, sorted(expected)))
+        assert row["best score"] == best and row["A z_i"] == query and row["token z_i"] == z[0]
+        assert row["gap to the next"] == best - max(s for s in scores if s != best) > 0
+        inside = sum(s >= scores[0] for s in scores[1:])
+        assert row["others in H"] == inside
+        assert len(expected) < inside < len(z) - 1  # H holds tokens not followed, and not all
+        assert scores.count(scores[0]) == 1  # no other token sits on the boundary of H
+    summary = quick("figure1")[0].summary
+    assert "C_1 = {2, 3}" in summary and "C_1 = {4}" in summary
+
+
+def test_figure1_counts_what_is_in_the_half_space() -> None:
+    """(c) on Gaussian tokens, against the definition in floats with a clear gap."""
     p = figure1.QUICK
+    row = rows(quick("figure1")[0], "sets behind")[2]
     z = configurations.gaussian(p.n, 2, p.seed)
-    for row, A in ((first, np.eye(2)), (second, np.array(p.A))):
-        scores = z @ A @ z[p.token]
-        assert row["C_i"] == str(np.argmax(scores))
-        best, following = np.sort(scores)[::-1][:2]
-        assert row["gap to the next"] == pytest.approx(best - following)
+    scores = z @ np.array(p.A) @ z[p.token]
+    assert row["C_i"] == str(np.argmax(scores))
+    assert row["others in H"] == (scores > scores[p.token]).sum()
+    best, following = np.sort(scores)[::-1][:2]
+    assert row["gap to the next"] == pytest.approx(best - following)
     assert (np.linalg.eigvalsh(np.array(p.A)) > 0).all()
 
 
@@ -148,6 +170,14 @@ def test_figure2_counts_tokens_in_the_text() -> None:
     assert f"{tokens} of {tokens} tokens is proved" in quick("figure2")[0].summary
 
 
+def test_figure2_says_what_depends_on_alpha() -> None:
+    """Golden case G1: token 1 leads for alpha = 1/2 and 1, never for 1/10, 2 and 10 (C9)."""
+    emerging, without = quick("figure2")[0].controls
+    assert "alpha 0.1: 0, alpha 0.5: 1, alpha 1: 1, alpha 2: 0, alpha 10: 0" in emerging.seen
+    assert "alpha 0.1: 2, alpha 0.5: 2, alpha 1: 2, alpha 2: 2, alpha 10: 2" in without.seen
+    assert emerging.survives and without.survives
+
+
 def test_figure2_refuses_a_case_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="movie_case"):
         figure2.run(figure2.Params(movie_case=5))
@@ -157,6 +187,22 @@ def test_figure2_refuses_a_case_that_is_not_there() -> None:
 def test_first_checks_refuses_what_it_cannot_measure(change: dict) -> None:
     with pytest.raises(ValueError, match="start at 1"):
         first_checks.run(dataclasses.replace(first_checks.QUICK, **change))
+
+
+def test_reviews_are_drawn_in_their_plane_with_the_decision_line() -> None:
+    report = quick("reviews_explained")[0]
+    clf = cy.load_pretrained("imdb")
+    for chapter, text in zip(report.chapters, EXPERIMENTS["reviews_explained"].QUICK.texts):
+        ex = clf.explain(text)
+        _, plane = chapter.figures[0].drawing.axes
+        (line,) = [a for a in plane.lines if a.get_gid() == "decision"]
+        for end in (line.get_xy1(), line.get_xy2()):
+            assert abs(ex.v @ end + ex.intercept) < 1e-12 * np.linalg.norm(ex.v)
+        (mean,) = [a for a in plane.lines if a.get_gid() == "mean"]
+        assert ex.v @ np.ravel(mean.get_data()) + ex.intercept == pytest.approx(ex.decision)
+        stars = sum(bool(leader.offsets) for leader in ex.leaders)
+        assert stars + 1 == len(plane.collections)  # and the neutral cluster
+    assert [c.survives for c in report.controls] == [True, True]
 
 
 # --- the judges of first_checks are judged ------------------------------------------------------
@@ -170,6 +216,35 @@ def test_the_distance_from_S_is_seen() -> None:
     wrong = dataclasses.replace(li, points=points)
     # <s, y> = 1/2 at the left corners, |s|^2 = 1/4, and the longest token has |z|^2 = 2.
     assert first_checks._away_from_s(wrong) == pytest.approx(0.25 / 2)
+
+
+def test_the_distance_from_S_is_that_of_the_form() -> None:
+    A = np.array([[2.0, 1.0], [1.0, 1.0]])
+    li = limit(PureAttention(cy.Hardmax(A)), configurations.gaussian(20, 2, 3))
+    assert first_checks._away_from_s(li, A) < 1e-15  # and not in the S of another form:
+    assert first_checks._away_from_s(li) > 1e-3
+
+
+def test_first_checks_draws_no_empty_panel() -> None:
+    """In dimension 1 all is proved at layer 0 (B12): the caption says so, no panel does."""
+    report = quick("first_checks")[0]
+    assert 1 in first_checks.QUICK.d
+    picture = report.chapters[0].figures[0]
+    axes = picture.drawing.axes
+    assert [ax.get_title() for ax in axes] == ["d = 2", "d = 3"]
+    assert all(max(line.get_ydata().max() for line in ax.lines) > 0 for ax in axes)
+    assert "Not shown: d = 1" in picture.caption
+    # even if nothing moves anywhere there is a picture
+    still = dataclasses.replace(TINY, d=(1,))
+    assert len(first_checks.run(still).chapters[0].figures[0].drawing.axes) == 1
+
+
+def test_every_chapter_of_first_checks_has_its_control(monkeypatch) -> None:
+    chapters = quick("first_checks")[0].chapters
+    assert [[c.survives for c in r.controls] for r in chapters] == [[True]] * 3
+    honest = first_checks._fitted_factor
+    monkeypatch.setattr(first_checks, "_fitted_factor", lambda tr: honest(tr) * 1.0001)
+    assert [c.survives for c in first_checks.run(TINY).chapters[2].controls] == [False]
 
 
 def shifted(li: Limit) -> Limit:

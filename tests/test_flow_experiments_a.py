@@ -59,6 +59,37 @@ def test_a_component_inside_the_polytope_is_seen() -> None:
     assert hyperplane_polytope._limits(moved_inside(tr, 0.5)).inside > 0.05
 
 
+def test_random_tokens_pass_for_limits_only_where_they_could_be() -> None:
+    """On a circle every choice is in its S and on its boundary; with inner tokens few are."""
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(0, 2 * np.pi, 30)
+    circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    line = np.stack([np.linspace(0.1, 1, 30), np.linspace(0.2, 1, 30)], axis=1)
+    assert polytope_flow._chance(rng, circle * (1 + 1e-13 * angle[:, None]), 6) > 0.9
+    assert polytope_flow._chance(rng, line, 6) == 0
+    assert hyperplane_polytope._chance(rng, circle, 6) == 1
+    disc = configurations.ball(200, 2, 1)
+    assert hyperplane_polytope._chance(rng, disc, 20) == 0
+
+
+def test_the_controls_of_the_polytopes_can_fail() -> None:
+    p = polytope_flow.QUICK
+    cells = [polytope_flow._census(p, 2, side) for side in (0.1, 10.0)]
+    p = dataclasses.replace(p, d=(2,), sides=(0.1, 10.0))
+    assert all(c.survives for c in polytope_flow._controls(p, cells))
+    away = [cells[0], cells[1]._replace(away=0.1)]
+    assert [c.survives for c in polytope_flow._controls(p, away)] == [False, True]
+    same = [cells[0]._replace(limits=cells[1].limits, finer=cells[1].finer), cells[1]]
+    assert polytope_flow._controls(p, same)[1].survives is False
+    q = hyperplane_polytope.QUICK
+    cell = hyperplane_polytope._census(q, 0.6)._replace(chance=[0.1, 0.1])
+    assert all(c.survives for c in hyperplane_polytope._controls(q, [cell]))
+    wrong = hyperplane_polytope._controls(q, [cell._replace(inside=0.2)])
+    assert [c.survives for c in wrong] == [False, False]
+    often = hyperplane_polytope._controls(q, [cell._replace(chance=[1.0, 1.0])])
+    assert [c.survives for c in often] == [False, True]
+
+
 @pytest.mark.parametrize("c", [0.2, 0.6])
 def test_coupled_weights_are_what_they_say(c: float) -> None:
     m = hyperplane_polytope._matrices(hyperplane_polytope.QUICK, c)

@@ -455,6 +455,47 @@ def test_wrong_colours_are_noticed() -> None:
     assert not basins._check(atlas._replace(li=replace(atlas.li, born=born))).applies
 
 
+def test_outside_the_box_every_probe_leads() -> None:
+    """Nothing of a basin is cut off, whatever the start: G1's was."""
+    for z in basins._starts(basins.QUICK).values():
+        left, right, bottom, top = basins._box(z)
+        side = np.linspace(left, right, 60)
+        rim = [np.stack([side, np.full(60, y)], axis=1) for y in (bottom, top)]
+        rim += [np.stack([np.full(60, x), side], axis=1) for x in (left, right)]
+        label = probes.basins(PureAttention(alpha=0.5), z, np.concatenate(rim))
+        assert (label == probes.OWN).all()
+        # and the box is not larger than it must be by much
+        size = np.linalg.norm(z, axis=1, keepdims=True)
+        assert right < 1.05 * ((np.abs(z) + size) / 2).max()
+
+
+def test_the_zoom_is_shown_beside_the_place_it_is_taken_from() -> None:
+    p = replace(basins.QUICK, pixels=24, alphas=(0.5,), coarse=8)
+    report = basins.run(p)
+    (picture,) = report.figures
+    *_, second, third, zoom = picture.drawing.axes
+    assert len(picture.drawing.axes) == 4 and zoom.get_title() == f"zoom into: {second.get_title()}"
+    frames = [[a for a in ax.patches if a.get_gid() == "zoom"] for ax in (second, third, zoom)]
+    assert [len(f) for f in frames] == [1, 0, 0]
+    (box,) = frames[0]
+    assert zoom.get_xlim() == pytest.approx((box.get_x(), box.get_x() + box.get_width()))
+    assert zoom.get_ylim() == pytest.approx((box.get_y(), box.get_y() + box.get_height()))
+
+
+def test_other_alphas_are_set_beside_the_basins() -> None:
+    """G1 keeps three leaders at alpha = 1/2 only: elsewhere its polytope is a segment."""
+    p = replace(basins.QUICK, coarse=16)
+    half, two = (basins._at_alpha(p, "emerging leader (G1)", alpha) for alpha in (0.5, 2.0))
+    assert half.leaders == 3 and half.pixels > 0 and half.agree is not None
+    assert two.leaders == 2 and two.pixels == 0 and two.agree is None
+    assert half.start_pixels == two.start_pixels > 0
+    first = basins._at_alpha(p, "every vertex leads", 2.0)
+    assert first.start_agree == 1
+    good, *_ = basins._controls(p, [first])
+    bad, *_ = basins._controls(p, [first._replace(start_agree=0.99)])
+    assert good.survives and not bad.survives
+
+
 # --- control_leaders -----------------------------------------------------------------------------
 
 
@@ -469,6 +510,15 @@ def test_a_disagreement_with_the_vertices_fails_the_check(monkeypatch) -> None:
     monkeypatch.setattr(control_leaders, "_candidates", lambda z: honest(z)[1:])
     p = replace(control_leaders.QUICK, d=(2,), single=1)
     assert control_leaders._check([control_leaders._singles(p, 2)], []).holds is False
+
+
+def test_sets_that_lead_the_more_often_the_larger_fail_the_control(monkeypatch) -> None:
+    p = replace(control_leaders.QUICK, d=(4,), sizes=(2, 8), sets=2, single=1)
+    single, trend = control_leaders.run(p).controls
+    assert single.survives and trend.survives and "uniform in a ball, d = 4" in trend.seen
+    rising = property(lambda group: group.size / 100)
+    monkeypatch.setattr(control_leaders.TargetSets, "rate", rising)
+    assert [c.survives for c in control_leaders.run(p).controls] == [True, False]
 
 
 # --- cylinder_flow -------------------------------------------------------------------------------

@@ -83,22 +83,24 @@ def test_the_emerging_leader_becomes_a_star_when_it_is_born(four):
 
 
 @pytest.mark.parametrize("case", [0, 1, 3])
-@pytest.mark.parametrize("k", [0, 1, 2])
-def test_fill_is_the_followed_token_and_edge_the_token_itself(four, case, k):
+@pytest.mark.parametrize("k", [0, 1, 2, 5])
+def test_fill_is_the_followed_token_and_edge_the_colour_of_the_followers(four, case, k):
     trajectory = four[case]
     colour = colours_by_definition(trajectory)
     ro = cy.roles(trajectory)
     followed, leaders = ro.followed(k), set(ro.led_at(k).tolist())
+    now = {int(j) for row in followed for j in row}
     ax = plot.layers(trajectory, show=[k]).axes[0]
     z = trajectory.z[k]
     expected = {}
     for i in range(len(z)):
         fill = [colour[j] for j in followed[i]]
+        edge = colour[i] if i in now else to_rgba(plot.GREY)
         kinds = (
             ["leaders"] if i in leaders else ["followers"] if len(fill) == 1 else ["left", "right"]
         )
         for kind, face in zip(kinds, fill, strict=True):
-            expected[kind, tuple(z[i])] = (face, colour[i])
+            expected[kind, tuple(z[i])] = (face, edge)
     found = {}
     for kind in ("leaders", "followers", "left", "right"):
         for artist in drawn(ax, kind):
@@ -108,6 +110,23 @@ def test_fill_is_the_followed_token_and_edge_the_token_itself(four, case, k):
             for at, face, edge in rows:
                 found[kind, tuple(at)] = (tuple(face), tuple(edge))
     assert found == expected
+
+
+def test_edges_follow_the_layers(four):
+    """Row 2: token 3 is followed by token 1 at layer 0 only, and token 1 by nobody before it leads.
+
+    Tokens 0 and 2 lead from the start, token 1 from layer 1 on (golden case G1, alpha = 1/2).
+    """
+    appearance = plot.Appearance.of(four[1])
+    grey = to_rgba(plot.GREY)
+
+    def edged(k):
+        return [i for i, edge in enumerate(appearance.at(k).edge) if tuple(edge) != grey]
+
+    assert edged(0) == [0, 2, 3]
+    assert edged(1) == edged(2) == edged(30) == [0, 1, 2]
+    fill = appearance.at(0).fill
+    assert tuple(fill[1]) == tuple(appearance.at(0).edge[3])  # the colour of those who follow it
 
 
 def test_tokens_that_follow_more_than_two_are_hatched():
@@ -226,6 +245,35 @@ def test_attention_set_marks_the_set_on_its_supporting_line(A):
     render(ax.figure)
 
 
+@pytest.mark.parametrize("A", [None, [[2.0, 0.8], [0.8, 0.6]], [[0.0, 1.0], [-1.0, 0.0]]])
+def test_half_space_passes_through_the_token_and_holds_whom_it_follows(A):
+    z = configurations.gaussian(20, seed=1)
+    attention = cy.Hardmax(A)
+    for i in (0, 3, -1):
+        ax = plot.half_space(z, i, A, first=1)
+        towards = z[i] if A is None else np.array(A) @ z[i]
+        followed = attention.followed(z)[i % 20]
+        assert np.array_equal(drawn(ax, "followed")[0].get_offsets(), z[followed])
+        (line,) = drawn(ax, "boundary")
+        on = np.array([line.get_xy1(), line.get_xy2()]) @ towards
+        assert np.allclose(on, z[i] @ towards)
+        corners = drawn(ax, "half-space")[0].get_xy() @ towards
+        assert corners.min() == pytest.approx(z[i] @ towards)
+        assert corners.max() > (z @ towards).max()  # shaded on the side of A z_i
+        levels = [line.get_xy1() @ towards for line in drawn(ax, "level")]
+        leads = i % 20 in followed
+        assert np.allclose(levels, (z @ towards).max()) and len(levels) == (0 if leads else 1)
+        assert [t.get_text() for t in drawn(ax, "number")] == [str(j) for j in range(1, 21)]
+    render(ax.figure)
+
+
+def test_half_space_of_the_zero_token_has_no_direction():
+    ax = plot.half_space(np.array([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.5]]), 1)
+    assert tokens(ax, "followed") == 3
+    assert not drawn(ax, "half-space") and not drawn(ax, "boundary")
+    render(ax.figure)
+
+
 def test_attention_set_of_the_zero_token_has_no_direction():
     z = np.array([[1.0, 0.0], [0.0, 0.0], [-1.0, 0.5]])
     ax = plot.attention_set(z, 1)
@@ -337,6 +385,7 @@ def test_axes_given_are_axes_returned(four):
     z = trajectory.z[0]
     for draw in (
         lambda ax: plot.attention_set(z, 3, ax=ax),
+        lambda ax: plot.half_space(z, 3, ax=ax),
         lambda ax: plot.follow_graph(cy.Hardmax().followed(z), z, ax=ax),
         lambda ax: plot.polytope(cy.hull(z), ax=ax),
         lambda ax: plot.norms(trajectory, ax=ax),
@@ -364,6 +413,8 @@ def test_no_pyplot_figure_is_left_open(four):
         (lambda tr: plot.figure2([tr], labels=["a", "b"]), "expected 1"),
         (lambda tr: plot.attention_set(tr.z[0], 99), "expected a token 0"),
         (lambda tr: plot.attention_set(np.ones((3, 3)), 0), "d = 3"),
+        (lambda tr: plot.half_space(np.ones((3, 3)), 0), "half_space draws .* d = 3"),
+        (lambda tr: plot.half_space(tr.z[0], -99), "expected a token 0"),
         (lambda tr: plot.polytope(cy.hull(np.eye(4))), "d <= 3"),
         (lambda tr: plot.polytope(cy.hull(tr.z[0]), tokens=np.eye(3)), "expected d = 2"),
         (lambda tr: plot.growth(cy.Trajectory(tr.z, tr.t, tr.status)), "step alpha"),

@@ -81,7 +81,10 @@ def _frame(ax: Any, z: np.ndarray, equal: bool) -> None:
     ax.tick_params(pad=-3 if solid else 2, **small)
     if solid:
         ax.tick_params(axis="z", pad=1)
-        ax.set_box_aspect((1, 1, 1), zoom=0.92)
+        ax.set_box_aspect((1, 1, 1), zoom=0.88)
+        for j, axis in enumerate("xyz", start=1):
+            pad = -3 if axis == "z" else -9  # the numbers along z are on the side of its name
+            getattr(ax, f"set_{axis}label")(f"$z_{j}$", fontsize=TICK, labelpad=pad)
         for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
             axis.set_pane_color((0.97, 0.97, 0.97, 1.0))
     else:

@@ -1,9 +1,10 @@
 """How a token looks: its colour, marker and place on the page; shared by figures and movies.
 
-The language is that of Figure 2 of arXiv 2407.01602. A star is a leader, a circle another token.
-Every token that is followed at some layer has a colour of its own, on its *edge*; the *fill* of a
-token is the colour of the token it follows. Two halves: it follows two. Grey and hatched: it
-follows more than two. A grey edge: nobody ever follows it. Equal tokens share a colour.
+The language is that of Figure 2 of arXiv 2407.01602, and it speaks of one layer at a time. A star
+is a leader, a circle another token. Every token that is followed at some layer has a colour of its
+own. The *fill* of a token is the colour of the token it follows at this layer; its *edge* is the
+colour of those who follow it at this layer, which is its own, and grey while nobody does. Two
+halves: it follows two. Grey and hatched: it follows more than two. Equal tokens share a colour.
 """
 
 from __future__ import annotations
@@ -127,14 +128,20 @@ def class_colours(sets: Followed, leads: np.ndarray, followed: Sequence[np.ndarr
 
 
 def look_at(followed: Followed, colour: np.ndarray, real: np.ndarray) -> Look:
-    """Fill and edge of the real tokens from their classes; the stars are the caller's to set."""
+    """Fill and edge of the real tokens from their classes; the stars are the caller's to set.
+
+    Both are of the layer of `followed`: a token that is followed at another layer only has a grey
+    edge here.
+    """
     width = np.diff(followed.indptr)
     kind = np.select([width == 1, width == 2], ["one", "two"], "several").astype("<U7")
     fill = colour[followed.indices[followed.indptr[:-1]]]
     other = colour[followed.indices[followed.indptr[1:] - 1]]
     fill[width > 2] = other[width > 2] = to_rgba_array([PALE])
+    edge = to_rgba_array([GREY]).repeat(len(colour), axis=0)
+    edge[followed.indices] = colour[followed.indices]
     label = followed.label[real]
-    return Look(kind[label], fill[label], other[label], colour[label])
+    return Look(kind[label], fill[label], other[label], edge[label])
 
 
 @final
@@ -303,7 +310,7 @@ def legend(fig: Any, kinds: set[str], shaded: bool = True) -> None:
     }
     names = {
         "leader": "leader",
-        "one": "fill: whom it follows; edge: its own colour, grey if nobody follows it",
+        "one": "fill: whom it follows now; edge: the colour of its followers now, grey if none",
         "two": "follows two",
         "several": "follows more",
         "end": "colour: the cluster it ends in; lines: the way it came",

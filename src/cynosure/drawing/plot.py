@@ -17,30 +17,25 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.patches import FancyArrowPatch, Patch, Polygon
 from matplotlib.ticker import MaxNLocator
 
 from .._types import Array, as_tokens, definite
 from ..analysis.limits import Limit
 from ..analysis.polytope import Polytope, hull
-from ..attention import Hardmax
-from ..engine.followed import Followed
 from ..simulation.trajectory import Trajectory
 from .flow_panels import dots, globes, paths
 from .markers import (
     Appearance,
     Look,
     View,
-    class_colours,
     draw_tokens,
     legend,
-    look_at,
     marker_size,
     new_axes,
     real_tokens,
     shade,
 )
+from .sets import attention_set, follow_graph, half_space, scatter
 from .style import (
     GREY,
     INK,
@@ -77,6 +72,7 @@ __all__ = [
     "follow_graph",
     "globes",
     "growth",
+    "half_space",
     "hull_area",
     "layers",
     "legend",
@@ -219,146 +215,6 @@ def _saved(trajectory: Trajectory, k: int | float) -> int:
     return int(np.flatnonzero(trajectory.t == k)[0])
 
 
-# --- who follows whom ----------------------------------------------------------------------------
-
-
-def attention_set(z: Array, i: int, A: Array | None = None, ax: Axes | None = None) -> Axes:
-    """Whom token i follows, and why: Figure 1 of arXiv 2407.01602, for any A.
-
-        C_i = { j : <A z_i, z_j> = max_l <A z_i, z_l> }
-
-    The level lines of y -> <A z_i, y> are orthogonal to A z_i; the last one to touch the hull of
-    the tokens supports it, and the tokens on that line are C_i. Planar tokens z (n, 2) only.
-    """
-    tokens = as_tokens(z, ndim=2).astype(np.float64)
-    n, d = tokens.shape
-    if d != 2:
-        raise ValueError(f"attention_set draws tokens of the plane, got d = {d}; use follow_graph")
-    if not -n <= i < n:
-        raise ValueError(f"i: expected a token 0..{n - 1}, got {i}")
-    attention = Hardmax(A)
-    i, matrix = i % n, attention.matrix(2)
-    followed = attention.followed(tokens)[i]
-    towards = tokens[i] if matrix is None else matrix @ tokens[i]
-    ax = new_axes(ax)
-    view = View(tokens, ("$z_1$", "$z_2$"))
-    radius = np.abs(tokens).max() or 1.0
-    # A z_i is a direction: an arrow far longer than the tokens would only shrink the picture.
-    length = float(np.linalg.norm(towards))
-    scaled = length > 1.2 * radius
-    tip = towards * (0.8 * radius / length if scaled else 1.0)
-    view.frame(ax, np.concatenate([tokens, tip[None], np.zeros((1, 2))]))
-    view.name(ax)
-    shade(ax, hull(tokens), color=GREY, alpha=0.18)
-    _scatter(ax, tokens, "tokens", "o", 40.0, fc="white", ec=GREY)
-    _scatter(ax, tokens[followed], "followed", "o", 70.0, fc=PALETTE[1], ec=INK)
-    _scatter(ax, tokens[[i]], "token", "D", 55.0, fc=PALETTE[0], ec=INK)
-    handles: list[Line2D | Patch] = [
-        Line2D([], [], marker="D", ls="", ms=7, mfc=PALETTE[0], mec=INK, label=f"$z_{{{i}}}$"),
-        Line2D([], [], marker="o", ls="", ms=8, mfc=PALETTE[1], mec=INK, label=f"$C_{{{i}}}$"),
-    ]
-    if length > 0:
-        best = float((tokens[followed] @ towards).max())
-        foot = towards * best / length**2
-        along = np.array([-towards[1], towards[0]]) / length
-        ax.axline(foot, foot + along, color=PALETTE[0], lw=1.3, ls="--", zorder=2, gid="support")
-        far = 100 * (radius + float(np.linalg.norm(foot)))
-        inner = foot - far * towards / length
-        corners = [foot - far * along, foot + far * along, inner + far * along, inner - far * along]
-        ax.add_patch(Polygon(corners, fc=(PALETTE[0], 0.05), ec="none", zorder=0, gid="half-plane"))
-        ax.add_patch(_arrow((0, 0), tip, PALETTE[0], lw=1.8, head=14.0, gid="direction"))
-        name = f"$A z_{{{i}}}$" + (" (shortened)" if scaled else "")
-        support = rf"$\langle A z_{{{i}}}, y\rangle = \max_l\,\langle A z_{{{i}}}, z_l\rangle$"
-        handles += [
-            Line2D([], [], color=PALETTE[0], marker=">", lw=1.8, label=name),
-            Line2D([], [], color=PALETTE[0], lw=1.3, ls="--", label=support),
-        ]
-    handles.append(Patch(fc=(GREY, 0.18), ec=GREY, label="hull of the tokens"))
-    _legend_below(ax, handles)
-    return ax
-
-
-def follow_graph(followed: Followed, z: Array, ax: Axes | None = None) -> Axes:
-    """An arrow i -> j for every j in C_i, between distinct tokens; leaders are stars.
-
-    A ring marks a token that follows itself among others. Beyond the plane tokens are drawn on
-    their two principal directions, which the axes then say.
-    """
-    tokens = as_tokens(z, ndim=2).astype(np.float64)
-    if followed.shape != tokens.shape[:1]:
-        raise ValueError(
-            f"followed is of {followed.shape} tokens and z of {tokens.shape[:1]}: pass one "
-            "configuration and its own sets"
-        )
-    real = np.flatnonzero(followed.label >= 0)
-    view = View.of(tokens[None, real], most=2)
-    x = np.zeros((len(tokens), 2))
-    x[real] = view.x[0]
-    ax = new_axes(ax, size=(6.4, 2.0) if view.line else (5.0, 4.2))
-    view.frame(ax, view.x)
-    view.name(ax)
-    colour = class_colours(followed, followed.leads, [followed.indices])
-    look = look_at(followed, colour, real)
-    look.kind[followed.leads[real]] = "leader"
-    size = marker_size(len(real))
-    draw_tokens(ax, view.x[0], look, size)
-    at = x[followed.first]
-    source = np.repeat(np.arange(len(followed.count)), np.diff(followed.indptr))
-    for c, j in zip(source.tolist(), followed.indices.tolist()):
-        if c != j:
-            # On a line arrows would lie on each other: bend them.
-            bend = 0.25 if view.line else 0.06
-            arrow = _arrow(at[c], at[j], colour[j], shrink=size**0.5 / 2 + 1.5, bend=bend)
-            ax.add_patch(arrow)
-    among = (source == followed.indices) & (np.diff(followed.indptr)[source] > 1)
-    if among.any():
-        _scatter(ax, at[source[among]], "rings", "o", 4 * size, fc="none", ec=INK)
-    return ax
-
-
-def _scatter(ax: Any, x: np.ndarray, gid: str, marker: str, size: float, **colours: Any) -> None:
-    ax.scatter(*x.T, s=size, marker=marker, linewidths=1.2, zorder=4, **colours).set_gid(gid)
-
-
-def _arrow(
-    start: Any,
-    end: Any,
-    color: Any,
-    lw: float = 1.0,
-    head: float = 9.0,
-    shrink: float = 0.0,
-    bend: float = 0.0,
-    gid: str = "arrow",
-) -> FancyArrowPatch:
-    """An arrow in data coordinates, cut short by `shrink` points at both ends."""
-    return FancyArrowPatch(
-        tuple(start),
-        tuple(end),
-        arrowstyle="-|>",
-        mutation_scale=head,
-        color=color,
-        lw=lw,
-        shrinkA=shrink,
-        shrinkB=shrink,
-        connectionstyle=f"arc3,rad={bend}",
-        zorder=2.5,
-        gid=gid,
-    )
-
-
-def _legend_below(ax: Any, handles: list[Any]) -> None:
-    """Under the axes, where it covers nothing; two columns keep it as wide as they are."""
-    ax.legend(
-        handles=handles,
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.14),
-        ncols=2,
-        frameon=False,
-        fontsize=LABEL,
-        columnspacing=1.5,
-    )
-
-
 # --- polytopes -----------------------------------------------------------------------------------
 
 
@@ -378,8 +234,8 @@ def polytope(polytope: Polytope, ax: Axes | None = None, tokens: Array | None = 
     view.name(ax)
     shade(ax, polytope if d > 1 else Polytope.from_vertices(corners))
     if inside is not None:
-        _scatter(ax, view.x[0, len(corners) :], "tokens", "o", 18.0, fc="white", ec=GREY)
-    _scatter(ax, corners, "vertices", "o", 34.0, fc=PALETTE[0], ec="white")
+        scatter(ax, view.x[0, len(corners) :], "tokens", "o", 18.0, fc="white", ec=GREY)
+    scatter(ax, corners, "vertices", "o", 34.0, fc=PALETTE[0], ec="white")
     return ax
 
 

@@ -8,13 +8,15 @@ lead, the basins are the cells of a power diagram,
 
 (arXiv 2508.09628, docs/mathematics.md B18). See: there the colours fill the drawn cells exactly.
 Where a vertex of the hull does not lead, the probe chases a moving token first and the boundaries
-bend and split; the zoom shows where. White: the probe leads. Grey: its limit is proved and is no
-leader. Black: nothing is proved.
+bend and split; the zoom shows where. White: the probe leads, which it does wherever it is outside
+all discs with a diameter [0, z_i]. Grey: its limit is proved and is no leader. Black: nothing is
+proved. The second table has the same starts at other alphas.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +24,7 @@ import numpy as np
 import cynosure as cy
 
 from ...analysis.probes import NO_LEADER, OPEN, OWN, basins
-from .._frame import Progress, all_of, report_of, require, silent
+from .._frame import Progress, all_of, over_grid, part, report_of, require, silent
 from .._measurements import kept
 
 TITLE = "Basins: a certified atlas of where a token ends up"
@@ -31,7 +33,10 @@ Box = tuple[float, float, float, float]  # left, right, bottom, top
 
 @dataclass(frozen=True)
 class Params:
-    """Pixels per side, step, layers before the slower proof is tried, Gaussian tokens, and zoom."""
+    """Pixels per side, step, layers before the slower proof is tried, Gaussian tokens, and zoom.
+
+    `alphas` are the steps set beside alpha, on a picture of `coarse` pixels a side.
+    """
 
     pixels: int = 480
     alpha: float = 0.5
@@ -39,9 +44,11 @@ class Params:
     n: int = 14
     seed: int = 4
     zoom: float = 0.15  # side of the zoom, share of the picture's
+    alphas: tuple[float, ...] = (0.1, 0.25, 0.5, 1.0, 2.0, 10.0)
+    coarse: int = 120
 
 
-QUICK = Params(pixels=90)
+QUICK = Params(pixels=90, alphas=(0.1, 0.5, 2.0), coarse=24)
 
 
 class Atlas(NamedTuple):
@@ -66,18 +73,33 @@ class Atlas(NamedTuple):
         return float((self.label == self.cell)[seen].mean()) if seen.any() else None
 
 
+class AtAlpha(NamedTuple):
+    """One start at one alpha."""
+
+    name: str
+    alpha: float
+    leaders: int  # without the probe
+    pixels: int  # of the polytope, none if it is a segment
+    agree: float | None  # share of the proved ones that end in their power cell
+    start_pixels: int  # of the hull of the fixed tokens, the same for every alpha
+    start_agree: float  # the same share of these
+
+
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
-    """Three starts and a zoom."""
-    require(p.pixels >= 8 and p.n >= 3 and 0 < p.zoom < 1, "pixels >= 8, n >= 3, 0 < zoom < 1", p)
+    """Three starts, a zoom, and the same starts at other alphas."""
+    sensible = p.pixels >= 8 and p.coarse >= 8 and p.n >= 3 and 0 < p.zoom < 1 and len(p.alphas)
+    require(bool(sensible), "pixels and coarse >= 8, n >= 3, 0 < zoom < 1, some alphas", p)
     say = progress or silent
     atlases: list[Atlas] = []
-    for name, z in _starts(p).items():
-        say(0.25 * len(atlases), name)
-        reach = 1.15 * float(np.abs(z).max())
-        atlases.append(kept(_atlas, p, name, z, (-reach, reach, -reach, reach)))
-    say(0.75, "zoom")
+    starts = _starts(p)
+    for name, z in starts.items():
+        say(0.2 * len(atlases), name)
+        atlases.append(kept(_atlas, p, name, z, _box(z)))
+    say(0.6, "zoom")
     whole = atlases[1]
     zoom = kept(_atlas, p, f"zoom into: {whole.name}", whole.z, _window(p, whole))
+    axes = {"start": tuple(starts), "alpha": p.alphas}
+    swept = over_grid(_at_alpha, p, axes, part(progress, 0.8, 1))
     columns: dict[str, Any] = {
         **{"start": "name", "pixels": "label.size", "proved": lambda a: a.proved.mean()},
         "not proved": lambda a: (~a.proved).sum(),
@@ -90,24 +112,35 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     note = "The last column counts the proved pixels in the polytope of the fixed tokens' leaders."
     table = cy.Table.of("Atlas", [*atlases, zoom], columns, note)
     checks = {atlases[0].name: [_check(atlases[0])]}
-    pictures = [
-        cy.Picture("Basins", CAPTION, _figure(atlases, 4.6, zoom.box)),
-        cy.Picture("Zoom", ZOOM, _figure([zoom], 6.2)),
-    ]
-    summary = _summary([*atlases, zoom])
-    return report_of(__name__, p, summary, tables=[table], checks=checks, figures=pictures)
+    return report_of(
+        __name__,
+        p,
+        _summary(p, [*atlases, zoom], swept),
+        controls=_controls(p, swept),
+        tables=[table, _alpha_table(p, swept)],
+        checks=checks,
+        figures=[cy.Picture("Basins", CAPTION, _figure([*atlases, zoom]))],
+    )
 
 
 CAPTION = (
     "Each pixel has the colour of the leader its probe tends to. Black lines: power cells of the "
     "final leaders (stars, where they lead); grey line: hull of the fixed tokens (dots: those that "
-    "follow, at their start). Left all vertices of the hull lead and colours fill the cells; "
-    "elsewhere they do not. Dashed: the zoom."
+    "follow, at their start). First all vertices of the hull lead and colours fill the cells; "
+    "elsewhere they do not. Last panel: the dashed square of the second, its busiest place, "
+    "computed anew at full resolution; between a black line and the colour beside it the probe "
+    "changes who leads, or follows a token on its way."
 )
-ZOOM = (
-    "The busiest place of the second start, recomputed at full resolution. Between a black line "
-    "and the colour beside it the probe changes who leads, or follows a token on its way."
-)
+
+
+def _box(z: np.ndarray) -> Box:
+    """A square around every disc with a diameter [0, z_i]: outside of all of them the probe leads.
+
+    A probe x does not lead iff <x, z_i - x> >= 0 for some i, that is |x - z_i/2| <= |z_i|/2.
+    """
+    size = np.linalg.norm(z, axis=1, keepdims=True)
+    reach = 1.04 * max(float(((np.abs(z) + size) / 2).max()), float(np.abs(z).max()))
+    return -reach, reach, -reach, reach
 
 
 def _starts(p: Params) -> dict[str, np.ndarray]:
@@ -120,10 +153,15 @@ def _starts(p: Params) -> dict[str, np.ndarray]:
     }
 
 
-def _atlas(p: Params, name: str, z: np.ndarray, box: Box) -> Atlas:
-    corners = (np.linspace(a, b, p.pixels + 1)[:-1] for a, b in (box[:2], box[2:]))
+def _centres(pixels: int, box: Box) -> np.ndarray:
+    """The centres of the pixels, row by row from below, (pixels^2, 2)."""
+    corners = (np.linspace(a, b, pixels + 1)[:-1] for a, b in (box[:2], box[2:]))
     centres = (x + (x[1] - x[0]) / 2 for x in corners)
-    probe = np.stack(np.meshgrid(*centres), axis=-1).reshape(-1, 2)
+    return np.stack(np.meshgrid(*centres), axis=-1).reshape(-1, 2)
+
+
+def _atlas(p: Params, name: str, z: np.ndarray, box: Box) -> Atlas:
+    probe = _centres(p.pixels, box)
     dynamics = cy.PureAttention(alpha=p.alpha)
     label = basins(dynamics, z, probe, layers=p.layers)
     li = cy.limit(dynamics, z)
@@ -177,42 +215,117 @@ def _check(atlas: Atlas) -> cy.Check:
     return replace(check, applies=False, holds=None)
 
 
-def _summary(atlases: list[Atlas]) -> str:
-    pixels, proved = sum(a.label.size for a in atlases), sum(a.proved.sum() for a in atlases)
-    told = "; ".join(f"{a.name}: {a.agree:.2%}" for a in atlases if a.agree is not None)
-    return (
-        f"{proved} of {pixels} pixels have a proved limit. Share of the pixels inside the polytope "
-        f"that end in their power cell: {told}. Unless every vertex leads a probe may end in "
-        "another cell than it starts in, because it follows a token that is itself on its way, or "
-        "because the probe changes who leads."
+def _at_alpha(p: Params, start: str, alpha: float) -> AtAlpha:
+    z = _starts(p)[start]
+    other = replace(p, pixels=p.coarse, alpha=alpha)
+    atlas = _atlas(other, start, z, _box(z))
+    hull = cy.hull(z).contains(_centres(p.coarse, atlas.box)).reshape(atlas.label.shape)
+    right = (atlas.label == atlas.cell)[hull & atlas.proved]
+    return AtAlpha(
+        name=start,
+        alpha=alpha,
+        leaders=len(atlas.li.leaders),
+        pixels=int(atlas.inside.sum()),
+        agree=atlas.agree,
+        start_pixels=int(hull.sum()),
+        start_agree=float(right.mean()),
     )
 
 
-def _figure(atlases: list[Atlas], side: float, window: Box | None = None) -> Any:
+def _seen(cells: list[AtAlpha]) -> str:
+    """The shares of one start, by alpha."""
+    return "alpha " + ", ".join(f"{c.alpha:g}: {c.start_agree:.2%}" for c in cells)
+
+
+def _controls(p: Params, swept: list[AtAlpha]) -> list[cy.Comparison]:
+    """The first start keeps to its cells at every alpha; of the others a share is one alpha's."""
+    first, *others = (list(group) for _, group in groupby(swept, key=lambda c: c.name))
+    out = [
+        cy.Comparison(
+            "Where every vertex leads, every pixel of the hull ends in its power cell.",
+            "alpha, which it does not mention",
+            f"{first[0].name}: {_seen(first)}",
+            survives=all(c.start_agree == 1 for c in first),
+        )
+    ]
+    for group in others:
+        out.append(
+            cy.Comparison(
+                f"{group[0].name}: not every pixel ends in its power cell.",
+                f"alpha; the picture is of {p.alpha:g}",
+                f"pixels of the hull of the tokens: {_seen(group)}",
+                survives=max(c.start_agree for c in group) < 1,
+            )
+        )
+    return out
+
+
+def _alpha_table(p: Params, swept: list[AtAlpha]) -> cy.Table:
+    columns: dict[str, Any] = {
+        **{"start": "name", "alpha": "alpha", "leaders without probe": "leaders"},
+        **{"pixels of the polytope": "pixels", "in its power cell": "agree"},
+        **{"pixels of the hull at the start": "start_pixels", "in its cell": "start_agree"},
+    }
+    note = (
+        f"A picture of {p.coarse} pixels a side; the first table has the finer one. The polytope "
+        "depends on alpha, and is a segment where two tokens lead: the last two columns are about "
+        "the hull of the fixed tokens at the start, the same for every alpha."
+    )
+    return cy.Table.of("The same starts at other alphas", swept, columns, note)
+
+
+def _summary(p: Params, atlases: list[Atlas], swept: list[AtAlpha]) -> str:
+    pixels, proved = sum(a.label.size for a in atlases), sum(a.proved.sum() for a in atlases)
+    told = "; ".join(f"{a.name}: {a.agree:.2%}" for a in atlases if a.agree is not None)
+    ranges = "; ".join(
+        f"{name}: {min(shares):.1%} to {max(shares):.1%}"
+        for name, group in groupby(swept, key=lambda c: c.name)
+        if (shares := [c.start_agree for c in group])
+    )
+    flat = [c for c in swept if c.pixels == 0]
+    segment = "".join(
+        f" At alpha {', '.join(f'{c.alpha:g}' for c in flat if c.name == name)} the polytope of "
+        f"{name} is a segment."
+        for name in dict.fromkeys(c.name for c in flat)
+    )
+    return (
+        f"{proved} of {pixels} pixels have a proved limit. Share of the pixels inside the polytope "
+        f"that end in their power cell, at alpha = {p.alpha:g}: {told}. Unless every vertex leads "
+        "a probe may end in another cell than it starts in, because it follows a token that is "
+        "itself on its way, or because the probe changes who leads.\n\n"
+        "The polytope itself may depend on alpha. The same share of the pixels in the hull of the "
+        f"tokens at the start, for alpha from {min(p.alphas):g} to {max(p.alphas):g}: {ranges}."
+        f"{segment}"
+    )
+
+
+def _figure(atlases: list[Atlas]) -> Any:
+    """The starts and, last, the zoom into the second of them."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch, Rectangle
 
     grey, ink = cy.plot.GREY, cy.plot.INK
-    figure, axes = cy.plot.sheet(1, len(atlases), side, side + 0.5)
-    for ax, atlas in zip(axes[0], atlases):
+    figure, axes = cy.plot.sheet(2, 2, 4.9, 5.0)
+    for ax, atlas in zip(axes.flat, atlases):
         _panel(ax, atlas)
-    if window is not None:
-        left, right, bottom, top = window
-        frame = Rectangle((left, bottom), right - left, top - bottom, fill=False, ls="--", ec=ink)
-        axes[0, 1].add_patch(frame)
+    left, right, bottom, top = atlases[-1].box
+    look: dict[str, Any] = {"fill": False, "ls": "--", "ec": ink, "lw": 1.4, "zorder": 6}
+    frame = Rectangle((left, bottom), right - left, top - bottom, **look)
+    frame.set_gid("zoom")
+    axes[0, 1].add_patch(frame)
     entries: list[Any] = [
         Patch(fc="white", ec=grey, label="the probe leads"),
         Line2D([], [], marker="*", ls="", mfc=grey, mec=ink, ms=12, label="leader"),
         Line2D([], [], marker="o", ls="", mfc="white", mec=ink, ms=5, label="follower"),
         Line2D([], [], color=ink, lw=0.9, label="power cells"),
         Line2D([], [], color=grey, lw=1.2, label="hull of the tokens"),
+        Line2D([], [], color=ink, lw=1.4, ls="--", label="zoom"),
     ]
     if any((a.label == NO_LEADER).any() for a in atlases):
         entries.append(Patch(fc=grey, label="limit proved, no leader"))
     if not all(a.proved.all() for a in atlases):
         entries.append(Patch(fc="black", label="not proved"))
-    columns = len(entries) if len(atlases) > 1 else 3
-    figure.legend(handles=entries, loc="outside lower center", ncols=columns, frameon=False)
+    figure.legend(handles=entries, loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 

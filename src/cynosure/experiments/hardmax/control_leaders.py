@@ -103,13 +103,26 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     require(least >= 2, "d and sizes >= 2, sets and single >= 1, n >= 4", p)
     singles = over_grid(_singles, p, {"single tokens, d": p.d}, part(progress, 0, 0.2))
     sizes = p.sizes if find_spec("cvxpy") else ()
-    tried = over_grid(_sets, p, {"d": p.d, "sets of": sizes}, part(progress, 0.2, 0.9))
+    tried = over_grid(_sets, p, {"d": p.d, "sets of": sizes}, part(progress, 0.2, 0.75))
     groups = [group for group in tried if group.answers]
+    ends = tuple(sorted({min(sizes), max(sizes)})) if sizes else ()
+    axes = {"start": tuple(STARTS)[1:], "d": p.d, "sets of": ends}
+    others = over_grid(_other_sets, p, axes, part(progress, 0.75, 0.9))
     removals = over_grid(_removals, p, {"leads taken away, d": p.d}, part(progress, 0.9, 1))
     tables, summary = _tables(singles, groups, removals), _summary(p, singles, groups, removals)
     checks = {"single tokens and sets": [_check(singles, groups)]}
     pictures = [_before_and_after(p), *([_rates(p, groups)] if groups else [])]
-    return report_of(__name__, p, summary, tables=tables, checks=checks, figures=pictures)
+    controls = _controls(p, singles, groups, others) if groups else _single_controls(singles)
+    return report_of(
+        __name__, p, summary, controls=controls, tables=tables, checks=checks, figures=pictures
+    )
+
+
+STARTS = {  # what the sets are taken from: the text is about the first
+    "Gaussian": lambda p, d, seed: cy.configurations.gaussian(p.n, d, seed),
+    "uniform in a ball": lambda p, d, seed: cy.configurations.ball(p.n, d, seed),
+    "half as many tokens": lambda p, d, seed: cy.configurations.gaussian(p.n // 2, d, seed),
+}
 
 
 def _body(z: np.ndarray) -> cy.Polytope:
@@ -146,12 +159,17 @@ def _singles(p: Params, d: int) -> TargetSets:
     return TargetSets(d, 1, tuple(answers))
 
 
-def _sets(p: Params, d: int, size: int) -> TargetSets:
+def _other_sets(p: Params, start: str, d: int, size: int) -> tuple[str, TargetSets]:
+    """The same for another start."""
+    return start, _sets(p, d, size, start)
+
+
+def _sets(p: Params, d: int, size: int, start: str = "Gaussian") -> TargetSets:
     """Random sets of vertices of conv(Z u {0}), where there are so many."""
     rng = np.random.default_rng([p.seed, d, size])
     answers = []
     for s in range(p.sets):
-        z = cy.configurations.gaussian(p.n, d, p.seed + s)
+        z = STARTS[start](p, d, p.seed + s)
         vertices = _candidates(z)
         if len(vertices) >= size:
             targets = rng.choice(vertices, size, replace=False)
@@ -169,6 +187,47 @@ def _removals(p: Params, d: int) -> Removals:
     )
     move, change = (np.median([getattr(r, x) for r in removed]) for x in ("distance", "change"))
     return Removals(d, len(removed), float(move) / longest, float(change), gone)
+
+
+def _single_controls(singles: list[TargetSets]) -> list[cy.Comparison]:
+    every = [answer for group in singles for answer in group.answers]
+    able = sum(a.control.feasible for a in every)
+    already = sum(a.already for a in every)
+    return [
+        cy.Comparison(
+            "A token can be made to lead exactly when it is a vertex of conv(Z u {0}).",
+            "the tokens that lead under A = I anyway",
+            f"{able} of {len(every)} tokens can lead, {already} of them do under A = I",
+            survives=already < able and all(s.agree == len(s.answers) for s in singles),
+        )
+    ]
+
+
+def _controls(
+    p: Params,
+    singles: list[TargetSets],
+    groups: list[TargetSets],
+    others: list[tuple[str, TargetSets]],
+) -> list[cy.Comparison]:
+    """The trend in the size of the set, for other starts than the Gaussian ones."""
+    by_start = {"Gaussian": [g for g in groups if g.size in (min(p.sizes), max(p.sizes))]}
+    for start, group in others:
+        by_start.setdefault(start, []).extend([group] if group.answers else [])
+    seen, falls = [], []
+    for start, cells in by_start.items():
+        for d in p.d:
+            rates = [g.rate for g in sorted(cells, key=lambda g: g.size) if g.d == d]
+            if len(rates) == 2:
+                seen.append(f"{start}, d = {d}: {rates[0]:.0%} and {rates[1]:.0%}")
+                falls.append(rates[0] >= rates[1])
+    trend = cy.Comparison(
+        "The larger the set, the less often its members can lead together.",
+        "the law of the tokens and their number, which the text does not vary",
+        f"sets of {min(p.sizes)} and of {max(p.sizes)}, where a start has so many vertices: "
+        + ("; ".join(seen) or "none has"),
+        survives=bool(falls) and all(falls),
+    )
+    return [*_single_controls(singles), trend]
 
 
 def _check(singles: list[TargetSets], groups: list[TargetSets]) -> cy.Check:

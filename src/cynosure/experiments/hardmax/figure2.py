@@ -27,6 +27,8 @@ CASES = {
     4: "4 · clusters without a leader",
 }
 
+ALPHAS = (0.1, 0.5, 1.0, 2.0, 10.0)  # set beside the paper's 1/2
+
 
 @dataclass(frozen=True)
 class Params:
@@ -81,6 +83,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         __name__,
         p,
         _summary(p, rows),
+        controls=_controls(p, rows),
         tables=[_overview(rows), *map(_tokens, rows), _rationals(dynamics)],
         checks={row.name: cy.check(row.run) for row in rows},
         figures=[_panels(p, rows), _distances(rows)],
@@ -111,6 +114,38 @@ def _summary(p: Params, rows: list[Row]) -> str:
     )
 
 
+def _controls(p: Params, rows: list[Row]) -> list[cy.Comparison]:
+    """Which of the two findings is there at other steps too."""
+    out = []
+    for row in rows:
+        ends = {a: cy.limit(cy.PureAttention(alpha=a), row.run.values[0]) for a in ALPHAS}
+        late = {a: int((li.born > 0).sum()) for a, li in ends.items()}
+        stray = {a: int((li.follows < 0).sum()) for a, li in ends.items()}
+        if len(row.late):
+            out.append(
+                cy.Comparison(
+                    f"Whether a leader emerges in case {row.case} is a matter of alpha.",
+                    f"other alphas than {p.alpha}",
+                    "leaders that emerge: " + _by_alpha(late),
+                    survives=0 in late.values() and max(late.values()) > 0,
+                )
+            )
+        if len(row.leaderless):
+            out.append(
+                cy.Comparison(
+                    f"Case {row.case} has clusters without a leader.",
+                    f"other alphas than {p.alpha}",
+                    "tokens that tend to no leader: " + _by_alpha(stray),
+                    survives=min(stray.values()) > 0,
+                )
+            )
+    return out
+
+
+def _by_alpha(count: dict[float, int]) -> str:
+    return ", ".join(f"alpha {a:g}: {n}" for a, n in count.items())
+
+
 def _listed(items: Iterable[Any]) -> str:
     return ", ".join(map(str, items))
 
@@ -118,9 +153,10 @@ def _listed(items: Iterable[Any]) -> str:
 def _panels(p: Params, rows: list[Row]) -> cy.Picture:
     show = tuple(k for k in p.show if k <= p.layers)
     caption = (
-        "Rows are the four cases, columns are layers. A star is a leader; the fill is the colour "
-        "of the token followed, the edge the token's own; two halves: it follows two tokens. The "
-        "hull of the leaders is shaded in the last column."
+        "Rows are the four cases, columns are layers, and colours speak of that layer. A star is a "
+        "leader. The fill is the colour of the token that is followed, two halves where two are; "
+        "the edge is the colour of those who follow the token, grey where nobody does. The hull of "
+        "the leaders is shaded in the last column."
     )
     return cy.Picture("Figure 2", caption, cy.plot.figure2([row.run for row in rows], show=show))
 

@@ -2,13 +2,16 @@
 
 The application of arXiv 2407.01602: words are tokens, hardmax layers gather them around a few
 leaders, the mean decides. See that the contributions of the leaders and the intercept add up to the
-log-odds, that words of one tone share a leader, and which cluster has to go to turn the verdict.
+log-odds, that words of one tone share a leader, which cluster has to go to turn the verdict, and
+the plane itself: the tokens, the line <v, z> + b = 0, and on which side of it the mean is.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 import cynosure as cy
 
@@ -33,10 +36,11 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Explain every review; nothing is fetched."""
     say = progress or silent
     clf = cy.load_pretrained(p.model)
-    chapters = []
+    chapters, explained = [], []
     for i, text in enumerate(p.texts):
         say(i / len(p.texts), f"review {i + 1}")
-        chapters.append(_chapter(i + 1, clf.explain(text)))
+        explained.append(clf.explain(text))
+        chapters.append(_chapter(i + 1, explained[-1]))
     facts = {
         "terms known": len(clf.vocabulary_),
         "dimension of a token": clf.dim,
@@ -44,7 +48,8 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         "alpha": clf.model_.alpha,
     }
     table = cy.Table("The model", ("", "value"), tuple(facts.items()))
-    return report_of(__name__, p, _SUMMARY, tables=[table], chapters=chapters)
+    controls = _controls(clf, explained)
+    return report_of(__name__, p, _SUMMARY, tables=[table], chapters=chapters, controls=controls)
 
 
 _SUMMARY = (
@@ -63,8 +68,10 @@ def _chapter(number: int, ex: cy.Explanation) -> cy.Report:
         f"log-odds are {ex.decision:+.4f}. {_turning(ex)}"
     )
     caption = (
-        "Left: what each leader's cluster adds to the log-odds. Right: where its words and "
-        "pairs have gathered after the last layer, and how many; most are neutral."
+        "Left: what each leader's cluster adds to the log-odds. Right: the plane of the tokens "
+        "after the last layer (dots: where they started). A star is a leader, larger the more "
+        "terms it has gathered; most are neutral. Black: the decision line, which the mean of the "
+        "tokens (diamond) has to cross for the other verdict."
     )
     return cy.Report(
         f"Review {number}: {ex.prediction}, log-odds of {ex.label} {ex.decision:+.2f}",
@@ -91,54 +98,135 @@ def _some(words: list[str], most: int = 12) -> str:
     return ", ".join(words[:most]) + (" ..." if len(words) > most else "")
 
 
-def _turning(ex: cy.Explanation) -> str:
-    """The fewest clusters, strongest first, whose deletion turns the verdict."""
+class Turning(NamedTuple):
+    """Clusters whose deletion turns the verdict, and the log-odds without them."""
+
+    clusters: tuple[int, ...]
+    left: float
+
+
+def _supporters(ex: cy.Explanation) -> list[int]:
+    """The clusters that speak for the verdict, strongest first."""
     side = 1.0 if ex.decision > 0 else -1.0
-    order = sorted(
-        (i for i, leader in enumerate(ex.leaders) if side * leader.contribution > 0),
-        key=lambda i: -side * ex.leaders[i].score,
-    )
+    found = (i for i, leader in enumerate(ex.leaders) if side * leader.contribution > 0)
+    return sorted(found, key=lambda i: -side * ex.leaders[i].score)
+
+
+def _fewest(ex: cy.Explanation) -> Turning | None:
+    """The fewest clusters, strongest first, whose deletion turns the verdict."""
+    order = _supporters(ex)
     for k in range(1, len(order) + 1):
         left = ex.without(*order[:k])
-        if side * left <= 0:
-            names = ", ".join(f"“{ex.leaders[i].text}”" for i in order[:k])
-            return f"Without the clusters of {names} the verdict turns ({left:+.2f})."
-    return "No deletion of clusters turns the verdict."
+        if ex.decision * left <= 0:
+            return Turning(tuple(order[:k]), left)
+    return None
+
+
+def _turning(ex: cy.Explanation) -> str:
+    turning = _fewest(ex)
+    if turning is None:
+        return "No deletion of clusters turns the verdict."
+    names = ", ".join(f"“{ex.leaders[i].text}”" for i in turning.clusters)
+    return f"Without the clusters of {names} the verdict turns ({turning.left:+.2f})."
+
+
+def _controls(clf: Any, explained: list[cy.Explanation]) -> list[cy.Comparison]:
+    scores = clf.decision_function([ex.text for ex in explained])
+    away = max(
+        abs(float(score) - ex.intercept - sum(leader.contribution for leader in ex.leaders))
+        for score, ex in zip(scores, explained)
+    )
+    largest = max(float(np.abs(score)) for score in scores)
+    turned = [(ex, found) for ex in explained if (found := _fewest(ex)) is not None]
+    weakest = sum(
+        ex.decision * ex.without(*_supporters(ex)[::-1][: len(found.clusters)]) <= 0
+        for ex, found in turned
+    )
+    return [
+        cy.Comparison(
+            "With the intercept the bars are the log-odds.",
+            "the classifier's own decision function, which knows no bars",
+            f"they differ by at most {away:.1g} in {len(explained)} reviews",
+            survives=away <= 1e-9 * max(largest, 1.0),
+        ),
+        cy.Comparison(
+            "The strongest clusters carry the verdict.",
+            "as many clusters that speak for it, the weakest first",
+            f"deleting the strongest turns {len(turned)} of {len(explained)} verdicts, deleting "
+            f"the weakest turns {weakest} of these {len(turned)}",
+            survives=weakest < len(turned),
+        ),
+    ]
 
 
 def _drawn(ex: cy.Explanation) -> Any:
-    figure, axes = cy.plot.sheet(1, 2, 5.5, 4.2)
+    figure, axes = cy.plot.sheet(1, 2, 5.8, 5.2, gridspec_kw={"width_ratios": [4, 5]})
     bars, places = axes[0]
     ex.plot(bars)
     bars.set_title("")
-    _clusters(places, ex)
+    _plane(places, ex)
     return figure
 
 
-def _clusters(ax: Any, ex: cy.Explanation) -> None:
-    """Where the tokens end along the decoder's axis, and how many at each place."""
-    size = float((ex.v @ ex.v) ** 0.5)
-    blue, orange, *_ = cy.plot.PALETTE
-    near: list[list[tuple[float, int, str]]] = []  # place, tokens, leader; neighbours together
-    for leader in sorted(ex.leaders, key=lambda x: x.score):
-        x, tokens = leader.score / size, 1 + len(leader.followers)
-        if not leader.offsets:  # most words are neutral: the line leaves the panel
-            ax.axvline(x, color=cy.plot.GREY, linewidth=1.2)
-            ax.annotate(f" neutral: {tokens - 1} terms", (x, 0.95), va="center",
-                        xycoords=("data", "axes fraction"), fontsize=cy.plot.TICK)  # fmt: skip
-        elif near and x - near[-1][-1][0] < 0.14:
-            near[-1].append((x, tokens, leader.text))
+def _plane(ax: Any, ex: cy.Explanation) -> None:
+    """Where the tokens of the plane end, the decision line, and the side on which their mean is."""
+    z, blue, orange = ex.trajectory.values, cy.plot.PALETTE[0], cy.plot.PALETTE[1]
+    if z.shape[2] != 2:
+        raise ValueError(f"reviews_explained draws tokens of the plane, got d = {z.shape[2]}")
+    low, high = z.min(axis=(0, 1)) - 0.3, z.max(axis=(0, 1)) + 0.5
+    half = max(float((high - low).max()) / 2, 0.75)
+    middle = (low + high) / 2
+    _sides(ax, ex, 100 * half)
+    ax.plot(*z[0].T, "o", color=cy.plot.GREY, ms=2.5, alpha=0.7)
+    for leader in ex.leaders:
+        place, terms = z[-1][leader.token], len(leader.followers) + bool(leader.offsets)
+        if leader.offsets:
+            colour = blue if leader.score > 0 else orange
+            size = 60 + 14 * terms
+            ax.scatter(*place, marker="*", s=size, color=colour, ec="white", lw=0.5, zorder=4)
+            _name(ax, place, leader.text)
         else:
-            near.append([(x, tokens, leader.text)])
-    for group in near:
-        top = max(tokens for _, tokens, _ in group)
-        for lift, (x, tokens, text) in enumerate(group):  # names over the stars
-            colour = blue if x > 0 else orange
-            ax.plot([x, x], [0, tokens], color=colour, linewidth=1.2)
-            ax.scatter([x], [tokens], marker="*", s=110, color=colour, zorder=3)
-            ax.annotate(text, (x, top), xytext=(0, 8 + 11 * lift), ha="center",
+            ax.scatter(*place, marker="o", s=60, fc="white", ec=cy.plot.GREY, lw=1.3, zorder=3)
+            ax.annotate(f"neutral: {terms} terms", place, xytext=(8, -34), va="center",
                         textcoords="offset points", fontsize=cy.plot.TICK)  # fmt: skip
-    ax.set_xlim(-1.2, 1.2)
-    ax.set_ylim(0, 2.5 * max((tokens for group in near for _, tokens, _ in group), default=1))
-    ax.set_xlabel(f"place along the decoder's axis, towards {ex.label}")
-    ax.set_ylabel("terms gathered there")
+    weight = np.ones(z.shape[1])
+    weight[0] = ex.count
+    mean = weight @ z[-1] / ex.total
+    ax.plot(*mean, "D", color=cy.plot.INK, ms=5, zorder=5, gid="mean")
+    away = ex.decision / float(np.linalg.norm(ex.v))
+    text = (
+        f"mean of the tokens (diamond): {abs(away):.4f} from the line\n"
+        f"on the side of {ex.prediction}; times |v| = {np.linalg.norm(ex.v):.0f} that is "
+        f"{ex.decision:+.2f}"
+    )
+    ax.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
+    ax.set(aspect="equal", xlabel="$z_1$", ylabel="$z_2$")
+    ax.set_title(text, fontsize=cy.plot.LABEL)
+    ax.grid(False)
+
+
+def _sides(ax: Any, ex: cy.Explanation, far: float) -> None:
+    """The line <v, z> + b = 0, and its two sides in the colours of their classes."""
+    size = float(np.linalg.norm(ex.v))
+    normal = ex.v / size
+    along = np.array([-normal[1], normal[0]])
+    foot = -ex.intercept / size * normal
+    for sign, colour, name in ((1, 0, ex.label), (-1, 1, ex.other)):
+        corners = np.array([-along, along, along + sign * normal, sign * normal - along])
+        ax.fill(
+            *(foot + far * corners).T, color=cy.plot.PALETTE[colour], alpha=0.07, lw=0, zorder=0
+        )
+        place = (0.98, 0.02) if sign * normal[0] > 0 else (0.02, 0.02)
+        ax.annotate(name, place, xycoords="axes fraction", fontsize=cy.plot.LABEL,
+                    ha="right" if place[0] > 0.5 else "left")  # fmt: skip
+    ax.axline(tuple(foot), tuple(foot + along), color=cy.plot.INK, lw=1.2, zorder=1, gid="decision")
+
+
+def _name(ax: Any, place: np.ndarray, name: str) -> None:
+    """A name that points away from 0: leaders on a circle are close, their names fan out."""
+    angle = float(np.degrees(np.arctan2(place[1], place[0])))
+    upright = -90 <= angle <= 90
+    direction = place / (float(np.linalg.norm(place)) or 1.0)
+    ax.annotate(name, place, xytext=tuple(9 * direction), textcoords="offset points",
+                rotation=angle if upright else angle - 180, rotation_mode="anchor", va="center",
+                ha="left" if upright else "right", fontsize=cy.plot.TICK)  # fmt: skip

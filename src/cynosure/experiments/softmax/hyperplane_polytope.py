@@ -55,6 +55,7 @@ class CouplingCensus(NamedTuple):
     limits: list[int]  # the number of limits of each start
     inner: int  # limits that are no vertex, in all
     inside: float  # largest of all
+    chance: list[float]  # per start: share of random draws of as many tokens on their boundary
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
@@ -73,7 +74,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     )
     checks = {name: cy.check(tr, only=("B27",)) for name, tr in runs.items()}
     text, tables = _summary(p, ends, sweep), _tables(ends, sweep)
-    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
+    controls = _controls(p, sweep)
+    return report_of(
+        __name__, p, text, controls=controls, tables=tables, checks=checks, figures=figures
+    )
 
 
 _TOKENS = (
@@ -108,12 +112,24 @@ def _rescaled(p: Params, tr: cy.Trajectory) -> cy.Trajectory:
 def _limits(tr: cy.Trajectory) -> LimitsInF:
     size = float(np.linalg.norm(tr.values[0, :, :2], axis=1).max())
     groups = cy.clusters(tr.values[-1, :, :2], 1e-4 * size)
-    centres, body = groups.centres, cy.hull(groups.centres)
+    body = cy.hull(groups.centres)
+    inside = _inside(groups.centres, body) / size
+    return LimitsInF(groups.centres, groups.labels, body, inside)
+
+
+def _inside(points: np.ndarray, body: cy.Polytope) -> float:
+    """The largest distance of a point from the boundary of the body and from 0."""
     if body.dim < 2:  # a segment or a point is all boundary
-        return LimitsInF(centres, groups.labels, body, 0.0)
-    depth = -(centres @ body.equations[:, :-1].T + body.equations[:, -1]).max(axis=1)
-    inside = np.minimum(depth.clip(0), np.linalg.norm(centres, axis=1))
-    return LimitsInF(centres, groups.labels, body, float(inside.max()) / size)
+        return 0.0
+    depth = -(points @ body.equations[:, :-1].T + body.equations[:, -1]).max(axis=1)
+    return float(np.minimum(depth.clip(0), np.linalg.norm(points, axis=1)).max())
+
+
+def _chance(rng: np.random.Generator, z: np.ndarray, count: int, draws: int = 40) -> float:
+    """How often `count` random tokens of z would all be on the boundary of their hull, or 0."""
+    size = float(np.linalg.norm(z, axis=1).max())
+    sets = (z[rng.choice(len(z), count, replace=False)] for _ in range(draws))
+    return sum(_inside(some, cy.hull(some)) <= 1e-3 * size for some in sets) / draws
 
 
 def _census(p: Params, c: float) -> CouplingCensus:
@@ -122,7 +138,32 @@ def _census(p: Params, c: float) -> CouplingCensus:
     runs = [cy.simulate(flow, z0, times=[0.0, p.time], stepper=stepper) for z0 in starts]
     ends = [_limits(tr) for tr in runs]
     inner = sum(len(e.centres) - len(e.body.index) for e in ends)
-    return CouplingCensus(c, [len(e.centres) for e in ends], inner, max(e.inside for e in ends))
+    limits, rng = [len(e.centres) for e in ends], np.random.default_rng(p.seed)
+    chance = [_chance(rng, z0[:, :2], count) for z0, count in zip(starts, limits)]
+    return CouplingCensus(c, limits, inner, max(e.inside for e in ends), chance)
+
+
+def _controls(p: Params, sweep: list[CouplingCensus]) -> list[cy.Comparison]:
+    runs = sum(len(cell.limits) for cell in sweep)
+    on = sum(len(cell.limits) for cell in sweep if cell.inside < 1e-3)
+    expected = sum(sum(cell.chance) for cell in sweep)
+    # a share that no draw had is taken as one draw in 40
+    none = float(np.prod([max(share, 1 / 40) for cell in sweep for share in cell.chance]))
+    return [
+        cy.Comparison(
+            "The components in F end on the boundary of their hull, or at 0.",
+            "as many random tokens of the same start, and the boundary of their hull",
+            f"all components of {on} of {runs} runs do; random tokens would in {expected:.1f} of "
+            f"{runs}, in all of them with a probability below {none:.1g}",
+            survives=on == runs and none < 0.05,
+        ),
+        cy.Comparison(
+            "Coupling F with the rest makes no counterexample.",
+            "the coupling itself",
+            "; ".join(f"c = {cell.coupling:g}: {cell.inside:.1g} inside" for cell in sweep),
+            survives=max(cell.inside for cell in sweep) < 1e-3,
+        ),
+    ]
 
 
 def _summary(p: Params, ends: dict[str, LimitsInF], sweep: list[CouplingCensus]) -> str:
@@ -155,6 +196,7 @@ def _tables(ends: dict[str, LimitsInF], sweep: list[CouplingCensus]) -> list[cy.
         "mean limits": lambda cell: float(np.mean(cell.limits)),
         "no vertex": "inner",
         "inside": "inside",
+        "random tokens on the boundary": lambda cell: float(np.mean(cell.chance)),
     }
     note = "Inside: largest distance of a limit from the boundary and 0, relative to the longest."
     return [

@@ -4,7 +4,12 @@ With Q^T K positive definite the hull of z_i = e^(-t) x_i shrinks to a polytope 
 tends to a point of the finite set S = {s in K : max over y in K of <As, y> = |s|_A^2}, usually a
 vertex. See the paper's pictures (n = 40, uniform in [-5, 5]^d, in the plane and in space) with the
 hull of each time shaded; how few tokens are left as vertices; and that the flow, although started
-soft, ends exactly as hardmax attention does. Smaller starts are softer: fewer vertices survive.
+soft, ends at vertices as hardmax attention does, at fewer of them the smaller, hence softer, the
+start.
+
+Beside it: as many tokens of the start, drawn at random, are not all vertices of their hull, let
+alone points of its S; hardmax layers do not feel the size of the start; and the number of limits is
+counted at other tolerances.
 """
 
 from __future__ import annotations
@@ -64,6 +69,9 @@ class SizeCensus(NamedTuple):
     inner: int  # limits that are no vertex, in all
     at_zero: int  # limits at the origin, in all
     away: float  # largest of all
+    finer: list[int]  # the number of limits at a tolerance of 1e-6
+    hardmax: list[int]  # the number of limits of hardmax layers from the same tokens
+    chance: list[float]  # per start: share of random draws of as many tokens that are all in S
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
@@ -81,7 +89,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     )
     checks = {name: cy.check(r.run, only=("B23", "B24")) for name, r in runs.items()}
     text, tables = _summary(p, runs, sizes), _tables(runs, sizes)
-    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
+    controls = _controls(p, sizes)
+    return report_of(
+        __name__, p, text, controls=controls, tables=tables, checks=checks, figures=figures
+    )
 
 
 _PANELS = (
@@ -90,7 +101,8 @@ _PANELS = (
 )
 _CURVES = (
     "Left: area or volume of the hull. Middle: largest distance of a token from its limit, beside "
-    "e^(-t), the rate of a token that follows one leader. Right: number of limits, mean and range."
+    "a multiple of e^(-t), the rate of a token that follows one leader. Right: number of limits, "
+    "mean and range; dotted: of hardmax layers from the same tokens."
 )
 
 
@@ -100,10 +112,10 @@ def _flow(p: Params, d: int, side: float, seed: int) -> cy.Trajectory:
     return cy.simulate(cy.RescaledFlow(), z0, times=times, stepper=cy.Adaptive(1e-10, 1e-12))
 
 
-def _limits(tr: cy.Trajectory) -> PolytopeRun:
+def _limits(tr: cy.Trajectory, tol: float = 1e-4) -> PolytopeRun:
     z = tr.values[-1]
     longest = float(np.linalg.norm(tr.values[0], axis=1).max())
-    groups = cy.clusters(z, 1e-4 * longest)
+    groups = cy.clusters(z, tol * longest)
     centres, body = groups.centres, cy.hull(groups.centres)
     targets = np.concatenate([minimal_points(body), np.zeros((1, z.shape[1]))])
     gaps = np.linalg.norm(centres[:, None] - targets, axis=2).min(axis=1)
@@ -112,10 +124,73 @@ def _limits(tr: cy.Trajectory) -> PolytopeRun:
 
 
 def _census(p: Params, d: int, side: float) -> SizeCensus:
-    ends = [_limits(_flow(p, d, side, p.seed + s)) for s in range(p.starts)]
-    inner, zeros = sum(e.inner for e in ends), sum(e.at_zero for e in ends)
-    away = max(e.away for e in ends)
-    return SizeCensus(d, side, [len(e.centres) for e in ends], inner, zeros, away)
+    flows = [_flow(p, d, side, p.seed + s) for s in range(p.starts)]
+    ends = [_limits(tr) for tr in flows]
+    layers = [cy.limit(cy.PureAttention(), tr.values[0]) for tr in flows]
+    rng = np.random.default_rng([p.seed, d])
+    return SizeCensus(
+        d=d,
+        side=side,
+        limits=[len(e.centres) for e in ends],
+        inner=sum(e.inner for e in ends),
+        at_zero=sum(e.at_zero for e in ends),
+        away=max(e.away for e in ends),
+        finer=[len(_limits(tr, 1e-6).centres) for tr in flows],
+        hardmax=[len(np.unique(li.points, axis=0)) for li in layers],
+        chance=[_chance(rng, tr.values[0], len(e.centres)) for tr, e in zip(flows, ends)],
+    )
+
+
+def _chance(rng: np.random.Generator, z: np.ndarray, count: int, draws: int = 40) -> float:
+    """How often `count` random tokens of z would pass for limits: all in the S of their hull.
+
+    A vertex v is in S iff <v, y> <= |v|^2 for all y of the hull.
+    """
+    hits = 0
+    for _ in range(draws):
+        some = z[rng.choice(len(z), count, replace=False)]
+        scores = some @ some.T
+        hits += bool((scores <= np.diag(scores)[:, None]).all())
+    return hits / draws
+
+
+def _controls(p: Params, sizes: list[SizeCensus]) -> list[cy.Comparison]:
+    """What random tokens, other tolerances and hardmax layers would show."""
+    large = [c for c in sizes if np.mean(c.limits) > 2]
+    runs = sum(len(c.chance) for c in large)
+    expected = float(sum(sum(c.chance) for c in large))
+    in_s = sum(len(c.limits) for c in large if c.away < 1e-4)
+    small, big = min(p.sides), max(p.sides)
+    ends = {side: [c for c in sizes if c.side == side] for side in (small, big)}
+
+    def told(name: str, side: float) -> str:
+        return "/".join(f"{np.mean(getattr(c, name)):.1f}" for c in ends[side])
+
+    counted = "; ".join(
+        f"{what}: {told(name, small)} at side {small:g}, {told(name, big)} at {big:g}"
+        for what, name in (("1e-4", "limits"), ("1e-6", "finer"), ("hardmax layers", "hardmax"))
+    )
+    grows = all(
+        np.mean(getattr(low, name)) < np.mean(getattr(high, name))
+        for name in ("limits", "finer")
+        for low, high in zip(ends[small], ends[big])
+    )
+    return [
+        cy.Comparison(
+            "Every limit lies in S.",
+            "as many random tokens of the same start, and the S of their hull",
+            f"all limits of {in_s} of {runs} runs with more than two limits lie in S; random "
+            f"tokens would do so in {expected:.1f}",
+            survives=in_s == runs and expected < 0.5 * runs,
+        ),
+        cy.Comparison(
+            "Smaller starts end at fewer limits.",
+            "the tolerance at which limits count as one, and hardmax layers, which do not feel "
+            "the size",
+            f"mean number of limits, d = {'/'.join(map(str, p.d))}, tolerance {counted}",
+            survives=grows and all(c.hardmax == e.hardmax for c, e in zip(ends[small], ends[big])),
+        ),
+    ]
 
 
 def _summary(p: Params, runs: dict[str, PolytopeRun], sizes: list[SizeCensus]) -> str:
@@ -153,8 +228,11 @@ def _tables(runs: dict[str, PolytopeRun], sizes: list[SizeCensus]) -> list[cy.Ta
         "mean limits": lambda c: float(np.mean(c.limits)),
         "fewest": lambda c: min(c.limits),
         "most": lambda c: max(c.limits),
+        "at tolerance 1e-6": lambda c: float(np.mean(c.finer)),
+        "hardmax limits": lambda c: float(np.mean(c.hardmax)),
         "no vertex": "inner",
         "away from S": "away",
+        "random tokens in S": lambda c: float(np.mean(c.chance)),
     }
     note = "`away from S`: largest distance of a limit from S and 0, relative to the longest token."
     sweep = cy.Table.of("Size of the start", sizes, columns, note)
@@ -173,7 +251,7 @@ def _curves(p: Params, runs: dict[str, PolytopeRun], sizes: list[SizeCensus]) ->
         gap = np.linalg.norm(z - last, axis=2).max(axis=1)
         gap[gap < 1e-9 * gap[0]] = np.nan
         middle.plot(t, gap, color=colour, label=name)
-    middle.plot(t, gap[0] * np.exp(-t), "--", color=cy.plot.INK, lw=1, label="$e^{-t}$")
+    middle.plot(t, 0.2 * gap[0] * np.exp(-t), "--", color=cy.plot.INK, lw=1, label="$e^{-t}$")
     middle.set(yscale="log", xlabel="time t", ylabel="largest distance from the limit")
     left.set(xlabel="time t", ylabel="hull, share of the first", ylim=(0, 1.02))
     left.set_xlim(0, min(6.0, float(t[-1])))
@@ -182,7 +260,10 @@ def _curves(p: Params, runs: dict[str, PolytopeRun], sizes: list[SizeCensus]) ->
         right.plot(p.sides, [np.mean(c) for c in counts], "o-", color=colour, label=f"d = {d}")
         low, high = [min(c) for c in counts], [max(c) for c in counts]
         right.fill_between(p.sides, low, high, color=colour, alpha=0.15, lw=0)
-    right.set(xscale="log", xlabel="side of the start", ylabel="limits", ylim=(0, None))
-    for ax in axes.flat:
-        ax.legend(frameon=False, fontsize=cy.plot.LABEL)
+        hard = [np.mean(c.hardmax) for c in sizes if c.d == d]
+        right.plot(p.sides, hard, ":", color=colour, label=f"d = {d}, hardmax")
+    most = max(max(*c.limits, *c.hardmax) for c in sizes)  # the legend goes above
+    right.set(xscale="log", xlabel="side of the start", ylabel="limits", ylim=(0, 1.45 * most))
+    for ax, place in zip(axes.flat, ("best", "best", "upper left")):
+        ax.legend(frameon=False, fontsize=cy.plot.LABEL, loc=place)
     return figure
