@@ -19,12 +19,9 @@ from .._frame import counted, wilson
 Row: TypeAlias = dict[str, Any]  # a head from a start, under the headers of the table
 NEAR = 1e-3  # values of f1* closer than this times the largest at the start count as one
 FINER, COARSER = NEAR / 10, NEAR * 10
-GOOD, OTHER, GAUSSIAN, UNIFORM = (
-    "good triples",
-    "other heads",
-    "Gaussian heads",
-    "uniform attention",
-)
+GOOD, OTHER = "good triples", "other heads"
+GAUSSIAN, UNIFORM = "Gaussian heads", "uniform attention"
+FURTHER = "further draws"  # of random tokens, which only good triples have
 
 
 class Ends(NamedTuple):
@@ -91,19 +88,27 @@ def uniform_row(head: cy.Head, start: str, z0: np.ndarray, time: float) -> Row:
 
 
 def grouped(runs: Sequence[Row]) -> list[Ends]:
-    """The rows by group and kind of start, text or random; runs that cannot be counted left out."""
+    """The rows by group and kind of start; runs that cannot be counted are left out.
+
+    Groups are compared from the text and from the first draw of random tokens, which all of them
+    have: the worst of several draws would count against those that have more of them.
+    """
     out = []
-    for group in dict.fromkeys(row["group"] for row in runs):
-        for start in ("text", "random"):
-            rows = [r for r in runs if r["group"] == group and r["start"].startswith(start)]
-            rows = [r for r in rows if r["values of f1*"] is not None]
-            heads: dict[str, list[int]] = {}
-            for r in rows:
-                heads.setdefault(r["head"], []).append(r["values of f1*"])
-            finer, coarser = (max((r[k] for r in rows), default=0) for k in ("finer", "coarser"))
-            values = tuple(tuple(v) for v in heads.values())
-            out.append(Ends(group, start, values, finer, coarser))
+    for group, start in dict.fromkeys((r["group"], kind_of(r["start"])) for r in runs):
+        rows = [r for r in runs if (r["group"], kind_of(r["start"])) == (group, start)]
+        rows = [r for r in rows if r["values of f1*"] is not None]
+        heads: dict[str, list[int]] = {}
+        for r in rows:
+            heads.setdefault(r["head"], []).append(r["values of f1*"])
+        finer, coarser = (max((r[k] for r in rows), default=0) for k in ("finer", "coarser"))
+        values = tuple(tuple(v) for v in heads.values())
+        out.append(Ends(group, start, values, finer, coarser))
     return out
+
+
+def kind_of(start: str) -> str:
+    """text, random, or further draws of random tokens."""
+    return start if start in ("text", "random") else FURTHER
 
 
 def ends_table(ends: Sequence[Ends]) -> cy.Table:
