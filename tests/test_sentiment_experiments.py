@@ -19,10 +19,14 @@ from cynosure.classifier.estimator import HardmaxClassifier
 from cynosure.classifier.explanation import Explanation
 from cynosure.classifier.soft_model import Schedule, SoftLayers
 from cynosure.classifier.text import Tokenizer
+from cynosure.experiments._frame import resampled
+from cynosure.experiments.reviews import _null_models as null_models
+from cynosure.experiments.reviews import _paper_nulls as paper_nulls
 from cynosure.experiments.reviews import _samplers as samplers
 from cynosure.experiments.reviews import sentiment_ablation as ablation
 from cynosure.experiments.reviews import sentiment_faithfulness as faithful
 from cynosure.experiments.reviews import sentiment_paper as paper
+from cynosure.experiments.reviews import sentiment_placed as placed
 from cynosure.experiments.reviews._models import read_hard
 from cynosure.experiments.reviews._reviews import (
     STOP_WORDS,
@@ -43,6 +47,7 @@ from cynosure.experiments.reviews._training import (
 )
 from cynosure.experiments.reviews._variants import Variant, places
 from cynosure.experiments.reviews._variants import leaders as leaders_of
+from test_experiments import quick
 
 torch.set_num_threads(1)  # small tensors
 ROOT = Path(__file__).resolve().parent.parent
@@ -237,7 +242,7 @@ def test_the_report_is_built_from_stored_runs(ids: Ids, tmp_path: Path, capsys) 
     assert json.loads((tmp_path / "d2_n64.json").read_bytes()) == history
     p = dataclasses.replace(paper.QUICK, data=str(file), results=str(tmp_path))
     report = paper.run(p)
-    (row,) = report.tables[0].rows
+    (row,) = next(t for t in report.tables if t.title == "Accuracy").rows
     chosen = history["epochs"][history["best_epoch"] - 1]
     assert row[:2] == (2, 64) and chosen["test hard accuracy"] in row
     assert report.failures == []
@@ -366,3 +371,114 @@ def test_the_gradient_adds_up_and_a_wrong_one_is_seen(clf: HardmaxClassifier, mo
     honest = Explanation.gradient_times_token
     monkeypatch.setattr(Explanation, "gradient_times_token", lambda ex: honest(ex) * 1.001)
     assert faithful._identity(clf, texts).holds is False
+
+
+# --- null models --------------------------------------------------------------------------------
+
+
+def test_no_layers_is_the_model_with_layers_0(clf: HardmaxClassifier) -> None:
+    texts = (*TEST.texts[:20], "zzz qqq")  # the last has no known word
+    documents = clf.vocabulary_.encode(texts)
+    bare = dataclasses.replace(clf.model_, layers=0).read(documents).decision[:, 0]
+    np.testing.assert_allclose(null_models.without_layers(clf, documents), bare, atol=1e-12)
+
+
+def test_placed_words_are_decided_without_the_layers(clf: HardmaxClassifier) -> None:
+    """What the experiments must say: the verdicts of placed words are those of 0 layers."""
+    found = null_models.beside_no_layers(clf, TRAIN.texts, TRAIN.labels, TEST.texts)
+    assert found.same == len(TEST)
+    moved = found._replace(none=~found.layers)
+    assert moved.same == 0
+    assert (found.refit == (TEST.labels == clf.classes_[1])).mean() > 0.8
+
+
+def test_intervals_are_by_blocks() -> None:
+    """Reviews of a film are alike: blocks of equal ones give an interval as wide as the blocks."""
+    films = np.repeat(np.random.default_rng(0).integers(0, 2, 40), 25).astype(float)
+    low, high = null_models.blockwise(films)
+    alone = resampled(films)
+    assert low < films.mean() < high and high - low > 3 * (alone[1] - alone[0])
+    assert null_models.above(films + 1) and not null_models.above(films - films.mean())
+    assert null_models.below(-films - 1) and not null_models.below(films)
+    assert null_models.blockwise(np.array([0.0, 1.0])) == (0.0, 1.0)  # two reviews, two blocks
+    assert null_models.said(np.ones(60)) == "+1.0000 (95 %: +1.0000 to +1.0000)"
+
+
+def test_random_words_of_the_winning_side_are_of_it(clf: HardmaxClassifier) -> None:
+    for i, text in enumerate(TEST.texts[:10]):
+        draw = np.random.default_rng(i)
+        ranked = faithful.ranked_review(clf, clf.explain(text), 20, draw)
+        side, own = ranked.ranking[faithful.RANDOM_SIDE], ranked.ranking[faithful.OWN]
+        assert sorted(side.tolist()) == sorted(own.tolist())
+
+
+def curve_of(method: str, flips: list[bool], fair: list[bool], bare: list[bool]) -> faithful.Curve:
+    one = np.zeros((1, 2))
+    return faithful.Curve(
+        method=method, deleted=one, left=one, matched=0.0, overlap=1.0, evaluations=1.0,
+        flipped=np.array([flips]), fair=np.array([fair]), bare=np.array([bare]),
+    )  # fmt: skip
+
+
+def test_the_verdicts_on_explanations_are_computed() -> None:
+    p = dataclasses.replace(faithful.QUICK, words=(5,))
+    yes, no = [True] * 40, [False] * 40
+
+    def verdicts(clusters: list[bool], leaders: list[bool], fair: list[bool]) -> list[bool]:
+        curves = [
+            curve_of(faithful.CLUSTERS, clusters, yes, clusters),
+            curve_of(faithful.LEADERS, leaders, fair, leaders),
+            curve_of(faithful.OWN, yes, yes, yes),
+            curve_of(faithful.RANDOM, no, yes, no),
+            curve_of(faithful.RANDOM_SIDE, no, yes, no),
+            curve_of("LIME", no, yes, no),
+        ]
+        return [c.survives for c in faithful._controls(p, curves)]
+
+    assert verdicts(yes, no, yes) == [True, True, False, True, True]
+    # few words flip little whoever chooses them: then leaders are not to blame
+    assert verdicts(no, no, no) == [False, False, False, False, True]
+
+
+def test_the_null_models_of_the_paper_judge_it(ids: Ids) -> None:
+    data = split(ids)
+    *_, last = train(data, 2, SoftLayers(2, temperature=0.0), Schedule(4, 0.1, 16))
+    weights = {k: w.numpy() for k, w in last.best.items()}
+    history = {"dim": 2, "tokens": 128}
+    null = paper_nulls.null_model([(history, weights, data)], Schedule(12, 0.1, 16))
+    hard = evaluate(last.best, data.test, SoftLayers(8, temperature=0.0)) > 0
+    bare = evaluate(last.best, data.test, SoftLayers(0)) > 0
+    assert (null.hard == (hard == data.test.y)).all() and null.same == (hard == bare).mean()
+    assert null.trained.mean() > 0.75 and null.linear.mean() > 0.8
+    good, bad = (np.repeat(x, 60).astype(float) for x in (1, 0))
+    better = null._replace(hard=good, bare=bad, trained=bad, linear=bad)
+    assert [c.survives for c in paper_nulls.null_controls([better])] == [True, True]
+    equal = null._replace(hard=good, bare=good, trained=good, linear=good)
+    assert [c.survives for c in paper_nulls.null_controls([equal])] == [False, False]
+    wider = equal._replace(dim=8)
+    assert not paper_nulls.null_controls([equal, wider])[-1].survives
+    grows = [equal._replace(hard=bad, trained=bad), wider._replace(trained=bad)]
+    assert paper_nulls.null_controls(grows)[-1].survives
+
+
+@pytest.mark.parametrize("name", ["sentiment_ablation", "sentiment_faithfulness",
+                                  "sentiment_paper", "sentiment_placed"])  # fmt: skip
+def test_every_sentiment_experiment_shows_the_row_of_0_layers(name: str) -> None:
+    report, _ = quick(name)
+    assert any("0 layers" in c.beside for c in report.controls)
+    assert any("0 layers" in column for table in report.tables for column in table.columns)
+    assert "0 layers" in report.summary
+
+
+def test_the_placing_is_chosen_on_held_out_blocks() -> None:
+    def placing(budget: float, held: float, right: float) -> placed.Placing:
+        verdicts = null_models.Placed0(np.ones(40, bool), np.ones(40, bool), np.ones(40, bool))
+        truth = np.arange(40) < right * 40
+        return placed.Placing(1, 2, 0.0, budget, held, None, verdicts, truth)  # type: ignore
+
+    worse, better = placing(3.0, 0.9, 0.5), placing(9.0, 0.8, 1.0)
+    assert placed._chosen([worse, better], 1) is worse  # not the one that is best at test
+    assert placed._chosen([better, placing(3.0, 0.8, 0.0)], 1).budget == 3.0
+    (cost,) = placed._cost([worse, better], 1, "leaders", "budget")
+    assert cost.survives and "budget 3 beside 9" in cost.beside
+    assert placed._cost([worse], 1, "leaders", "budget") == []

@@ -32,6 +32,7 @@ MOST_NUMBERS = 16  # heads and layers up to which a map also shows its numbers
 MOST_TOKENS = 40  # columns a map by token has room for
 SHADES = "viridis"
 GAPS = (4.5, 9.0, 16.0, 26.0, 40.0, 58.0)  # points between a token and its word, tried in turn
+FAR = (80.0, 110.0, 150.0)  # and farther, before a word may lie over a path
 SPOT = 1.5  # points within which tokens are drawn on one spot
 
 
@@ -237,7 +238,8 @@ def word_paths(trajectory: Trajectory, ax: Any = None) -> tuple[Any, int]:
     ax.plot(*x[0].T, "o", ms=4, mfc="w", mec=PALETTE[0], mew=1, zorder=4, gid="start")
     ax.plot(*x[-1].T, "o", ms=4, color=PALETTE[1], zorder=5, gid="end")
     names = trajectory.words or tuple(str(i) for i in range(x.shape[1]))
-    return ax, write_words(ax, x[-1], _writable(names), avoid=x[0])
+    paths = x.swapaxes(0, 1)
+    return ax, write_words(ax, x[-1], _writable(names), avoid=x[0], paths=paths)
 
 
 def _writable(words: Sequence[str]) -> list[str]:
@@ -251,13 +253,18 @@ def _writable(words: Sequence[str]) -> list[str]:
 
 
 def write_words(
-    ax: Any, x: np.ndarray, names: Sequence[str], avoid: np.ndarray | None = None
+    ax: Any,
+    x: np.ndarray,
+    names: Sequence[str],
+    avoid: np.ndarray | None = None,
+    paths: np.ndarray | None = None,
 ) -> int:
     """Write each name beside its token x (n, 2), over no other name or token, nor over the places
     to `avoid` (m, 2); returns how many found no place.
 
     Tokens drawn on one spot share a list of their names. Greedy: lonely tokens choose first, each
-    takes the nearest free place around it.
+    takes the nearest free place around it. A name lies over one of the `paths` (m, layers, 2) only
+    where no place beside them is left.
     """
     figure = ax.figure
     figure.draw_without_rendering()
@@ -266,6 +273,7 @@ def write_words(
     spot = clusters(at, SPOT * unit)
     dots = at if avoid is None else np.concatenate([at, ax.transData.transform(avoid)])
     taken = [*np.concatenate([dots - 3 * unit, dots + 3 * unit], axis=1)]
+    lines = np.empty((0, 4)) if paths is None else _along(ax.transData, paths, 4 * unit)
     apart = np.linalg.norm(spot.centres[:, None] - spot.centres, axis=-1)
     np.fill_diagonal(apart, np.inf)
     left = 0
@@ -280,7 +288,8 @@ def write_words(
         text.set_in_layout(False)
         box = text.get_window_extent()
         half = np.array([box.width, box.height]) / 2
-        place = _place(at[i], half, unit, taken, frame)
+        beside = _place(at[i], half, unit, [*taken, *lines], frame, GAPS + FAR)
+        place = _place(at[i], half, unit, taken, frame) if beside is None else beside
         if place is None:
             text.remove()
             left += len(members)
@@ -293,6 +302,17 @@ def write_words(
     return left
 
 
+def _along(transform: Any, paths: np.ndarray, step: float) -> np.ndarray:
+    """Small boxes (k, 4) along the paths as drawn, no farther apart than `step` pixels."""
+    at = transform.transform(paths.reshape(-1, 2)).reshape(paths.shape)
+    begin, way = at[:, :-1].reshape(-1, 2), np.diff(at, axis=1).reshape(-1, 2)
+    pieces = np.maximum(np.ceil(np.linalg.norm(way, axis=1) / step).astype(int), 1)
+    which = np.repeat(np.arange(len(begin)), pieces)
+    share = (np.arange(len(which)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) / pieces[which]
+    dots = np.unique(np.round(begin[which] + share[:, None] * way[which]), axis=0)
+    return np.concatenate([dots - 0.25 * step, dots + 0.25 * step], axis=1)
+
+
 def _listed(names: Sequence[str]) -> str:
     """Names in lines of at most about 28 characters, at most six of them; repeated ones once."""
     times = Counter(names)
@@ -302,22 +322,27 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _place(
-    at: np.ndarray, half: np.ndarray, unit: float, taken: list[np.ndarray], frame: Any
+    at: np.ndarray,
+    half: np.ndarray,
+    unit: float,
+    taken: list[np.ndarray],
+    frame: Any,
+    gaps: Sequence[float] = GAPS,
 ) -> np.ndarray | None:
     """The nearest free centre for a box around `at`: right, left, above, below, then askew."""
-    for gap in GAPS:
+    boxes = np.array(taken)
+    for gap in gaps:
         for turn in (0, 1, 0.5, -0.5, 0.25, 0.75, -0.25, -0.75):
             way = np.array([np.cos(np.pi * turn), np.sin(np.pi * turn)])
             place = at + way * (half + gap * unit)
-            if _is_free(place, half, taken, frame):
+            if _is_free(place, half, boxes, frame):
                 return place
     return None
 
 
-def _is_free(at: np.ndarray, half: np.ndarray, taken: list[np.ndarray], frame: Any) -> bool:
+def _is_free(at: np.ndarray, half: np.ndarray, boxes: np.ndarray, frame: Any) -> bool:
     low, high = at - half, at + half
     if low[0] < frame.x0 or low[1] < frame.y0 or high[0] > frame.x1 or high[1] > frame.y1:
         return False
-    boxes = np.array(taken)
     overlap = (boxes[:, :2] < high).all(axis=1) & (boxes[:, 2:] > low).all(axis=1)
     return not overlap.any()

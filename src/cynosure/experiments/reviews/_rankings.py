@@ -14,6 +14,7 @@ from ._samplers import CountedProbe, samplers
 
 CLUSTERS, LEADERS, OWN, SIZE = "leaders with clusters", "leaders alone", "<v, E>", "|<v, E>|"
 GRADIENT, RANDOM = "gradient", "random"
+RANDOM_SIDE = "random of the winning side"
 
 
 class Ranked(NamedTuple):
@@ -34,13 +35,19 @@ class Ranked(NamedTuple):
 def ranked_review(
     clf: cy.HardmaxClassifier, ex: cy.Explanation, samples: int, draw: np.random.Generator
 ) -> Ranked:
-    """Every method's ranking; only words that speak for the label, but for the random one."""
+    """Every method's ranking; only words that speak for the label, but for the random one.
+
+    Random words of the winning side are the fair null model: chosen among those that speak for it.
+    """
     index = clf.vocabulary_.index
     terms = np.array([index[w] for w in (ex.trajectory.words or ())[1:]], np.int32)
     m, label = len(terms), int(ex.decision > 0)
     ranking = _exact_rankings(ex) | {RANDOM: draw.permutation(m)}
+    side = ranking[OWN]
+    ranking[RANDOM_SIDE] = draw.permutation(side)
     overlap, evaluations = dict.fromkeys(ranking, 1.0), dict.fromkeys(ranking, 1)
     overlap[RANDOM] = _jaccard(ranking[RANDOM], draw.permutation(m))
+    overlap[RANDOM_SIDE] = _jaccard(ranking[RANDOM_SIDE], draw.permutation(side))
 
     def probe(masks: np.ndarray) -> np.ndarray:
         return probabilities(clf, [terms[mask] for mask in masks])[:, label]
@@ -86,6 +93,11 @@ def _jaccard(a: np.ndarray, b: np.ndarray, top: int = 10) -> float:
 
 def probabilities(clf: cy.HardmaxClassifier, rows: Sequence[np.ndarray]) -> np.ndarray:
     """Probabilities of both labels of reviews given as sets of terms."""
+    return clf.probabilities(clf.model_.read(documents(rows)).decision)
+
+
+def documents(rows: Sequence[np.ndarray]) -> Documents:
+    """Reviews given as sets of terms, as the model reads them."""
     indptr = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
     terms = np.concatenate([np.empty(0, np.int32), *rows]).astype(np.int32)
-    return clf.probabilities(clf.model_.read(Documents(indptr, terms)).decision)
+    return Documents(indptr, terms)

@@ -91,9 +91,9 @@ def leaders(v: Variant, w: dict[str, Any], some: Reviews) -> tuple[float, float,
     return float(((own > score.max(axis=2)) & mask).sum(axis=1).mean()), np.nan, np.nan
 
 
-def places(v: Variant, w: dict[str, Any], some: Reviews) -> float:
-    """Distinct places of a review's tokens at the end, on a grid of 5 % of their initial size."""
+def places(v: Variant, w: dict[str, Any], some: Reviews, cell: float = 0.05) -> float:
+    """Distinct places of a review's tokens at the end, on a grid of `cell` times their size."""
     z, start = (final_tokens(w, some, x) for x in (v, replace(v, layers=0)))
     mask = some.count > 0
-    grid = 0.05 * float(np.sqrt((start[mask] ** 2).sum(axis=1).mean()))
+    grid = cell * float(np.sqrt((start[mask] ** 2).sum(axis=1).mean()))
     return float(np.mean([len(np.unique(np.round(x[m] / grid), axis=0)) for x, m in zip(z, mask)]))

@@ -8,8 +8,10 @@ the mask on padding, a feed-forward map between the layers, a normalisation of t
 variant has several seeds; the epoch is chosen on held-out blocks.
 
 The key control is depth 0, a bag of learned words: where it is as accurate, attention did not help
-the *accuracy*. What it buys is then the number of places a reader must look at: `leaders` and
-`places` per review against the number of distinct words.
+the *accuracy*. Each trained variant is also read with 0 layers at test, its weights as they are:
+the verdicts that stay the same are not the work of the layers. Logistic regression on the same
+words stands beside all of them. What attention may buy is the number of places a reader must look
+at: `leaders` and `places` per review against the number of distinct words, counted on three grids.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ import cynosure as cy
 
 from ...classifier.soft_model import Schedule
 from .._frame import Progress, at_most, report_of, require, silent
-from ._reviews import Reviews, Split, evenly, numbered, split, with_padding
+from ._null_models import above, bag_of_words, blockwise, said
+from ._reviews import Split, evenly, numbered, split, with_padding
 from ._training import alpha_of, evaluate, initial, one_thread, train
 from ._variants import Variant, leaders, places
 
 TITLE = "Does clustering help? Sentiment with parts of the model changed"
+
+OFF = 0.05  # layers with a smaller alpha hardly move a token
 
 
 @dataclass(frozen=True)
@@ -68,16 +73,25 @@ class Case(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """Its fits, one entry per seed: accuracies as trained and with hardmax at test, leaders at
-    layer 0 and at any, distinct places after the last, agreement with a linear model."""
+    """Its fits, one entry per seed: accuracies as trained, with hardmax at test and with 0 layers
+    at test (`bare`; `same` is the share of verdicts that stay), leaders at layer 0 and at any,
+    distinct places after the last on three grids, agreement with a linear model. `right` (seeds,
+    reviews) says which test reviews are decided rightly, `held` is the accuracy on the blocks that
+    the epoch was chosen on."""
 
     case: Case
+    right: np.ndarray
+    held: np.ndarray
     accuracy: np.ndarray
     hard: np.ndarray
+    bare: np.ndarray
+    same: np.ndarray
     initial: np.ndarray
     leaders: np.ndarray
     on_leaders: np.ndarray
     places: np.ndarray
+    finer: np.ndarray
+    coarser: np.ndarray
     agreement: np.ndarray
     alpha: np.ndarray
     parameters: np.ndarray
@@ -93,7 +107,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     say = progress or silent
     require(p.seeds >= 2, "seeds >= 2, for an interval", p)
     data = split(numbered(p.data, p.reviews, 0), tokens=p.tokens, most=p.words)
-    linear = _bag_of_words(data)
+    linear = bag_of_words(data)
     cases, outcomes = list(_cases(p)), {}
     for i, case in enumerate(cases):
         fits = []
@@ -109,6 +123,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         __name__,
         p,
         _summary(p, outcomes, data, bag),
+        controls=_controls(p, outcomes, linear == data.test.y),
         tables=(_table(every, data, bag), _paired(p, every)),
         checks={"padding": [_padding_is_inert(p, data)]},
         figures=(
@@ -156,7 +171,7 @@ def _cases(p: Params) -> Iterator[Case]:
 
 
 @one_thread()
-def _fit(p: Params, case: Case, data: Split, seed: int, linear: np.ndarray) -> dict[str, float]:
+def _fit(p: Params, case: Case, data: Split, seed: int, linear: np.ndarray) -> dict[str, Any]:
     """Train one seed of one variant; the fields of `Outcome`, on the test part."""
     v = case.variant
     if not case.masked:
@@ -167,40 +182,31 @@ def _fit(p: Params, case: Case, data: Split, seed: int, linear: np.ndarray) -> d
         )
         data = replace(data, words=words, train=train_, held=held, test=test)
     schedule = Schedule(p.epochs, p.rate, p.batch, patience=p.patience, seed=seed)
-    *_, last = train(data, p.dim, v, schedule)
-    w, truth = last.best, data.test.y
+    epochs = [*train(data, p.dim, v, schedule)]
+    w, truth = epochs[-1].best, data.test.y
     decision = evaluate(w, data.test, v)
     hard = evaluate(w, data.test, v.hard) if v.hard != v else decision
+    bare = evaluate(w, data.test, replace(v, layers=0)) if v.layers else decision
     some = data.test.take(evenly(len(data.test), p.counted))
     first, every, share = leaders(v, w, some)
+    right = (decision > 0) == truth
     return {
-        "accuracy": float(((decision > 0) == truth).mean()),
+        "right": right,
+        "held": epochs[epochs[-1].best_epoch - 1].scores["held accuracy"],
+        "accuracy": float(right.mean()),
         "hard": float(((hard > 0) == truth).mean()),
+        "bare": float(((bare > 0) == truth).mean()),
+        "same": float(((bare > 0) == (decision > 0)).mean()),
         "initial": first,
         "leaders": every,
         "on_leaders": share,
         "places": places(v, w, some),
+        "finer": places(v, w, some, 0.01),
+        "coarser": places(v, w, some, 0.2),
         "agreement": float(((decision > 0) == linear).mean()),
         "alpha": alpha_of(w["step"]) if v.layers else np.nan,
         "parameters": float(sum(x.numel() for k, x in w.items() if k != "constant")),
     }
-
-
-def _bag_of_words(data: Split) -> np.ndarray:
-    """Test predictions of logistic regression on the share of each word."""
-    from scipy.sparse import csr_array
-    from sklearn.linear_model import LogisticRegression
-
-    def shares(r: Reviews) -> Any:
-        mask = r.count > 0
-        row = np.repeat(np.arange(len(r)), mask.sum(axis=1))
-        share = (r.count / np.sqrt((r.count**2).sum(axis=1, keepdims=True)))[mask]
-        return csr_array((share, (row, r.terms[mask])), shape=(len(r), len(data.words)))
-
-    fits = [LogisticRegression(C=C, max_iter=500) for C in (0.3, 1.0, 3.0, 10.0)]
-    x, held = shares(data.train), shares(data.held)
-    best = max(fits, key=lambda fit: fit.fit(x, data.train.y).score(held, data.held.y))
-    return best.predict(shares(data.test))
 
 
 def _padding_is_inert(p: Params, data: Split) -> cy.Check:
@@ -237,18 +243,24 @@ def _table(outcomes: list[Outcome], data: Split, bag: float) -> cy.Table:
     note = (
         f"{len(data.train)} reviews to train, {len(data.test)} to test, "
         f"{data.test.sizes.mean():.1f} distinct words each; logistic regression on the same words "
-        f"has {bag:.4f}. Places: distinct ends of a review's tokens."
+        f"has {bag:.4f}. Places: distinct ends of a review's tokens, on a grid of 5 % of their "
+        "size. With 0 layers at test: the same weights, no attention."
     )
     columns: dict[str, Any] = {
         "group": "case.group",
         "variant": "case.name",
+        "held out": _mean("held"),
         "test accuracy": "mean",
         "± 95 %": lambda o: _interval(o.accuracy),
         "with hardmax at test": _mean("hard"),
+        "with 0 layers at test": _mean("bare"),
+        "verdicts that stay": _mean("same"),
         "leaders at layer 0": _mean("initial"),
         "leaders": _mean("leaders"),
         "weight on leaders": _mean("on_leaders"),
         "places at the end": _mean("places"),
+        "on a grid of 1 %": _mean("finer"),
+        "of 20 %": _mean("coarser"),
         "agrees with bag of words": _mean("agreement"),
         "alpha": _mean("alpha"),
         "parameters": lambda o: int(o.parameters[0]),
@@ -268,6 +280,48 @@ def _paired(p: Params, outcomes: list[Outcome]) -> cy.Table:
     return cy.Table.of("Accuracy minus that of hardmax", others, columns, note)
 
 
+def _controls(p: Params, outcomes: dict[str, Outcome], linear: np.ndarray) -> list[cy.Comparison]:
+    """Every claim on attention beside depth 0, 0 layers at test, uniform attention, the bag."""
+    hardmax, uniform = outcomes["hardmax"], outcomes["uniform"]
+    mine = hardmax.right.mean(axis=0)
+    beside = [
+        cy.Comparison(
+            "The layers of the trained model decide.",
+            "the same weights with 0 layers at test",
+            f"{hardmax.same.mean():.1%} of the verdicts stay; accuracy {hardmax.mean:.4f} with, "
+            f"{hardmax.bare.mean():.4f} without the layers ({p.seeds} seeds)",
+            bool(hardmax.same.mean() < 0.95 and hardmax.mean > hardmax.bare.mean()),
+        ),
+        cy.Comparison(
+            "Hardmax is more accurate than a bag of words.",
+            "logistic regression on the same words, chosen on held-out blocks",
+            f"difference {said(mine - linear)} by blocks of {len(linear)} test reviews",
+            above(mine - linear),
+        ),
+        cy.Comparison(
+            "Hardmax ends in few places because it clusters on words.",
+            "uniform attention; grids of 1 and 20 % instead of 5 %",
+            f"places: hardmax {hardmax.places.mean():.1f} ({hardmax.finer.mean():.1f} and "
+            f"{hardmax.coarser.mean():.1f} on the other grids), of which leaders "
+            f"{hardmax.leaders.mean():.1f}; uniform {uniform.places.mean():.1f}, which names none",
+            bool(hardmax.finer.mean() < 2 * hardmax.leaders.mean()),
+        ),
+    ]
+    none = outcomes.get("no attention (depth 0)")
+    if none is None:
+        return beside
+    gap, seeds = mine - none.right.mean(axis=0), hardmax.accuracy - none.accuracy
+    low, high = blockwise(gap)
+    helps = cy.Comparison(
+        "Clustering makes the model more accurate.",
+        "the model trained with depth 0, same seeds, same batches",
+        f"difference {seeds.mean():+.4f} ± {_interval(seeds):.4f} over {p.seeds} seeds; by blocks "
+        f"of {len(gap)} test reviews {low:+.4f} to {high:+.4f}",
+        bool(low > 0 and seeds.mean() > _interval(seeds)),
+    )
+    return [helps, *beside]
+
+
 def _summary(p: Params, outcomes: dict[str, Outcome], data: Split, bag: float) -> str:
     hardmax, uniform, random = (outcomes[k] for k in ("hardmax", "uniform", "random, untrained"))
     text = ""
@@ -284,15 +338,18 @@ def _summary(p: Params, outcomes: dict[str, Outcome], data: Split, bag: float) -
             f"What does it buy? A review of {data.test.sizes.mean():.1f} distinct words ends in "
             f"{hardmax.places.mean():.1f} places, of which {hardmax.leaders.mean():.1f} are "
             f"leaders' ({hardmax.on_leaders.mean():.1%} of the mean token lies on leaders); "
-            f"without attention there are {none.places.mean():.1f} places to look at.\n\n"
+            f"without attention there are {none.places.mean():.1f} places to look at. Read with 0 "
+            f"layers at test, the same weights give {hardmax.same.mean():.1%} of the verdicts.\n\n"
         )
-    best, worst = (pick(outcomes.values(), key=lambda o: o.mean) for pick in (max, min))
+    best = max(outcomes.values(), key=lambda o: float(o.held.mean()))
+    off = random.alpha.mean() < OFF
+    turned = "training turns the attention off" if off else "training keeps the attention"
     return text + (
         f"Uniform attention keeps the mean token, so it *is* depth 0 ({uniform.mean:.4f}) whatever "
-        "the depth. With random scores that are not trained, training turns the attention off: "
-        f"alpha goes to {random.alpha.mean():.3f}, accuracy to {random.mean:.4f}."
-        f"\n\nThe best variant is {best.case.name} ({best.mean:.4f}), the worst "
-        f"{worst.case.name} ({worst.mean:.4f}); {p.seeds} seeds each, d = {p.dim}."
+        f"the depth. With random scores that are not trained, {turned}: alpha goes to "
+        f"{random.alpha.mean():.3f}, accuracy to {random.mean:.4f}."
+        f"\n\nThe variant that is best on the held-out blocks is {best.case.name}, with "
+        f"{best.mean:.4f} at test; {p.seeds} seeds each, d = {p.dim}."
     )
 
 

@@ -6,12 +6,12 @@ often the prediction flips (more is better). *Sufficiency*: keep only the first 
 The classifier is a `HardmaxClassifier` with placed words, the model of arXiv 2407.01602; every
 method explains that same model.
 
-See: leaders alone are not faithful, since their followers elect new ones, and the gradient, which
-sees followers only through the rest rho^8 of their own place, lags behind; a leader *with its
-cluster* is as good as any choice of that many words, which here is the order by own score <v, E>.
-LIME and SHAP stay a little below it at hundreds of evaluations per review, and change with the
-seed. They are the published packages where these are installed (pip install "cynosure[compare]"),
-and otherwise small samplers of our own, named so.
+What is set beside it: the same weights with 0 layers of attention, read again after each deletion;
+as many words of the order by own score <v, E> as a ranking names (leaders alone are few, and few
+words flip little whoever chooses them); random words *of the side that wins*, since every other
+ranking names only these; and intervals by blocks of reviews. LIME and SHAP are the published
+packages where these are installed (pip install "cynosure[compare]"), and otherwise small samplers
+of our own, named so.
 """
 
 from __future__ import annotations
@@ -25,15 +25,18 @@ import numpy as np
 import cynosure as cy
 
 from ...classifier.deletions import Faithfulness
-from .._frame import Progress, at_most, report_of, silent
+from .._frame import Progress, at_most, counted, report_of, silent
+from ._null_models import above, below, blockwise, said, without_layers
 from ._rankings import (
     CLUSTERS,
     GRADIENT,
     LEADERS,
     OWN,
     RANDOM,
+    RANDOM_SIDE,
     SIZE,
     Ranked,
+    documents,
     probabilities,
     ranked_review,
 )
@@ -71,6 +74,9 @@ class Curve(NamedTuple):
     matched: float  # flips when as many words as the winning clusters have are deleted
     overlap: float
     evaluations: float
+    flipped: np.ndarray  # (numbers of words, reviews): which predictions flip when they are deleted
+    fair: np.ndarray  # (the same): with as many words of the order by own score as were named
+    bare: np.ndarray  # (the same) as `flipped`, the rest read with 0 layers of attention
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
@@ -99,6 +105,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         __name__,
         p,
         _summary(p, curves, reviews, whole, accuracy),
+        controls=_controls(p, curves),
         tables=(_table(p, curves, reviews), _whole_table(whole)),
         checks={"explained reviews": [_identity(clf, texts)]},
         figures=(
@@ -116,24 +123,30 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 def _curve(p: Params, clf: cy.HardmaxClassifier, reviews: list[Ranked], method: str) -> Curve:
     every, label = np.arange(len(reviews)), np.array([r.label for r in reviews])
     before = probabilities(clf, [r.terms for r in reviews])[every, label]
-    named = [r.ranking[method] for r in reviews]
+    named, own = ([r.ranking[key] for r in reviews] for key in (method, OWN))
 
-    def after(rests: list[np.ndarray]) -> tuple[float, float]:
+    def after(rests: list[np.ndarray]) -> tuple[np.ndarray, float]:
         """(flips, mean fall of the probability) when these terms are left of the reviews."""
         now = probabilities(clf, rests)
-        flips = now.argmax(axis=1) != label
-        return float(flips.mean()), float((before - now[every, label]).mean())
+        return now.argmax(axis=1) != label, float((before - now[every, label]).mean())
 
-    def without(sizes: Sequence[int]) -> tuple[float, float]:
-        return after([np.delete(r.terms, j[:k]) for r, j, k in zip(reviews, named, sizes)])
+    def cut(ranking: list[np.ndarray], sizes: Sequence[int]) -> list[np.ndarray]:
+        return [np.delete(r.terms, j[:k]) for r, j, k in zip(reviews, ranking, sizes)]
 
+    cuts = [cut(named, [k] * len(reviews)) for k in p.words]
+    deleted = [after(rests) for rests in cuts]
+    left = [after([r.terms[j[:k]] for r, j in zip(reviews, named)]) for k in p.words]
+    fair = [cut(own, [min(k, len(j)) for j in named]) for k in p.words]
     return Curve(
-        method,
-        deleted=np.array([without([k] * len(reviews)) for k in p.words]),
-        left=np.array([after([r.terms[j[:k]] for r, j in zip(reviews, named)]) for k in p.words]),
-        matched=without([r.winning for r in reviews])[0],
+        method=method,
+        deleted=np.array([(flips.mean(), fall) for flips, fall in deleted]),
+        left=np.array([(flips.mean(), fall) for flips, fall in left]),
+        matched=float(after(cut(named, [r.winning for r in reviews]))[0].mean()),
         overlap=float(np.mean([r.overlap[method] for r in reviews])),
         evaluations=float(np.mean([r.evaluations[method] for r in reviews])),
+        flipped=np.array([flips for flips, _ in deleted]),
+        fair=np.array([after(rests)[0] for rests in fair]),
+        bare=np.array([(without_layers(clf, documents(x)) > 0) != label for x in cuts]),
     )
 
 
@@ -171,11 +184,16 @@ def _table(p: Params, curves: list[Curve], reviews: list[Ranked]) -> cy.Table:
         f"{len(reviews)} reviews of {np.mean([len(r.terms) for r in reviews]):.0f} distinct terms; "
         f"the winning clusters have {np.mean([r.winning for r in reviews]):.1f} words. Overlap: "
         "Jaccard index of the first ten words under two seeds. A ranking may end early: leaders "
-        "are few."
+        "are few, so beside each stands the order by own score cut to as many words. With 0 "
+        "layers: the same weights without attention read what is left. Intervals by blocks."
     )
     columns: dict[str, Any] = {
         "words chosen by": "method",
         f"flips, {n} deleted": lambda c: c.deleted[k, 0],
+        "95 % from": lambda c: blockwise(c.flipped[k])[0],
+        "to": lambda c: blockwise(c.flipped[k])[1],
+        "flips, as many by own score": lambda c: float(c.fair[k].mean()),
+        "flips, read with 0 layers": lambda c: float(c.bare[k].mean()),
         f"fall of p, {n} deleted": lambda c: c.deleted[k, 1],
         "flips, as many as winning clusters have": "matched",
         f"flips, only {n} left": lambda c: c.left[k, 0],
@@ -203,6 +221,65 @@ def _whole_table(f: Faithfulness) -> cy.Table:
     return cy.Table.of("Whole clusters", f.deletions, columns, note)
 
 
+def _controls(p: Params, curves: list[Curve]) -> list[cy.Comparison]:
+    """Each claim on an explanation beside as many words chosen otherwise."""
+    k, by = _at(p), {c.method: c for c in curves}
+    n = p.words[k]
+
+    def flips(method: str) -> np.ndarray:
+        return by[method].flipped[k].astype(float)
+
+    same = sum(int((c.flipped == c.bare).sum()) for c in curves)
+    total = sum(c.flipped.size for c in curves)
+    few = flips(LEADERS) - by[LEADERS].fair[k]
+    out = [
+        cy.Comparison(
+            f"Leaders with their clusters are as good a choice of {n} words as any.",
+            "the order by own score <v, E>, which needs no attention",
+            f"flips {flips(CLUSTERS).mean():.1%} and {flips(OWN).mean():.1%}, difference "
+            f"{said(flips(CLUSTERS) - flips(OWN))}",
+            not below(flips(CLUSTERS) - flips(OWN)),
+        ),
+        cy.Comparison(
+            "Leaders alone are not faithful.",
+            "as many words of the order by own score, review by review",
+            f"flips {flips(LEADERS).mean():.1%}, as many by own score "
+            f"{by[LEADERS].fair[k].mean():.1%}, difference {said(few)}",
+            below(few),
+        ),
+        cy.Comparison(
+            "What flips is the work of the attention.",
+            "the same weights with 0 layers, after every deletion of every method",
+            f"the same flips: {counted(same, total)}",
+            same < total and not _alike(by[CLUSTERS].flipped[k], by[CLUSTERS].bare[k]),
+        ),
+        cy.Comparison(
+            "Clusters find words that random choice does not.",
+            "random words, and random words of the side that wins",
+            f"flips {flips(CLUSTERS).mean():.1%}; random {flips(RANDOM).mean():.1%}; random of "
+            f"the winning side {flips(RANDOM_SIDE).mean():.1%}, difference "
+            f"{said(flips(CLUSTERS) - flips(RANDOM_SIDE))}",
+            above(flips(CLUSTERS) - flips(RANDOM_SIDE)),
+        ),
+    ]
+    return out + [
+        cy.Comparison(
+            f"{name} stays below the order by own score.",
+            f"the same reviews, {p.samples} samples",
+            f"flips {flips(name).mean():.1%} and {flips(OWN).mean():.1%}, difference "
+            f"{said(flips(name) - flips(OWN))}",
+            below(flips(name) - flips(OWN)),
+        )
+        for name in by
+        if name.startswith(("LIME", "SHAP"))
+    ]
+
+
+def _alike(a: np.ndarray, b: np.ndarray) -> bool:
+    low, high = blockwise(a.astype(float) - b.astype(float))
+    return low <= 0 <= high
+
+
 def _summary(
     p: Params, curves: list[Curve], reviews: list[Ranked], whole: Faithfulness, accuracy: float
 ) -> str:
@@ -215,12 +292,18 @@ def _summary(
         for c in curves
         if c.method.startswith(("LIME", "SHAP"))
     )
+    clusters = next(c for c in curves if c.method == CLUSTERS)
+    alone = next(c for c in curves if c.method == LEADERS)
+    same = float((clusters.flipped[k] == clusters.bare[k]).mean())
     (neutral,) = (d for d in whole.deletions if "neutral" in d.name)
     return (
         f"A classifier with {accuracy:.4f} test accuracy, {len(reviews)} of its predictions. "
         f"Deleting the {p.words[k]} words named first flips: leaders with their clusters "
         f"{flips[CLUSTERS]}, leaders alone {flips[LEADERS]}, gradient {flips[GRADIENT]}, words by "
-        f"their own score {flips[OWN]}, random words {flips[RANDOM]}; {rivals}."
+        f"their own score {flips[OWN]}, random words {flips[RANDOM]}, random words of the winning "
+        f"side {flips[RANDOM_SIDE]}; {rivals}. As few words as leaders are, by own score, flip "
+        f"{alone.fair[k].mean():.1%}. Read with 0 layers of attention after the deletion, "
+        f"{same:.1%} of the outcomes are the same."
         f"\n\nThe winning clusters, whole, have {np.mean([r.winning for r in reviews]):.1f} words "
         f"and flip {matched[CLUSTERS]}; as many random words flip {matched[RANDOM]}. "
         f"Keeping only the non-neutral clusters flips {neutral.flipped:.1%}. The explanation by "
@@ -235,11 +318,14 @@ _DELETED = (
 _LEFT = "The same when only these words are left: the lower, the more of the decision they carry."
 
 
+_RANDOM = (RANDOM, RANDOM_SIDE)
+
+
 def _draw(p: Params, curves: list[Curve], what: str) -> Any:
     """`what` is "deleted" or "left"."""
     figure, axes = cy.plot.sheet(1, 2, 4.6, 3.4)
-    colours = dict(zip((c.method for c in curves if c.method != RANDOM), cy.plot.PALETTE))
-    styles = {LEADERS: "--", GRADIENT: ":", SIZE: "-.", OWN: "--"}
+    colours = dict(zip((c.method for c in curves if c.method not in _RANDOM), cy.plot.PALETTE))
+    styles = {RANDOM_SIDE: "--", LEADERS: "--", GRADIENT: ":", SIZE: "-.", OWN: "--"}
     for c in curves:
         look = {"color": colours.get(c.method, cy.plot.GREY), "ls": styles.get(c.method, "-")}
         width = 2.2 if c.method == CLUSTERS else 1.3

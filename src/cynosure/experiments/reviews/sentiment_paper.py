@@ -8,8 +8,10 @@ that of the training reviews, the epoch is chosen on held-out blocks of them and
 part, accuracy is over reviews and not over batches, leaders are counted as value classes in proved
 arithmetic. No lemmas are taken.
 
-See: hardmax predicts what softmax was trained for; accuracy grows with d while the share of words
-that lead grows too, up to a bag of words. Full reviews are trained on a GPU by
+See: hardmax predicts what softmax was trained for. Beside each model stand its null models: the
+same words trained with 0 layers of attention, its own weights read with 0 layers, and logistic
+regression on the same words. Where these are as accurate, the accuracy, and its growth with d, is
+not the work of attention. Full reviews are trained on a GPU by
 `python -m cynosure.experiments.reviews._sentiment_gpu`, and `results` names the folder it leaves;
 without it small models are trained here, on `data` or on made-up reviews.
 """
@@ -17,7 +19,7 @@ without it small models are trained here, on `data` or on made-up reviews.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +27,11 @@ import numpy as np
 import cynosure as cy
 
 from ...classifier.soft_model import Schedule
-from .._frame import Progress, at_most, part, report_of, silent
-from ._models import LAYERS, TrainedModel, stored, trained
-from ._reviews import numbered
+from .._frame import Progress, at_most, part, report_of, require, silent
+from ._models import LAYERS, Fitted, TrainedModel, stored, trained
+from ._null_models import said
+from ._paper_nulls import Null, null_controls, null_model, null_table
+from ._reviews import Ids, numbered
 from ._word_bars import LeaderWord, word_bars
 
 TITLE = "Sentiment as in the paper: soft training, hard leaders"
@@ -42,7 +46,8 @@ PUBLISHED_LEADERS = {
 @dataclass(frozen=True)
 class Params:
     """`data`: reviews (aclImdb folder or archive, a table, or the .npz of word numbers), "" for
-    made-up ones; `results`: trained runs. Otherwise train here: `reviews` per part (0: all)."""
+    made-up ones; `results`: trained runs. Otherwise train here: `reviews` per part (0: all), with
+    each of `seeds` seeds; the figures are of the first."""
 
     data: str = ""
     results: str = ""
@@ -54,6 +59,7 @@ class Params:
     batch: int = 64
     patience: int = 5
     counted: int = 5000
+    seeds: int = 2
     seed: int = 0
     movies: bool = True
 
@@ -65,14 +71,15 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Read or train the models, then count, draw and check."""
     say = progress or silent
     say(0.0, "reviews")
+    require(p.seeds >= 1, "seeds >= 1", p)
     ids = numbered(p.data, 0 if p.results else p.reviews, p.seed)
     middle = part(progress, 0.05, 0.75)
     schedule = Schedule(p.epochs, p.rate, p.batch, patience=p.patience, seed=p.seed)
-    fits = stored(ids, p.results, middle) if p.results else trained(
-        ids, p.dims, p.tokens, schedule, middle
-    )  # fmt: skip
-    models = [TrainedModel.of(fit, p.counted, real=bool(p.data)) for fit in fits]
-    say(0.75, "figures")
+    groups = _fits(p, ids, schedule, middle)
+    models = [TrainedModel.of(group[0], p.counted, real=bool(p.data)) for group in groups]
+    say(0.75, "null models")
+    nulls = [null_model(group, schedule) for group in groups]
+    say(0.8, "figures")
     first = min(models, key=lambda m: (m.dim, m.tokens))  # the most readable
     leaders = _leader_words(first)
     examples, soft_is_hard = _examples(first), _soft_is_hard(models)
@@ -88,13 +95,31 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     return report_of(
         __name__,
         p,
-        _summary(models, first, soft_is_hard),
-        tables=(_accuracies(models), _leader_table(models), _words_table(first, leaders[:15])),
+        _summary(models, first, soft_is_hard, nulls),
+        controls=null_controls(nulls),
+        tables=(
+            null_table(nulls),
+            _accuracies(models),
+            _leader_table(models),
+            _words_table(first, leaders[:15]),
+        ),
         checks={"all runs": [soft_is_hard]}
         | {f"{kind} review": cy.check(e.trajectory) for kind, e in examples.items()},
         figures=figures,
         movies=[_movie(kind, e.trajectory) for kind, e in examples.items()] if p.movies else (),
     )
+
+
+def _fits(p: Params, ids: Ids, schedule: Schedule, say: Progress) -> list[list[Fitted]]:
+    """The models of each dimension, one for each seed; a stored run is alone."""
+    if p.results:
+        return [[fit] for fit in stored(ids, p.results, say)]
+    runs = []
+    for k in range(p.seeds):
+        mine = part(say, k / p.seeds, (k + 1) / p.seeds)
+        seed = replace(schedule, seed=p.seed + k)
+        runs.append(list(trained(ids, p.dims, p.tokens, seed, mine)))
+    return [list(group) for group in zip(*runs)]
 
 
 # --- tables -------------------------------------------------------------------------------------
@@ -179,7 +204,9 @@ def _soft_is_hard(models: list[TrainedModel]) -> cy.Check:
     )
 
 
-def _summary(models: list[TrainedModel], first: TrainedModel, check: cy.Check) -> str:
+def _summary(
+    models: list[TrainedModel], first: TrainedModel, check: cy.Check, nulls: list[Null]
+) -> str:
     few, many = (pick(models, key=lambda m: m.hard.leaders.mean()) for pick in (min, max))
     lines = "; ".join(
         f"{m.name}: {m.accuracy:.4f}"
@@ -192,15 +219,25 @@ def _summary(models: list[TrainedModel], first: TrainedModel, check: cy.Check) -
     return (
         f"Hardmax test accuracy at the epoch chosen on held-out blocks: {lines}. Softmax at "
         f"temperature 0.001 and hardmax differ by at most {check.witness['measured']:.4f}."
+        f"\n\nBeside it, on the same words: {_beside(nulls)}."
         f"\n\nLeaders per review: {few.hard.leaders.mean():.1f} of {few.test.sizes.mean():.0f} "
         f"distinct words for {few.name}, {many.hard.leaders.mean():.1f} of "
-        f"{many.test.sizes.mean():.0f} for {many.name}: the more words lead, the more the model is "
-        f"a bag of words. Nearly all lead from layer 0 ({first.from_start:.1%} for {first.name}). "
+        f"{many.test.sizes.mean():.0f} for {many.name}: where all words lead, the model is a bag "
+        f"of words. Of the leaders of {first.name}, {first.from_start:.1%} lead from layer 0. "
         f"The step alpha, free to fade, ends between {slow.alpha:.2f} ({slow.name}) and "
         f"{max(m.alpha for m in models):.2f}; where small, {slow.hard.on_leaders.mean():.0%} "
         f"of the mean token is on leaders after {LAYERS} layers. Training accuracy is up to "
         f"{above[worst]:.3f} above test accuracy ({worst}) at the epoch chosen: the embedding "
         "memorises."
+    )
+
+
+def _beside(nulls: list[Null]) -> str:
+    return "; ".join(
+        f"{x.name}: hardmax {x.hard.mean():.4f}, trained with 0 layers {x.trained.mean():.4f} "
+        f"(difference {said(x.hard - x.trained)}), logistic regression {x.linear.mean():.4f}; "
+        f"the same weights read with 0 layers give {x.same:.1%} of the verdicts"
+        for x in nulls
     )
 
 

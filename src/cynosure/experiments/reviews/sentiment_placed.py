@@ -6,11 +6,12 @@ and *few telling words* cost. Words are placed by a convex fit (`Placed`) with a
 curves accuracy(leaders), for several budgets of words, are drawn below TF-IDF with logistic
 regression and NB-SVM on the same words.
 
-See: without a bound on words, ten to twenty leaders a review lose nothing against the linear
-models; twenty telling words instead of all of them cost one point for words and nearly two for
-pairs, forty half of that; five leaders instead of ten then cost half a point. The dimension does
-not matter: the grades of the words decide. Nearly all of the mean sits on leaders (alpha = 1, 8
-layers: rho^8 = 0.4 % is left), so they, with the sizes of their clusters, *are* the decision.
+Two controls stand beside every placing. With the same weights and 0 layers of attention the
+verdicts are the same: a placed word has the grade of its leader, so the layers change where a
+review is *read* and not how it is *decided*; the cost of few leaders is the cost of few grades.
+And the linear models are the ceiling. Budgets are chosen on held-out blocks of the training part;
+the test part is read once for each placing and nothing is chosen on it. Nearly all of the mean sits
+on leaders (alpha = 1, 8 layers: rho^8 = 0.4 % is left).
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ import numpy as np
 
 import cynosure as cy
 
+from ...classifier.datasets import Dataset, blocks
 from ...classifier.evaluation import Evaluation, Rivals
-from .._frame import Progress, at_most, report_of, require, silent
+from .._frame import Progress, at_most, counted, report_of, require, silent
+from ._null_models import Placed0, above, below, beside_no_layers, blockwise, said
 from ._reviews import evenly, labelled
 from ._word_bars import LeaderWord, word_bars
 
@@ -35,7 +38,7 @@ TITLE = "Sentiment with placed words: what few leaders cost"
 class Params:
     """`data`: aclImdb folder or archive, or a table, "" for made-up reviews; `reviews` of each part
     (0: all); n-grams up to each of `ngrams`; budgets of leaders and of telling words per review (0:
-    no bound)."""
+    no bound). The placing chosen is fit again with `seeds` seeds."""
 
     data: str = ""
     reviews: int = 0
@@ -44,13 +47,27 @@ class Params:
     budgets: tuple[float, ...] = (3.0, 5.0, 10.0, 20.0)
     words: tuple[float, ...] = (10.0, 20.0, 40.0, 0.0)
     explained: int = 300
+    seeds: int = 3
     seed: int = 0
 
 
-QUICK = Params(reviews=240, ngrams=(1,), budgets=(3.0, 5.0, 8.0), words=(8.0, 0.0), explained=40)
+QUICK = Params(
+    reviews=240, ngrams=(1,), budgets=(3.0, 8.0), words=(8.0, 0.0), explained=40, seeds=2
+)
 
 
-Ceilings: TypeAlias = dict[int, dict[str, float]]  # longest n-gram -> linear model -> accuracy
+class Ceiling(NamedTuple):
+    """A linear model: accuracy on the held-out blocks, and which test reviews it has right."""
+
+    held: float
+    right: np.ndarray
+
+    @property
+    def accuracy(self) -> float:
+        return float(self.right.mean())
+
+
+Ceilings: TypeAlias = dict[int, dict[str, Ceiling]]  # longest n-gram -> linear model
 
 
 class Placing(NamedTuple):
@@ -60,7 +77,25 @@ class Placing(NamedTuple):
     dim: int
     words: float
     budget: float
+    held: float
     test: Evaluation
+    verdicts: Placed0
+    truth: np.ndarray
+
+    @property
+    def right(self) -> np.ndarray:
+        """Which test reviews are decided rightly."""
+        return (self.verdicts.layers == self.truth).astype(float)
+
+    @property
+    def bare(self) -> float:
+        """Accuracy of the same weights with 0 layers."""
+        return float((self.verdicts.none == self.truth).mean())
+
+    @property
+    def refit(self) -> float:
+        """Accuracy with 0 layers when the decoder is fit anew."""
+        return float((self.verdicts.refit == self.truth).mean())
 
     @property
     def name(self) -> str:
@@ -72,29 +107,30 @@ class Placing(NamedTuple):
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
-    """Fit the grid of budgets and the rivals, then compare."""
+    """Fit the grid of budgets and the rivals, choose on held-out blocks, then compare."""
     say = progress or silent
     require(all((p.ngrams, p.dims, p.budgets, p.words)), "ngrams, dims, budgets and words", p)
-    train, test = labelled(p.data, p.reviews, p.seed)
+    require(p.seeds >= 1, "seeds >= 1", p)
+    every, test = labelled(p.data, p.reviews, p.seed)
+    out = blocks(every.labels, 0.1)
+    train, held = (every.take(np.flatnonzero(rows)) for rows in (~out, out))
     grid = list(product(p.ngrams, p.dims, p.words, p.budgets))
     placings: list[Placing] = []
     rivals: Ceilings = {}
     readable: cy.HardmaxClassifier | None = None  # about ten leaders, the fewest telling words
     for done, (order, dim, words, budget) in enumerate(grid):
-        share = 0.9 * done / len(grid)
+        share = 0.8 * done / len(grid)
         if order not in rivals:
             say(share, f"linear models, {_terms(order)}")
-            said = Rivals.fit(train.texts, train.labels, (1, order)).predict(test.texts)
-            rivals[order] = {k: float((x == test.labels).mean()) for k, x in said.items()}
+            rivals[order] = _rivals(train, held, test, order)
         say(share, f"{_terms(order)}, d = {dim}, {words:g} words, {budget:g} leaders")
-        clf = cy.HardmaxClassifier(
-            dim, (1, order), budget, words=words or None, random_state=p.seed
-        ).fit(train.texts, train.labels)
-        how = cy.evaluate(clf, test.texts, test.labels, explained=0)
-        placings.append(Placing(order, dim, words, budget, how))
+        clf = _fitted(p, train, order, dim, words, budget, p.seed)
+        placings.append(_placing(clf, (order, dim, words, budget), train, held, test))
         if readable is None or (abs(budget - 10) < 3 and words == p.words[0]):
             readable = clf
     assert readable is not None
+    say(0.82, "seeds")
+    seeds = {order: _over_seeds(p, train, test, _chosen(placings, order)) for order in rivals}
     say(0.92, "lexicon")
     lexicon = readable.lexicon(test.take(evenly(len(test), p.explained)).texts, top=20)
     columns = {"word": "term", "reviews it leads in": "texts", "score": "score"}
@@ -104,9 +140,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         __name__,
         p,
         _summary(placings, rivals, len(test)),
+        controls=_controls(placings, rivals, seeds),
         tables=(
             _table(placings),
-            _ceilings(rivals, len(test)),
+            _ceilings(rivals),
             cy.Table.of("Lexicon", lexicon, columns),
         ),
         checks={"all budgets": _checks(placings)},
@@ -117,9 +154,121 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     )
 
 
+def _fitted(
+    p: Params, train: Dataset, order: int, dim: int, words: float, budget: float, seed: int
+) -> cy.HardmaxClassifier:
+    return cy.HardmaxClassifier(
+        dim, (1, order), budget, words=words or None, random_state=seed
+    ).fit(train.texts, train.labels)
+
+
+def _placing(
+    clf: cy.HardmaxClassifier,
+    cell: tuple[int, int, float, float],
+    train: Dataset,
+    held: Dataset,
+    test: Dataset,
+) -> Placing:
+    return Placing(
+        *cell,
+        held=float(clf.score(held.texts, held.labels)),
+        test=cy.evaluate(clf, test.texts, test.labels, explained=0),
+        verdicts=beside_no_layers(clf, train.texts, train.labels, test.texts),
+        truth=test.labels == clf.classes_[1],
+    )
+
+
+def _rivals(train: Dataset, held: Dataset, test: Dataset, order: int) -> dict[str, Ceiling]:
+    fit = Rivals.fit(train.texts, train.labels, (1, order))
+    at, on = fit.predict(held.texts), fit.predict(test.texts)
+    return {
+        name: Ceiling(float((at[name] == held.labels).mean()), (on[name] == test.labels) * 1.0)
+        for name in on
+    }
+
+
+def _over_seeds(p: Params, train: Dataset, test: Dataset, best: Placing) -> list[float]:
+    """Test accuracies of the placing chosen, fit again with other seeds."""
+    cell = (best.order, best.dim, best.words, best.budget)
+    return [
+        float(_fitted(p, train, *cell, p.seed + k).score(test.texts, test.labels))
+        for k in range(p.seeds)
+    ]
+
+
+def _chosen(placings: list[Placing], order: int) -> Placing:
+    """The best on the held-out blocks; of equals the one with fewer leaders."""
+    mine = [x for x in placings if x.order == order]
+    return max(mine, key=lambda x: (x.held, -x.budget))
+
+
+def _controls(
+    placings: list[Placing], rivals: Ceilings, seeds: dict[int, list[float]]
+) -> list[cy.Comparison]:
+    same = sum(x.verdicts.same for x in placings)
+    total = sum(len(x.truth) for x in placings)
+    moved = [x for x in placings if x.verdicts.same < len(x.truth)]
+    refit = max(abs(x.refit - x.test.accuracy) for x in placings)
+    out = [
+        cy.Comparison(
+            "The layers of attention decide.",
+            "the same weights with 0 layers, for every placing; with the decoder fit anew as well",
+            f"same verdicts: {counted(same, total)}, in {len(placings) - len(moved)} of "
+            f"{len(placings)} placings all of them; with a decoder fit anew for 0 layers accuracy "
+            f"differs by at most {refit:.4f}",
+            any(above(x.right - (x.verdicts.none == x.truth)) for x in moved),
+        )
+    ]
+    for order, ceiling in rivals.items():
+        best, (name, rival) = _chosen(placings, order), _best(ceiling)
+        gap = best.right - rival.right
+        spread = seeds[order]
+        out.append(
+            cy.Comparison(
+                f"{_terms(order).capitalize()}: the placing is as accurate as the linear models.",
+                "the better linear model; both chosen on held-out blocks, other seeds",
+                f"{best.budget:g} leaders, {best.told}: {best.test.accuracy:.4f}, {name} "
+                f"{rival.accuracy:.4f}, difference {said(gap)} by blocks of {len(gap)} reviews; "
+                f"{len(spread)} seeds: {min(spread):.4f} to {max(spread):.4f}",
+                not below(gap),
+            )
+        )
+        for what, key in (("leaders", "budget"), ("telling words", "words")):
+            out += _cost(placings, order, what, key)
+    return out
+
+
+def _cost(placings: list[Placing], order: int, what: str, key: str) -> list[cy.Comparison]:
+    """The smallest budget of one kind beside the largest, the others being as they are."""
+    mine = [x for x in placings if x.order == order]
+    sizes = [getattr(x, key) or np.inf for x in mine]
+    least, most = min(sizes), max(sizes)
+    if least == most:
+        return []
+    few, many = (
+        np.mean([x.right for x, size in zip(mine, sizes) if size == edge], axis=0)
+        for edge in (least, most)
+    )
+    named = "no bound" if most == np.inf else f"{most:g}"
+    return [
+        cy.Comparison(
+            f"{_terms(order).capitalize()}: few {what} cost accuracy.",
+            f"budget {least:g} beside {named}, mean over the other budgets",
+            f"difference {said(few - many)}",
+            below(few - many),
+        )
+    ]
+
+
+def _best(ceiling: dict[str, Ceiling]) -> tuple[str, Ceiling]:
+    """The linear model that is better on the held-out blocks."""
+    return max(ceiling.items(), key=lambda item: item[1].held)
+
+
 _CURVE = (
-    "Test accuracy against the mean number of leaders per review, with a standard error; the "
-    "horizontal lines are the linear models on the same n-grams."
+    "Test accuracy against the mean number of leaders per review, with a 95 % interval by blocks "
+    "of reviews; the same weights with 0 layers of attention give the same points. The horizontal "
+    "lines are the linear models on the same n-grams."
 )
 _LEXICON = (
     "How often a word leads a cluster in the reviews explained; blue speaks for the second class, "
@@ -132,15 +281,23 @@ def _terms(order: int) -> str:
 
 
 def _table(placings: list[Placing]) -> cy.Table:
-    note = "The budget holds on the training reviews; leaders per review are counted at test."
+    note = (
+        "The budget holds on the training reviews; leaders per review are counted at test. 0 "
+        "layers: the same weights without attention. Intervals by blocks of consecutive reviews."
+    )
     columns: dict[str, Any] = {
         "terms": lambda x: _terms(x.order),
         "d": "dim",
         "telling words": lambda x: x.words or "any",
         "budget": "budget",
         "leaders per review": "test.leaders",
+        "held out": "held",
         "accuracy": "test.accuracy",
-        "standard error": "test.standard_error",
+        "95 % from": lambda x: blockwise(x.right)[0],
+        "to": lambda x: blockwise(x.right)[1],
+        "0 layers": "bare",
+        "same verdicts with 0 layers": lambda x: x.verdicts.same / len(x.truth),
+        "0 layers, decoder fit anew": "refit",
         "weight on leaders": "test.on_leaders",
         "alpha": "test.alpha",
         "calibration error": "test.calibration",
@@ -149,14 +306,14 @@ def _table(placings: list[Placing]) -> cy.Table:
     return cy.Table.of("Placed words", placings, columns, note)
 
 
-def _ceilings(rivals: Ceilings, n: int) -> cy.Table:
+def _ceilings(rivals: Ceilings) -> cy.Table:
     rows = tuple(
-        (_terms(order), name, a, float(np.sqrt(a * (1 - a) / n)))
+        (_terms(order), name, x.held, x.accuracy, *blockwise(x.right))
         for order, ceiling in rivals.items()
-        for name, a in ceiling.items()
+        for name, x in ceiling.items()
     )
-    note = "Regularisation chosen on held-out blocks of the training part."
-    columns = ("terms", "model", "accuracy", "standard error")
+    note = "Fit on the same reviews; regularisation chosen on blocks of these."
+    columns = ("terms", "model", "held out", "accuracy", "95 % from", "to")
     return cy.Table("Linear models on the same terms", columns, rows, note)
 
 
@@ -188,22 +345,26 @@ def _summary(placings: list[Placing], rivals: Ceilings, n: int) -> str:
     out = []
     for order, ceiling in rivals.items():
         mine = [x for x in placings if x.order == order]
+        best, (name, rival) = _chosen(placings, order), _best(ceiling)
         small = min(mine, key=lambda x: x.test.leaders)
         few = min((x.words for x in mine if x.words), default=0.0)
-        sparse = max((x for x in mine if x.words == few), key=lambda x: x.test.accuracy)
-        top, best = max(mine, key=lambda x: x.test.accuracy), max(ceiling.values())
-        near = [x for x in mine if best - x.test.accuracy <= 2 * x.test.standard_error]
-        enough = min((x.test.leaders for x in near), default=None)
-        reached = f"{enough:.1f} leaders per review are" if enough else "no budget is"
+        sparse = max((x for x in mine if x.words == few), key=lambda x: x.held)
         out.append(
-            f"{_terms(order).capitalize()}: the better linear model reaches {best:.4f}; {reached} "
-            f"within two standard errors of it; the best placing has {top.test.accuracy:.4f} at "
-            f"{top.test.leaders:.1f} leaders, {small.test.leaders:.1f} leaders give "
-            f"{small.test.accuracy:.4f}; with {sparse.told} it is {sparse.test.accuracy:.4f} at "
-            "best."
+            f"{_terms(order).capitalize()}: chosen on held-out blocks, {best.test.leaders:.1f} "
+            f"leaders with {best.told} reach {best.test.accuracy:.4f}, {name} "
+            f"{rival.accuracy:.4f}: a difference of {said(best.right - rival.right)}. The fewest "
+            f"leaders, {small.test.leaders:.1f}, give {small.test.accuracy:.4f}; {sparse.told} "
+            f"{sparse.test.accuracy:.4f}."
         )
-    error = max(x.test.standard_error for x in placings)
-    return "\n\n".join([*out, f"{n} test reviews: a standard error is {error:.4f}."])
+    same, total = sum(x.verdicts.same for x in placings), sum(len(x.truth) for x in placings)
+    kept = "the same verdict in all" if same == total else f"the same verdict in {same}"
+    return "\n\n".join(
+        [
+            *out,
+            f"With the same weights and 0 layers of attention there is {kept} of {total} cases "
+            f"({len(placings)} placings, {n} test reviews): the accuracy is that of the placement.",
+        ]
+    )
 
 
 def _curve(placings: list[Placing], rivals: Ceilings) -> Any:
@@ -212,14 +373,16 @@ def _curve(placings: list[Placing], rivals: Ceilings) -> Any:
     for ax, (order, ceiling) in zip(axes[0], rivals.items()):
         right = max(x.test.leaders for x in placings if x.order == order)
         looks = zip(("--", ":"), (cy.plot.INK, cy.plot.GREY))
-        for (name, a), (style, colour) in zip(ceiling.items(), looks):
-            ax.axhline(a, color=colour, ls=style, lw=1.2, label=name)
+        for (name, x), (style, colour) in zip(ceiling.items(), looks):
+            ax.axhline(x.accuracy, color=colour, ls=style, lw=1.2, label=name)
         for colour, (dim, words) in zip(cy.plot.PALETTE, lines):
             line = [x for x in placings if (x.order, x.dim, x.words) == (order, dim, words)]
             line.sort(key=lambda x: x.test.leaders)
-            tests = [(x.test.leaders, x.test.accuracy, x.test.standard_error) for x in line]
+            at, high = ([getattr(x.test, k) for x in line] for k in ("leaders", "accuracy"))
+            ends = [blockwise(x.right) for x in line]
+            reach = np.array([(y - low, top - y) for y, (low, top) in zip(high, ends)]).T.clip(0)
             look = {"fmt": "o-", "color": colour, "ms": 4, "lw": 1.4, "capsize": 2}
-            ax.errorbar(*zip(*tests), **look, label=f"d = {dim}, {line[0].told}")
+            ax.errorbar(at, high, reach, **look, label=f"d = {dim}, {line[0].told}")
         ax.set(title=_terms(order), xlabel="leaders per review", xlim=(0, 1.05 * right))
     axes[0, 0].set_ylabel("test accuracy")
     cy.plot.legend_below(axes[0, 0], 2)

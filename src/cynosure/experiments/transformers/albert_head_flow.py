@@ -1,11 +1,14 @@
 """The idealised flow of a real head, run for a long time (arXiv 2305.05465, as for ALBERT).
 
-x_i' = sum_j P_ij V x_j with the A and V of a trained head, biases left out, seen at its own growth:
-y_i = exp(-l1 t) x_i. For a good triple the coordinates f1*(y_i) along the leading eigenvector end
-at most at three values, {a, 0, b}: see the lines meet. Other heads make no such promise; the table
-has them all. Beside each run: how long the attention of the start predicts it (master equation).
-Then all heads of a layer together, x_i' = sum_h V_h sum_j P^h_ij x_j, with tokens held on the
-sphere as a norm would: there, see how soon all tokens are one.
+x_i' = sum_j P_ij V x_j with the A and V of a trained head (MiniLM's where no other model is named),
+biases left out, seen at its own growth: y_i = exp(-l1 t) x_i. For a good triple the coordinates
+f1*(y_i) along the leading eigenvector end at most at three values, {a, 0, b}: see the lines meet.
+
+Few values are no mark of a good triple, though: heads that are not good, Gaussian matrices and
+uniform attention end with as few. See the table "Heads beside null models". Beside each run: how
+long the attention of the start predicts it (master equation). Then all heads of a layer together,
+x_i' = sum_h V_h sum_j P^h_ij x_j, with tokens held on the sphere as a norm would: there, see how
+soon all tokens are one, as they are for Gaussian heads and uniform attention too.
 
 Trap: time is in units of 1/l1. Some heads do not remember their start: see the column "twin".
 """
@@ -14,20 +17,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from operator import itemgetter
-from typing import Any, TypeAlias
 
 import numpy as np
 
 import cynosure as cy
 
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
-from ...pretrained.head_flows import TOGETHER, TWIN, decay, growth_rate, head_run, sphere_run
+from ...pretrained.head_flows import TWIN, decay, growth_rate, head_run
 from ...theorems import Hypothesis
 from .._frame import Progress, report_of, require, silent
 from .._measurements import kept
+from ._crowds import Crowd, crowd_controls, crowd_summary, crowd_table, crowds_of
+from ._head_ends import (
+    COARSER,
+    FINER,
+    GAUSSIAN,
+    GOOD,
+    NEAR,
+    OTHER,
+    Row,
+    end_controls,
+    ends_table,
+    grouped,
+    uniform_row,
+    values_of,
+)
+from ._null_heads import is_good, random_head
 
-TITLE = "The flow of a real head"
-NEAR = 1e-3  # values of f1* closer than this times the largest at the start count as one
+TITLE = "The flow of a real head (MiniLM's, where no other model is named)"
 GROWN = 1e6  # tokens this many times longer than at the start carry f1* in their rounding only
 FORGETS = 0.01  # a run whose twin ends this far away does not remember its start
 STEP_ERROR = 1e-5  # of RK4 at the steps used here, in the same unit
@@ -37,6 +54,7 @@ STEP_ERROR = 1e-5  # of RK4 at the steps used here, in the same unit
 class Params:
     """`model` as in albert_spectra. `time` and `dt` in units of 1/l1; `heads` bounds how many heads
     are run (0: all), `drawn` how many good triples are drawn; `tokens` random ones beside the text.
+    Good triples start from `starts` draws of these; `nulls` Gaussian heads are run like the heads.
     `together` is the time for which all heads of a layer run together (0: not at all), in units of
     one over the largest eigenvalue of the sum of their V."""
 
@@ -47,21 +65,21 @@ class Params:
     heads: int = 0
     drawn: int = 3
     tokens: int = 32
+    starts: int = 4
+    nulls: int = 24
     together: float = 30.0
     seed: int = 0
 
 
-QUICK = Params(time=10.0, dt=0.25, heads=2, drawn=1, tokens=10, together=5.0)
-
-
-Row: TypeAlias = dict[str, Any]  # a head from a start, under the headers of the table
+QUICK = Params(time=10.0, dt=0.25, heads=2, drawn=1, tokens=10, starts=2, nulls=1, together=5.0)
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every head alone from the text and from random tokens; the good triples drawn."""
     say = progress or silent
-    sensible = min(p.time, p.dt) > 0 <= min(p.heads, p.together) and min(p.drawn, p.tokens) >= 1
-    require(sensible, "time, dt > 0, heads, together >= 0, drawn, tokens >= 1", p)
+    sensible = min(p.time, p.dt) > 0 <= min(p.heads, p.together, p.nulls)
+    sensible = sensible and min(p.drawn, p.tokens, p.starts) >= 1
+    require(sensible, "time, dt > 0, heads, together, nulls >= 0, drawn, tokens, starts >= 1", p)
     say(0.0, "model")
     return _report(p, example_transformer(p.model, p.text, "albert"), say)
 
@@ -70,37 +88,38 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
     trace = m.trace(p.text)
     heads = [head for layer in m.distinct_layers for head in m.heads(layer)]
-    good = {head.name for head in heads if _is_good(head)}
+    good = {head.name for head in heads if is_good(head)}
     chosen = sorted(heads, key=lambda head: head.name not in good)[: p.heads or len(heads)]
     runs, checks, pictures = [], {}, []
     for done, head in enumerate(chosen):
-        say(0.1 + 0.6 * done / len(chosen), head.name)
-        for start, z0 in _starts(p, trace, head).items():
-            row, check, tr = kept(_one, head, start, z0, p.time, p.dt, done < p.drawn)
+        say(0.1 + 0.5 * done / len(chosen), head.name)
+        for start, z0 in _starts(p, trace, head, p.starts if head.name in good else 1).items():
+            drawn = done < p.drawn and start in ("text", "random")
+            row, check, tr = kept(_one, head, start, z0, p.time, p.dt, drawn)
             runs.append(row)
             if check is not None:
                 checks[f"{head.name}, {start}"] = [check]
             if tr is not None:
                 words = trace.words if start == "text" else None
                 pictures.append(_picture(head, row, replace(tr, words=words)))
+    say(0.6, "null models")
+    ends = grouped([*runs, *_null_runs(p, trace, chosen)])
     say(0.7, "master equation")
     frozen, errors = _master(p, chosen[0], _starts(p, trace, chosen[0])["text"])
     say(0.75, "all heads together")
-    together = _all_together(p, m, trace, {head.layer for head in chosen})
+    crowds = _all_together(p, m, trace, {head.layer for head in chosen})
     judged = [check for (check,) in checks.values() if check.applies]
     summary = f"{m.name}: {len(good)} of {len(heads)} heads are good triples. "
+    together = [crowd_table(crowds)] if crowds else []
     return report_of(
         __name__,
         p,
-        weights_note(m) + summary + _summary(p, runs, judged, together),
-        tables=[_table(runs), *([together] if together.rows else []), errors],
+        weights_note(m) + summary + _summary(p, runs, judged, crowds),
+        controls=[*end_controls(ends), *crowd_controls(crowds)],
+        tables=[ends_table(ends), _table(runs), *together, errors],
         checks=checks,
         figures=[*pictures, frozen],
     )
-
-
-def _is_good(head: cy.Head) -> bool:
-    return next(h.holds for h in head.hypotheses() if h.name == "good triple")
 
 
 def three_values(head: cy.Head, tr: cy.Trajectory) -> cy.Check:
@@ -136,11 +155,38 @@ def three_values(head: cy.Head, tr: cy.Trajectory) -> cy.Check:
     )
 
 
-def _starts(p: Params, trace: cy.Trace, head: cy.Head) -> dict[str, np.ndarray]:
-    """What the attention of the head's layer is given, and random tokens."""
-    rng = np.random.default_rng([p.seed, head.layer, head.index])
-    text = trace.seen[head.layer].astype(np.float64)
-    return {"text": text, "random": rng.standard_normal((p.tokens, head.Q.shape[1]))}
+def _starts(p: Params, trace: cy.Trace, head: cy.Head, draws: int = 1) -> dict[str, np.ndarray]:
+    """What the attention of the head's layer is given, and `draws` times random tokens."""
+    out = {"text": trace.seen[head.layer].astype(np.float64)}
+    for k in range(draws):
+        rng = np.random.default_rng([p.seed, head.layer, head.index, *([k] if k else [])])
+        name = f"random {k + 1}" if k else "random"
+        out[name] = rng.standard_normal((p.tokens, head.Q.shape[1]))
+    return out
+
+
+def _null_runs(p: Params, trace: cy.Trace, heads: list[cy.Head]) -> list[Row]:
+    """Gaussian heads in the place of some of the heads; uniform attention in that of all."""
+    out = []
+    for head in heads[:: max(1, len(heads) // p.nulls)][: p.nulls] if p.nulls else ():
+        copy = random_head(head, np.random.default_rng([p.seed, head.layer, head.index, 0, 1]))
+        for start, z0 in _starts(p, trace, head).items():
+            row, _, _ = kept(_one, copy, start, z0, p.time, p.dt, False)
+            out.append(row | {"group": GAUSSIAN})
+    for head in heads:
+        starts = _starts(p, trace, head).items()
+        out += [uniform_row(head, start, z0, p.time) for start, z0 in starts]
+    return out
+
+
+def _all_together(p: Params, m: cy.Transformer, trace: cy.Trace, layers: set[int]) -> list[Crowd]:
+    """All heads of each layer on the sphere; in every other layer its null models too."""
+    out = []
+    for number, layer in enumerate(sorted(layers) if p.together else ()):
+        heads = m.heads(layer)
+        starts, nulls = _starts(p, trace, heads[0]), p.nulls > 0 and number % 2 == 0
+        out += crowds_of(heads, starts, p.together, nulls, p.seed)
+    return out
 
 
 def _one(
@@ -160,14 +206,17 @@ def _values(head: cy.Head, tr: cy.Trajectory) -> np.ndarray | None:
 def _row(head: cy.Head, start: str, tr: cy.Trajectory, twin: float) -> Row:
     f, y = _values(head, tr), tr.values[-1]
     scale, before = (float(np.sqrt((x**2).sum(axis=1).mean())) or 1.0 for x in (y, tr.values[0]))
-    count = least = largest = None
+    count = finer = coarser = least = largest = None
     if f is not None and scale < GROWN * before:
-        count = cy.clusters(f[-1][:, None], NEAR * max(float(np.abs(f[0]).max()), 1e-300)).count
+        size = float(np.abs(f[0]).max())
+        count, finer, coarser = (values_of(f[-1], size, near) for near in (NEAR, FINER, COARSER))
         least, largest = float(f[-1].min()), float(f[-1].max())
+    good = is_good(head)
     return {
         "head": head.name,
         "start": start,
-        "good triple": _is_good(head),
+        "group": GOOD if good else OTHER,
+        "good triple": good,
         "l1": growth_rate(head),
         "status": tr.status.code,
         "values of f1*": count,
@@ -179,6 +228,8 @@ def _row(head: cy.Head, start: str, tr: cy.Trajectory, twin: float) -> Row:
         "growth": scale / before,
         "last step": float(np.abs(y - tr.values[-2]).max()) / scale,
         "twin": twin,
+        "finer": finer,
+        "coarser": coarser,
     }
 
 
@@ -191,18 +242,28 @@ def _table(runs: list[Row]) -> cy.Table:
         "-1) and V has one beyond -l1: f1* then drowns in rounding (–). Twin: relative distance at "
         f"the end to a run that starts {TWIN:g} away; above {FORGETS:g} rounding chooses the end."
     )
-    columns = {name: itemgetter(name) for name in runs[0]}
+    hidden = ("group", "finer", "coarser")  # these are for the null models
+    columns = {name: itemgetter(name) for name in runs[0] if name not in hidden}
     return cy.Table.of("Every head alone", runs, columns, note)
 
 
-def _summary(p: Params, runs: list[Row], judged: list[cy.Check], together: cy.Table) -> str:
+def _summary(p: Params, runs: list[Row], judged: list[cy.Check], crowds: list[Crowd]) -> str:
     text = f"{len(runs)} runs to time {p.time:g}/l1."
     counts = [r["values of f1*"] or 0 for r in runs if r["good triple"]]
+    others = [r["values of f1*"] for r in runs if not r["good triple"]]
+    seen = [count for count in others if count is not None]
     if counts:
         text += (
             f" The {len(counts)} runs of good triples end with at most {max(counts)} "
             f"distinct values of f1*. The theorem allows three in the limit; in {len(judged)} runs "
             f"f1* stands still, and there it holds {sum(bool(c.holds) for c in judged)} times."
+        )
+    if seen:
+        few = sum(count <= 2 for count in seen)
+        text += (
+            " Few values are no mark of a good triple: of the runs of other heads, as far as they "
+            f"can be counted, {few} of {len(seen)} end with at most 2, and uniform attention "
+            "always ends with one."
         )
     lost = list(dict.fromkeys(r["head"] for r in runs if r["twin"] > FORGETS))
     if lost:
@@ -210,34 +271,7 @@ def _summary(p: Params, runs: list[Row], judged: list[cy.Check], together: cy.Ta
             f"\n\n{len(lost)} heads do not remember their start, a twin {TWIN:g} away ends more "
             f"than {FORGETS:.0%} from it: {', '.join(lost)}."
         )
-    if together.rows:
-        text += (
-            "\n\nAll heads of a layer together, on the sphere: "
-            f"{sum(row[2] == 1 for row in together.rows)} of {len(together.rows)} runs end in a "
-            "single cluster."
-        )
-    return text
-
-
-def _all_together(p: Params, m: cy.Transformer, trace: cy.Trace, layers: set[int]) -> cy.Table:
-    """The sum of all heads on the sphere, from the text and from random tokens."""
-    rows = []
-    for layer in sorted(layers) if p.together else ():
-        heads = m.heads(layer)
-        for start, z0 in _starts(p, trace, heads[0]).items():
-            end, when = kept(sphere_run, heads, z0, p.together)
-            settled = (end[key] for key in ("clusters", "mean_cosine", "step"))
-            rows.append((layer, start, *settled, when, len(z0)))
-    columns = (
-        "layer", "start", "clusters", "mean cosine", "last step", f"mean cosine > {TOGETHER:g} at",
-        "tokens",
-    )  # fmt: skip
-    note = (
-        "x_i' = sum_h V_h sum_j P^h_ij x_j, projected on the sphere, scores those of tokens of the "
-        "model's length; clusters at 1 % of it. Time in units of one over the largest |eigenvalue| "
-        "of sum_h V_h; a last step that is not small is a cluster that moves as one."
-    )
-    return cy.Table("All heads of a layer together", columns, tuple(rows), note)
+    return f"{text}\n\n{crowd_summary(crowds)}" if crowds else text
 
 
 def _picture(head: cy.Head, row: Row, tr: cy.Trajectory) -> cy.Picture:
@@ -248,6 +282,8 @@ def _picture(head: cy.Head, row: Row, tr: cy.Trajectory) -> cy.Picture:
     f = _values(head, tr)
     left.plot(tr.t * row["l1"], np.linalg.norm(tr.values, axis=-1) if f is None else f, lw=1.1)
     left.set(xlabel="time, in 1/l1", ylabel="|y_i|" if f is None else "f1*(y_i)")
+    left.set_title("along the leading eigenvector", fontsize=cy.plot.TITLE, loc="left")
+    right.set_title("the tokens y", fontsize=cy.plot.TITLE, loc="left")
     if f is not None:
         left.axhline(0, color=cy.plot.GREY, lw=0.8, ls=":")
     _, unplaced = word_paths(tr, right)

@@ -1,49 +1,117 @@
 """A sentence on its way through a real model: paths, clusters, sinks (after arXiv 2312.10794).
 
 See the paths: tokens move together, and in many models one of them (often [CLS] or the full stop)
-receives most of the attention everywhere, a sink. See the curves: how far cosines rise in a trained
-model for the sentence, for its words in another order, and for random tokens of the same lengths.
-Only what the sentence does and the random tokens do not is about the sentence.
+receives most of the attention everywhere, a sink. See the curves: how far cosines rise for the
+sentence, for its words in another order, for random words of the vocabulary, and for Gaussian
+tokens of the same lengths, each drawn many times.
+
+The null model of a sentence is random *words*: Gaussian tokens are no words, and where they end is
+a matter of the draw, so a sentence below them says nothing about sentences. What random words do
+too is the model's own, not the sentence's.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 import cynosure as cy
 
-from ...pretrained import attention_table, sentence_table
+from ...pretrained import attention_table, cosines, sentence_table
 from ...pretrained.chapters import attention_chapter, table_of, tokens_chapter
-from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
-from .._frame import Progress, report_of, require, silent
+from ...pretrained.examples import ONE_THREAD, RANDOM, example_transformer, weights_note
+from .._frame import Progress, report_of, require, resampled, silent
 
 TITLE = "A sentence on its way through a real transformer"
+# Other sentences, of other lengths and about other things, to set beside random words as well.
+OTHERS = (
+    "The two leads are superb and the music is lovely.",
+    "What a waste of a good cast.",
+    "The trailer promised a thriller and the film is a quiet family drama.",
+    "She opened the window because the room was too warm.",
+    "Prices of grain fell by a third after the harvest of that year.",
+    "The proof is short once the right norm has been chosen.",
+    "Please send the signed form back before the end of the month.",
+    "A small bird sat on the fence and would not be driven away by the dog.",
+    "Water boils at a lower temperature in the mountains.",
+    "Nobody at the station knew when the next train would leave.",
+    "My grandfather kept every letter he was ever sent.",
+)
+ORDER, WORDS, GAUSSIAN = "words in another order", "random words", "Gaussian tokens"
+MOVED = "[CLS] in the middle"
 
 
 @dataclass(frozen=True)
 class Params:
     """`model` is a folder or a hub id; empty: MiniLM if it is installed, else random weights.
-    `layers` 0 are the model's own; a model that shares its weights can be run for more."""
+    `layers` 0 are the model's own; a model that shares its weights can be run for more. Each null
+    model is drawn `draws` times; `others` of the other sentences are set beside random words."""
 
     model: str = ""
     text: str = "The film was slow but the ending is wonderful, and I would see it again tomorrow."
     layers: int = 0
+    draws: int = 60
+    others: int = 11
     seed: int = 0
 
 
-QUICK = Params(text="The film was slow but the ending is wonderful.")
+QUICK = Params(text="The film was slow but the ending is wonderful.", draws=4, others=2)
 
 
 Row: TypeAlias = dict[str, Any]  # of `sentence_table`, with means over the heads of the layer
+KEYS = ("length", "mean_cosine", "clusters", "argmax_mass", "sink_mass")
+
+
+class Ensemble(NamedTuple):
+    """Draws of one start: each quantity (draws, layers + 1), NaN after the last attention.
+
+    `first` counts the heads whose sink is the token [CLS], of `heads`; NaN where there is none.
+    """
+
+    name: str
+    values: dict[str, np.ndarray]
+    first: np.ndarray
+    heads: int
+
+    def end(self, key: str) -> np.ndarray:
+        return self.values[key][:, -1]
+
+    def band(self, key: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean by layer, and the middle 95 % of the draws."""
+        low, high = np.quantile(self.values[key], (0.025, 0.975), axis=0)
+        return self.values[key].mean(axis=0), low, high
+
+
+class Beside(NamedTuple):
+    """The mean cosine of a sentence after the last layer, beside as many words that are none.
+
+    `words` are drawn from the vocabulary, `pooled` from the words of all sentences together: these
+    are as common as the sentence's own, and only do not belong together.
+    """
+
+    text: str
+    tokens: int
+    cosine: float
+    words: np.ndarray
+    pooled: np.ndarray
+
+    @property
+    def more(self) -> float:
+        return self.cosine - float(self.words.mean())
+
+    @property
+    def more_than_pooled(self) -> float:
+        return self.cosine - float(self.pooled.mean())
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
-    """The chapters on tokens and attention, and the comparison with two controls."""
+    """The chapters on tokens and attention, and the comparison with the null models."""
     say = progress or silent
-    require(p.layers >= 0, "layers >= 0, 0 for the model's own", p)
+    sensible = p.layers >= 0 and p.draws >= 2 and 0 <= p.others <= len(OTHERS)
+    require(sensible, f"layers >= 0, draws >= 2, 0 <= others <= {len(OTHERS)}", p)
     say(0.0, "model")
     return _report(p, example_transformer(p.model, p.text), say)
 
@@ -51,87 +119,326 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 @ONE_THREAD
 def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
     count = p.layers or m.depth
-    say(0.2, "traces")
-    traces = _starts(m, p, count)
-    layers = {name: _layers(name, trace) for name, trace in traces.items()}
-    say(0.4, "figures")
-    chapters = (tokens_chapter(traces["sentence"]), attention_chapter(traces["sentence"]))
-    ends = ", ".join(f"{name} {rows[-1]['mean_cosine']:.2f}" for name, rows in layers.items())
+    say(0.1, "null models")
+    sentence = m.trace(p.text, count)
+    starts = _ensembles(m, p, sentence, count)
+    say(0.5, "other sentences")
+    beside = _sentences(m, p, count)
+    say(0.8, "figures")
+    chapters = (tokens_chapter(sentence), attention_chapter(sentence))
+    controls = _controls(starts, beside, trained=RANDOM not in m.name)
     summary = (
-        f"{weights_note(m)}{m.name}, {count} layers, {traces['sentence'].z.shape[1]} tokens. Mean "
-        f"cosine of two tokens after the last layer: {ends}.\n\n"
-        + "\n\n".join(chapter.summary for chapter in chapters)
+        f"{weights_note(m)}{m.name}, {count} layers, {sentence.z.shape[1]} tokens. "
+        f"{_summary(starts, beside)}\n\n" + "\n\n".join(chapter.summary for chapter in chapters)
     )
+    return report_of(
+        __name__,
+        p,
+        summary,
+        controls=controls,
+        tables=[_ends_table(starts), _sentences_table(beside), _layers_table(starts)],
+        figures=[cy.Picture("The sentence and its null models", _CAPTION, _comparison(starts))],
+        chapters=chapters,
+    )
+
+
+_CAPTION = (
+    "The sentence (line with dots) beside its null models: mean of the draws, and the band that "
+    "holds 95 % of them. Random words are the null model of a sentence; what they do too is the "
+    "model's own. Gaussian tokens are no words, and where they end is a matter of the draw."
+)
+
+
+# --- starts --------------------------------------------------------------------------------------
+
+
+def _ids(m: cy.Transformer, text: str, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Token ids of a text, and which of them are special ([CLS], [SEP])."""
+    assert m.tokenizer is not None  # or the text could not have been read
+    ids = np.array(m.tokenizer(text)["input_ids"])[:most]
+    return ids, np.isin(ids, m.tokenizer.all_special_ids)
+
+
+def vocabulary(m: cy.Transformer) -> np.ndarray:
+    """Ids of the whole words a random text is drawn from: letters only, no pieces, nothing special.
+
+    Where a tokenizer has no such words (one of bytes), all its ids that are not special.
+    """
+    assert m.tokenizer is not None
+    known = {i: w for w, i in m.tokenizer.get_vocab().items()}
+    special = set(m.tokenizer.all_special_ids)
+    plain = [i for i in known if i not in special and i < int(m.model.config.vocab_size)]
+    words = [i for i in plain if known[i].isalpha() and known[i].isascii()]
+    return np.sort(np.array(words or plain))
+
+
+def _ensembles(
+    m: cy.Transformer, p: Params, sentence: cy.Trace, layers: int
+) -> dict[str, Ensemble]:
+    draw = np.random.default_rng(p.seed)
+    ids, special = _ids(m, p.text, sentence.z.shape[1])
+    known, z = vocabulary(m), sentence.z[0].astype(np.float64)
+
+    def order() -> Any:
+        out = ids.copy()
+        out[~special] = draw.permutation(out[~special])
+        return out.tolist()
+
+    def gaussian() -> Any:
+        x = draw.standard_normal(z.shape)
+        return x * np.divide(*(np.linalg.norm(y, axis=1, keepdims=True) for y in (z, x)))
+
+    def moved() -> Any:
+        out = np.array(random_words(ids, special, known, draw))
+        middle = len(out) // 2
+        return np.concatenate((out[1 : middle + 1], out[:1], out[middle + 1 :])).tolist()
+
+    makers: dict[str, Callable[[], Any]] = {
+        ORDER: order,
+        WORDS: lambda: random_words(ids, special, known, draw),
+        GAUSSIAN: gaussian,
+    }
+    out = {"sentence": _ensemble("sentence", [sentence], 0 if special[0] else None)}
+    for name, make in makers.items():
+        traces = [m.trace(make(), layers) for _ in range(p.draws)]
+        out[name] = _ensemble(name, traces, 0 if special[0] and name != GAUSSIAN else None)
+    if special[0] and len(ids) > 3:
+        traces = [m.trace(moved(), layers) for _ in range(p.draws)]
+        out[MOVED] = _ensemble(MOVED, traces, len(ids) // 2)
+    return out
+
+
+def random_words(
+    ids: np.ndarray, special: np.ndarray, known: np.ndarray, draw: np.random.Generator
+) -> list[int]:
+    """As many random words as the text has tokens, its special tokens left where they are."""
+    out = ids.copy()
+    out[~special] = draw.choice(known, size=int((~special).sum()))
+    return out.tolist()
+
+
+def _ensemble(name: str, traces: Sequence[cy.Trace], marked: int | None) -> Ensemble:
+    """What is measured of each trace; `marked` is the position of [CLS], None without one."""
+    layers = [_layers(trace) for trace in traces]
+    values = {key: np.array([[row[key] for row in rows] for rows in layers]) for key in KEYS}
+    sinks = [[head["sink"] for head in attention_table(trace)] for trace in traces]
+    first = np.array([np.nan if marked is None else np.equal(s, marked).sum() for s in sinks])
+    return Ensemble(name, values, first.astype(float), len(sinks[0]))
+
+
+def _layers(trace: cy.Trace) -> list[Row]:
+    """One row per layer; after the last one there is no attention to average."""
+    heads = attention_table(trace)
+
+    def mean(key: str, layer: int) -> float:
+        values = [head[key] for head in heads if head["layer"] == layer]
+        return float(np.mean(values)) if values else float("nan")
+
+    means = ("argmax_mass", "sink_mass")
+    return [
+        {**row, **{key: mean(key, row["layer"]) for key in means}} for row in sentence_table(trace)
+    ]
+
+
+def _sentences(m: cy.Transformer, p: Params, layers: int) -> list[Beside]:
+    """Every sentence beside random words of its length."""
+    draw, known = np.random.default_rng([p.seed, 1]), vocabulary(m)
+    texts = (p.text, *OTHERS[: p.others])
+    read = [_ids(m, text, m.max_tokens) for text in texts]
+    pool = np.concatenate([ids[~special] for ids, special in read])
+
+    def end(tokens: Any) -> float:
+        return float(cosines(m.trace(tokens, layers).z[-1]).mean())
+
+    out = []
+    for text, (ids, special) in zip(texts, read):
+        words, pooled = (
+            np.array([end(random_words(ids, special, some, draw)) for _ in range(p.draws)])
+            for some in (known, pool)
+        )
+        out.append(Beside(text, len(ids), end(text), words, pooled))
+    return out
+
+
+# --- what is said --------------------------------------------------------------------------------
+
+
+def _spread(x: np.ndarray) -> str:
+    low, high = np.quantile(x, (0.025, 0.975))
+    return f"{x.mean():.2f} ({low:.2f} to {high:.2f})"
+
+
+def _summary(starts: dict[str, Ensemble], beside: list[Beside]) -> str:
+    draws = len(starts[WORDS].first)
+    ends = "; ".join(
+        f"{name} {_spread(starts[name].end('mean_cosine'))}" for name in (ORDER, WORDS, GAUSSIAN)
+    )
+    mine = float(starts["sentence"].end("mean_cosine")[0])
+    text = (
+        f"Mean cosine of two tokens after the last layer: sentence {mine:.2f}; with the middle "
+        f"95 % of {draws} draws, {ends}."
+    )
+    more = np.array([x.more for x in beside])
+    low, high = resampled(more)
+    rest = np.array([x.more_than_pooled for x in beside])
+    least, most = resampled(rest)
+    return text + (
+        f" Over {len(beside)} sentences it is {more.mean():+.3f} beside that of as many random "
+        f"words (95 %: {low:+.3f} to {high:+.3f}), and {rest.mean():+.3f} ({least:+.3f} to "
+        f"{most:+.3f}) beside words drawn from all these sentences, which are as common as its own."
+    )
+
+
+def _controls(
+    starts: dict[str, Ensemble], beside: list[Beside], trained: bool
+) -> list[cy.Comparison]:
+    mine = float(starts["sentence"].end("mean_cosine")[0])
+    draws = len(starts[WORDS].first)
+    words, gauss, order = (starts[k].end("mean_cosine") for k in (WORDS, GAUSSIAN, ORDER))
+    more = np.array([x.more for x in beside])
+    low, high = resampled(more)
+    rest = np.array([x.more_than_pooled for x in beside])
+    least, most = resampled(rest)
+    out = [
+        cy.Comparison(
+            "The tokens of a sentence end less alike than random tokens.",
+            f"{draws} draws of Gaussian tokens, and of random words (the right null model)",
+            f"sentence {mine:.2f}; Gaussian {_spread(gauss)}; random words {_spread(words)}",
+            mine < min(float(np.quantile(x, 0.025)) for x in (gauss, words)),
+        ),
+        cy.Comparison(
+            "The tokens of a sentence end more alike than random words.",
+            f"{len(beside)} sentences, {draws} draws of random words of the same length for each",
+            f"difference of mean cosines {more.mean():+.3f} (95 % over sentences: {low:+.3f} to "
+            f"{high:+.3f}); above the mean of its random words in {(more > 0).sum()} of "
+            f"{len(more)}",
+            low > 0,
+        ),
+        cy.Comparison(
+            "So do they beside common words that do not belong together.",
+            f"{len(beside)} sentences, {draws} draws from the words of all of them for each",
+            f"difference of mean cosines {rest.mean():+.3f} (95 % over sentences: {least:+.3f} to "
+            f"{most:+.3f}); above the mean of its draws in {(rest > 0).sum()} of {len(rest)}",
+            least > 0,
+        ),
+        cy.Comparison(
+            "The order of the words moves the mean cosine.",
+            f"{draws} other orders of the same words",
+            f"sentence {mine:.2f}; other orders {_spread(order)}",
+            not np.quantile(order, 0.025) <= mine <= np.quantile(order, 0.975),
+        ),
+    ]
+    return out + _sink_controls(starts, trained)
+
+
+def _sink_controls(starts: dict[str, Ensemble], trained: bool) -> list[cy.Comparison]:
+    """[CLS] as the sink: is it the sentence's, and is it the token or its place?"""
+    if MOVED not in starts:
+        return []
+    mine, words, moved = (starts[k].first for k in ("sentence", WORDS, MOVED))
+    heads = starts["sentence"].heads
+    seen = (
+        f"[CLS] is the sink in {mine[0]:.0f} of {heads} heads; among random words in "
+        f"{words.mean():.1f}; in the middle of random words in {moved.mean():.1f}"
+    )
+    most = 0.5 * heads
+    return [
+        cy.Comparison(
+            "That [CLS] is the sink of most heads is about this sentence.",
+            f"random words, {len(words)} draws",
+            seen,
+            bool(mine[0] > most) and not bool(words.mean() > most),
+        ),
+        cy.Comparison(
+            "[CLS] is the sink of most heads as a token, wherever it stands.",
+            f"[CLS] put into the middle of random words, {len(moved)} draws",
+            seen + ("" if trained else " (random weights)"),
+            bool(np.quantile(moved, 0.025) > most),
+        ),
+    ]
+
+
+# --- tables and figures --------------------------------------------------------------------------
+
+
+def _ends_table(starts: dict[str, Ensemble]) -> cy.Table:
+    def first(x: Ensemble) -> float | None:
+        return None if np.isnan(x.first).any() else float(x.first.mean())
+
+    columns: dict[str, Any] = {
+        "start": "name",
+        "draws": lambda x: len(x.first),
+        "mean cosine at the end": lambda x: float(x.end("mean_cosine").mean()),
+        "2.5 %": lambda x: float(np.quantile(x.end("mean_cosine"), 0.025)),
+        "97.5 %": lambda x: float(np.quantile(x.end("mean_cosine"), 0.975)),
+        "least": lambda x: float(x.end("mean_cosine").min()),
+        "largest": lambda x: float(x.end("mean_cosine").max()),
+        "clusters at 0.5": lambda x: float(x.end("clusters").mean()),
+        "heads with [CLS] as sink": first,
+        "of heads": "heads",
+    }
+    note = (
+        "Quantiles over draws. Random words are whole words of the vocabulary, special tokens left "
+        "where they are; Gaussian tokens have the lengths of the sentence's."
+    )
+    return cy.Table.of("After the last layer", list(starts.values()), columns, note)
+
+
+def _sentences_table(beside: list[Beside]) -> cy.Table:
+    columns: dict[str, Any] = {
+        "sentence": "text",
+        "tokens": "tokens",
+        "mean cosine": "cosine",
+        "random words": lambda x: float(x.words.mean()),
+        "2.5 %": lambda x: float(np.quantile(x.words, 0.025)),
+        "97.5 %": lambda x: float(np.quantile(x.words, 0.975)),
+        "difference": "more",
+        "words of all sentences": lambda x: float(x.pooled.mean()),
+        "difference ": "more_than_pooled",
+    }
+    note = (
+        "Mean cosine after the last layer; as many random words of the vocabulary, quantiles over "
+        "draws; and as many words drawn from all these sentences."
+    )
+    return cy.Table.of("Sentences beside random words", beside, columns, note)
+
+
+def _layers_table(starts: dict[str, Ensemble]) -> cy.Table:
+    rows = []
+    for x in starts.values():
+        means = {key: x.values[key].mean(axis=0) for key in KEYS}
+        for k in range(len(means["mean_cosine"])):
+            here = {key: float(v[k]) for key, v in means.items()}
+            shown = {key: None if np.isnan(v) else v for key, v in here.items()}
+            rows.append({"start": x.name, "layer": k, **shown})
     names = {
         "start": "start", "layer": "layer", "length": "root-mean-square length",
         "mean_cosine": "mean cosine", "clusters": "clusters at 0.5",
         "argmax_mass": "hardmax-likeness", "sink_mass": "mass on the sink",
     }  # fmt: skip
-    title = "The sentence and its controls"
-    caption = (
-        "The sentence beside its controls. What random tokens do too is the model's own, not the "
-        "sentence's."
-    )
-    every = [row for rows in layers.values() for row in rows]
-    return report_of(
-        __name__,
-        p,
-        summary,
-        tables=[table_of(title, every, names)],
-        figures=[cy.Picture(title, caption, _comparison(layers))],
-        chapters=chapters,
-    )
+    return table_of("By layer", rows, names, "Means over the draws.")
 
 
-def _starts(m: cy.Transformer, p: Params, layers: int) -> dict[str, cy.Trace]:
-    """Traces of the sentence, of its tokens in another order, of random tokens as long as they."""
-    rng = np.random.default_rng(p.seed)
-    trace = m.trace(p.text, layers)
-    assert m.tokenizer is not None  # or the text could not have been read
-    ids = np.array(m.tokenizer(p.text)["input_ids"])[: trace.z.shape[1]]
-    special = np.isin(ids, m.tokenizer.all_special_ids)
-    ids[~special] = rng.permutation(ids[~special])
-    z = trace.z[0].astype(np.float64)
-    random = rng.standard_normal(z.shape)
-    random *= np.divide(*(np.linalg.norm(x, axis=1, keepdims=True) for x in (z, random)))
-    return {
-        "sentence": trace,
-        "words in another order": m.trace(ids.tolist(), layers),
-        "random tokens": m.trace(random, layers),
-    }
-
-
-def _layers(name: str, trace: cy.Trace) -> list[Row]:
-    """One row per layer; after the last one there is no attention to average."""
-    heads = attention_table(trace)
-
-    def mean(key: str, layer: int) -> float | None:
-        values = [head[key] for head in heads if head["layer"] == layer]
-        return float(np.mean(values)) if values else None
-
-    means = ("argmax_mass", "sink_mass")
-    return [
-        {"start": name, **row, **{key: mean(key, row["layer"]) for key in means}}
-        for row in sentence_table(trace)
-    ]
-
-
-def _comparison(layers: dict[str, list[Row]]) -> Any:
-    from ...pretrained.pictures import curves
-
+def _comparison(starts: dict[str, Ensemble]) -> Any:
     figure, axes = cy.plot.sheet(1, 3, 4.3, 3.6)
     panels = {
-        "mean_cosine": "mean cosine of pairs",
-        "clusters": "clusters at tolerance 0.5",
-        "argmax_mass": "hardmax-likeness, mean of all heads",
+        "mean_cosine": ("how alike the tokens are", "mean cosine of pairs"),
+        "clusters": ("how many clusters", "clusters at tolerance 0.5"),
+        "argmax_mass": ("how hard the attention is", "hardmax-likeness, mean of all heads"),
     }
-    for ax, (key, label) in zip(axes[0], panels.items()):
-        known = {
-            name: np.array([(r["layer"], r[key]) for r in rows if r[key] is not None], float)
-            for name, rows in layers.items()
-        }
-        curves(ax, {name: (x[:, 0], x[:, 1]) for name, x in known.items()}, label)
-        ax.set_xlabel("layer $k$", fontsize=cy.plot.LABEL)
+    shown = [starts[name] for name in ("sentence", ORDER, WORDS, GAUSSIAN)]
+    for ax, (key, (title, label)) in zip(axes[0], panels.items()):
+        for x, colour in zip(shown, cy.plot.PALETTE):
+            mean, low, high = x.band(key)
+            known = np.flatnonzero(~np.isnan(mean))
+            alone = len(x.first) == 1
+            look = {"lw": 2.0, "marker": "o", "ms": 4, "zorder": 4} if alone else {"lw": 1.4}
+            ax.plot(known, mean[known], color=colour, label=x.name, **look)
+            if not alone:
+                ax.fill_between(known, low[known], high[known], color=colour, alpha=0.15, lw=0)
+        ax.set_title(title, fontsize=cy.plot.TITLE, loc="left")
+        ax.set(xlabel="layer $k$", ylabel=label)
+        ax.xaxis.get_major_locator().set_params(integer=True)
     axes[0, 1].yaxis.get_major_locator().set_params(integer=True)
-    axes[0, 0].legend(frameon=False, fontsize=cy.plot.TICK)
+    cy.plot.legend_below(axes[0, 0])
     return figure

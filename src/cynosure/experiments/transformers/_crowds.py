@@ -1,0 +1,110 @@
+"""All heads of a layer together, on the sphere, beside heads that know nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import cynosure as cy
+
+from ...pretrained.head_flows import TOGETHER, sphere_run
+from .._frame import counted, wilson
+from .._measurements import kept
+from ._head_ends import GAUSSIAN, UNIFORM
+from ._null_heads import random_head, uniform_head
+
+TRAINED = "trained heads"
+
+
+class Crowd(NamedTuple):
+    """How the tokens end when all heads of a layer act together, and when they became one."""
+
+    layer: int
+    heads: str
+    start: str
+    clusters: int
+    mean_cosine: float | None
+    step: float
+    when: float | None
+    tokens: int
+
+
+def crowds_of(
+    heads: Sequence[cy.Head], starts: Mapping[str, np.ndarray], time: float, nulls: bool, seed: int
+) -> list[Crowd]:
+    """The sum of all heads of a layer on the sphere, and of its null models if asked."""
+    layer, rng = heads[0].layer, np.random.default_rng([seed, heads[0].layer])
+    kinds: dict[str, Sequence[cy.Head]] = {TRAINED: heads}
+    if nulls:
+        kinds[GAUSSIAN] = [random_head(head, rng) for head in heads]
+        kinds[UNIFORM] = [uniform_head(head) for head in heads]
+    out = []
+    for kind, group in kinds.items():
+        for start, z0 in starts.items():
+            end, when = kept(sphere_run, tuple(group), z0, time)
+            crowd = Crowd(
+                layer=layer,
+                heads=kind,
+                start=start,
+                clusters=end["clusters"],
+                mean_cosine=end["mean_cosine"],
+                step=end["step"],
+                when=when,
+                tokens=len(z0),
+            )
+            out.append(crowd)
+    return out
+
+
+def alone(crowds: Sequence[Crowd]) -> dict[str, tuple[int, int]]:
+    """For each kind of heads: runs that end in a single cluster, and runs."""
+    out = {}
+    for kind in dict.fromkeys(x.heads for x in crowds):
+        mine = [x for x in crowds if x.heads == kind]
+        out[kind] = (sum(x.clusters == 1 for x in mine), len(mine))
+    return out
+
+
+def crowd_summary(crowds: Sequence[Crowd]) -> str:
+    said = "; ".join(f"{kind} {one} of {n}" for kind, (one, n) in alone(crowds).items())
+    return f"All heads of a layer together, on the sphere, that end in a single cluster: {said}."
+
+
+def crowd_controls(crowds: Sequence[Crowd]) -> list[cy.Comparison]:
+    """Is it the training that brings the tokens together?"""
+    ends = alone(crowds)
+    if len(ends) < 2:
+        return []
+    intervals = {kind: wilson(*pair) for kind, pair in ends.items()}
+    seen = "; ".join(f"{kind} {counted(*pair)}" for kind, pair in ends.items())
+    low = intervals[TRAINED][0]
+    return [
+        cy.Comparison(
+            "That all heads of a layer bring the tokens together is the work of training.",
+            "Gaussian heads of the same shapes and norms, uniform attention",
+            f"runs that end in a single cluster: {seen}",
+            all(low > high for kind, (_, high) in intervals.items() if kind != TRAINED),
+        )
+    ]
+
+
+def crowd_table(crowds: Sequence[Crowd]) -> cy.Table:
+    columns: dict[str, Any] = {
+        "layer": "layer",
+        "heads": "heads",
+        "start": "start",
+        "clusters": "clusters",
+        "mean cosine": "mean_cosine",
+        "last step": "step",
+        f"mean cosine > {TOGETHER:g} at": "when",
+        "tokens": "tokens",
+    }
+    note = (
+        "x_i' = sum_h V_h sum_j P^h_ij x_j, projected on the sphere, scores those of tokens of the "
+        "model's length; clusters at 1 % of it. Time in units of one over the largest |eigenvalue| "
+        "of sum_h V_h; a last step that is not small is a cluster that moves as one. Null models "
+        "in every other layer."
+    )
+    return cy.Table.of("All heads of a layer together", list(crowds), columns, note)
