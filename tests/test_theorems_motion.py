@@ -292,6 +292,22 @@ def test_long_flows_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert THEOREMS["B35"](shifted("sphere", -1, np.full((5, 3), 1e-3))()).holds is False
 
 
+def test_a_sphere_run_begins_on_the_sphere() -> None:
+    tr = cy.simulate(dynamics.SphereFlow(), [[1.0], [-1.0]], times=[0.0, 1.0])
+    z = tr.values.copy()
+    z[0, 1] = -1.01  # the flow sees directions only: the next state is right
+    assert THEOREMS["B35"](tr).holds and THEOREMS["B35"](replace(tr, z=z)).holds is False
+
+
+def test_jumps_between_saved_layers_stay_in_the_box() -> None:
+    tr = cy.simulate(dynamics.JumpChain(), np.stack([gaussian()] * 2), layers=9, save_every=3)
+    tr = tr.select(1)
+    assert THEOREMS["B35"](tr).holds
+    z = tr.values.copy()
+    z[2, 0] += 5 * (z[2, 0] - z[2].mean(axis=0))
+    assert THEOREMS["B35"](replace(tr, z=z)).holds is False
+
+
 def test_roles_do_not_depend_on_how_tokens_that_meet_are_counted() -> None:
     """A = -1, alpha = 1: -1 and 3 meet at 1. Counted as one they lead from layer 1 on."""
     tr = layers(-np.eye(1), 1, np.array([[-1.0], [3.0]]), 3)

@@ -33,7 +33,7 @@ from .exact_sets import ExactLayer, exact_layers
 __all__ = ["MotionRun"]
 
 WORK = 1e9  # products of coordinates that integrating again may cost; more intervals are sampled
-SECONDS = 20.0  # and how long; what is left then is not judged
+SECONDS = 10.0  # and how long; what is left then is not judged
 _EVALUATIONS = 40  # of the velocity in one interval, about
 _ROUGH = 1e-7  # relative: an integration of order 4 this sure of itself is enough
 _TINY = 5e-324  # the spacing of the floats next to 0
@@ -209,22 +209,26 @@ def _pieces(flow: Flow, begin: float, end: float) -> list[tuple[Flow, float, flo
 
 
 def _nearest_jump(run: MotionRun, row: int, size: float) -> np.ndarray:
-    """Of a `JumpChain`: the distance to a jump towards any token; inf for every other layer.
+    """Of a `JumpChain`: the distance to the nearest possible jump; inf for every other layer.
 
     A configuration selected from a batch does not know its draws, but a jump is always towards
-    one of the tokens. After several unknown jumps nothing is left to compare: 0.
+    one of the tokens. After s of them a token is w z_i + (1 - w) y, w = (1 - g)^s, with some y in
+    the hull of the tokens; its bounding box is looked at.
     """
-    tr = run.trajectory
-    begin, end = int(tr.t[row]), int(tr.t[row + 1])
-    drawn = [isinstance(tr.made_by.at(k), JumpChain) for k in range(begin, end)]
-    if not any(drawn):
-        return np.full(run.states.shape[1], np.inf)
-    if end - begin > 1:
-        return np.zeros(run.states.shape[1])
-    layer: Any = tr.made_by.at(begin)
-    z, after = run.states[row], run.states[row + 1]
-    jumps = z[:, None] + layer.g * (z[None] - z[:, None])
-    return _distance(after[:, None], jumps, size).min(axis=1)
+    tr, z, after = run.trajectory, run.states[row], run.states[row + 1]
+    steps = range(int(tr.t[row]), int(tr.t[row + 1]))
+    layers = [tr.made_by.at(k) for k in steps]
+    jumps = {layer.g for layer in layers if isinstance(layer, JumpChain)}
+    if not jumps:
+        return np.full(len(z), np.inf)
+    if len(steps) == 1:
+        (g,) = jumps
+        return _distance(after[:, None], z[:, None] + g * (z[None] - z[:, None]), size).min(axis=1)
+    if len(jumps) > 1 or not all(isinstance(layer, JumpChain) for layer in layers):
+        return np.zeros(len(z))  # nothing simple is left to compare
+    left = (1 - jumps.pop()) ** len(steps)
+    y = (after - left * z) / (1 - left)
+    return _distance(y, y.clip(z.min(axis=0), z.max(axis=0)), size)
 
 
 def _intervals(run: MotionRun) -> np.ndarray:
@@ -351,6 +355,10 @@ def motion(run: MotionRun) -> list[Part]:
         off, allowed = _integrated_again(run)
     else:
         off, allowed = _computed_again(run)
+    if isinstance(tr.made_by, Flow):  # a run begins on the manifold of its flow
+        start = run.states[0]
+        off[0] = _distance(start, _numpy(tr.made_by.retract(start)), max(run.sizes[0], _TINY))
+        allowed[0] = 64 * run.u
     with np.errstate(invalid="ignore"):
         ratio = np.where(np.isnan(off), np.inf, off / allowed)
     where: Any = {"time" if tr.in_time else "layer": tr.t, "token": run.real}
