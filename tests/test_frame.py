@@ -13,11 +13,14 @@ from cynosure.experiments import _frame, chapters, experiment, keeping
 from cynosure.experiments._frame import (
     all_of,
     at_most,
+    counted,
     judged,
     over_grid,
     part,
     report_of,
     require,
+    resampled,
+    wilson,
 )
 
 TITLE = "A module that stands for an experiment"
@@ -101,3 +104,37 @@ def test_senseless_parameters_are_refused_by_name() -> None:
     require(True, "anything", Params())
     with pytest.raises(ValueError, match=r"test_frame: expected seed < 3; got Params\(seed=3\)"):
         require(Params().seed < 3, "seed < 3", Params())
+
+
+@pytest.mark.parametrize(("seen", "total"), [(0, 10), (3, 10), (81, 100), (100, 100), (1, 1)])
+def test_the_wilson_interval_solves_its_equation(seen: int, total: int) -> None:
+    """Its ends are the two solutions q of (p - q)^2 = z^2 q (1 - q) / total."""
+    z, p = 1.959963984540054, seen / total
+    roots = np.roots([1 + z * z / total, -2 * p - z * z / total, p * p])
+    assert wilson(seen, total) == pytest.approx(sorted(roots.real), abs=1e-12)
+    assert wilson(seen, total)[0] <= p <= wilson(seen, total)[1]
+
+
+def test_a_wilson_interval_holds_the_truth_as_often_as_it_says() -> None:
+    """Exactly, by the binomial law: near 95 % on average over q, never the sure thing."""
+    from scipy.stats import binom
+
+    n, q = 40, np.linspace(0.05, 0.95, 91)
+    ends = np.array([wilson(k, n) for k in range(n + 1)])
+    inside = (ends[:, :1] <= q) & (q <= ends[:, 1:])
+    cover = (inside * binom.pmf(np.arange(n + 1)[:, None], n, q)).sum(axis=0)
+    assert 0.94 < cover.mean() < 0.96 and cover.min() > 0.9
+
+
+@pytest.mark.parametrize(("seen", "total"), [(-1, 3), (4, 3), (0, 0)])
+def test_counts_that_are_none_are_refused(seen: int, total: int) -> None:
+    with pytest.raises(ValueError, match="expected 0 <= successes <= total"):
+        wilson(seen, total)
+
+
+def test_a_rate_is_told_with_its_cases_and_a_mean_with_its_interval() -> None:
+    assert counted(3, 4) == "3 of 4 (0.75; 95 %: 0.3 to 0.95)"
+    x = np.random.default_rng(1).standard_normal(400) + 3
+    low, high = resampled(x)
+    assert low < 3.0 < high and high - low == pytest.approx(4 * x.std() / 20, rel=0.1)
+    assert resampled([0, 0, 0, 0, 100], np.median)[0] == 0

@@ -3,7 +3,8 @@
 An experiment is a module with TITLE, Params, QUICK and run(p, progress). `report_of` reads title,
 parameters and command off it; `over_grid` measures a grid of cells, kept and with progress;
 `judged` asks a theorem about many runs; `at_most` and `all_of` are checks of one number; `require`
-refuses parameters. Figures are made with `cy.plot.sheet`, tables with `cy.Table.of`.
+refuses parameters; `wilson`, `resampled` and `counted` give what was counted its interval. Figures
+are made with `cy.plot.sheet`, tables with `cy.Table.of`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import product
+from math import sqrt
 from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
 
 import cynosure as cy
 
@@ -22,12 +26,15 @@ __all__ = [
     "Progress",
     "all_of",
     "at_most",
+    "counted",
     "judged",
     "over_grid",
     "part",
     "report_of",
     "require",
+    "resampled",
     "silent",
+    "wilson",
 ]
 
 T = TypeVar("T")
@@ -143,3 +150,35 @@ def all_of(
 ) -> cy.Check:
     """The check that `right` of `total` cases, all of them, are as the statement says."""
     return at_most(label, reference, statement, total - right, 0, total=total, **witness)
+
+
+def wilson(successes: int, total: int) -> tuple[float, float]:
+    """The 95 % interval of Wilson for a probability of which `successes` of `total` were seen.
+
+    With p = successes / total and z = 1.96 it is the set of all q with |p - q| <= z sqrt(q (1 - q)
+    / total). Unlike p +- z sqrt(p (1 - p) / total) it stays inside [0, 1] and says something when
+    none or all were seen: 0 of 100 is compatible with 3.7 %. Trap: the cases must be independent.
+    (E. B. Wilson, J. Amer. Statist. Assoc. 22, 1927.)
+    """
+    if not 0 <= successes <= total or total < 1:
+        raise ValueError(f"wilson: expected 0 <= successes <= total >= 1, got {successes}, {total}")
+    z, p = 1.959963984540054, successes / total
+    middle, half = p + z * z / (2 * total), z * sqrt(p * (1 - p) / total + (z / total) ** 2 / 4)
+    low, high = ((middle + sign * half) / (1 + z * z / total) for sign in (-1, 1))
+    return (0.0 if successes == 0 else low), (1.0 if successes == total else high)
+
+
+def counted(successes: int, total: int) -> str:
+    """A rate as text, with how many cases it stands on: "3 of 4 (0.75; 95 %: 0.3 to 0.95)"."""
+    low, high = wilson(successes, total)
+    return f"{successes} of {total} ({successes / total:.3g}; 95 %: {low:.2g} to {high:.2g})"
+
+
+def resampled(
+    values: Sequence[float | int] | np.ndarray, of: Callable[..., Any] = np.mean
+) -> tuple[float, float]:
+    """The 95 % bootstrap interval of `of` (a mean, a median) of independent values, seeded."""
+    x = np.asarray(values, dtype=np.float64)
+    rows = np.random.default_rng(0).integers(len(x), size=(2000, len(x)))
+    low, high = np.quantile(of(x[rows], axis=1), (0.025, 0.975))
+    return float(low), float(high)
