@@ -7,6 +7,9 @@ See the tokens on S^2, the cosines to x_1 over time, and how long the k-th token
 beta. At small beta later tokens come later; at large beta tokens come with their cluster, and the
 order in the sequence says little. Beside it, full attention, which knows no order. In dimension 1
 the statement is false: the sphere is two points, and a token opposite to the first never moves.
+
+Trap: a token near x_1 may leave again, drawn to a heavier cluster that is still on its way. Arrived
+means for good, as far as the run goes; a shorter run counts tokens that will leave.
 """
 
 from __future__ import annotations
@@ -146,8 +149,8 @@ def _summary(p: Params, collapses: list[Collapse]) -> str:
     for c in collapses:
         by = ", ".join(f"{c.share(t):.1%} by t = {t:g}" for t in (*p.by, p.time))
         parts.append(
-            f"{c.name}: over {len(c.arrivals)} starts have arrived (1 - cos <= {p.met:g}) {by}; "
-            "the rank correlation of place and arrival is in the mean "
+            f"{c.name}: over {len(c.arrivals)} starts have arrived for good (1 - cos <= "
+            f"{p.met:g}) {by}; the rank correlation of place and arrival is in the mean "
             f"{order(c.arrivals).mean():.2f} ({order(c.full).mean():.2f} under full attention)."
         )
     moved = max(np.abs(c.run.values[:, 0] - c.run.values[0, 0]).max() for c in collapses)
