@@ -270,7 +270,8 @@ def _curves(p: Params, collapses: list[Collapse]) -> Any:
         right.plot(1 + np.arange(1, p.n), middle, "o-", ms=3.5, color=colour, label=c.name)
     right.set(yscale="log", xlabel="token k", ylabel="median arrival")
     cy.plot.plain_log(right.yaxis)
-    right.legend(frameon=False, fontsize=cy.plot.LABEL)
+    right.set_ylim(top=6 * right.get_ylim()[1])  # room for the legend
+    right.legend(frameon=False, fontsize=cy.plot.LABEL, ncols=2, loc="upper center")
     beta = np.array([c.beta for c in collapses])
     for colour, name, shift in (
         (cy.plot.PALETTE[0], "causal", -0.05),

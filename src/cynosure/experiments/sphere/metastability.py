@@ -11,7 +11,7 @@ time of their merger is an integral of e^(beta (1 - cos a)), which its start rul
 
     t ~ const e^((1 - cos) beta) / beta
 
-It is beta t that has the slope 1 - cos; the table has both, and pairs of caps at other angles.
+Of beta t the slope comes closer to 1 - cos; the table has both, and pairs of caps at other angles.
 """
 
 from __future__ import annotations
@@ -227,7 +227,7 @@ def _comparisons(
             max(abs(x / first - 1) for x in plain) < 0.1,
         ),
         cy.Comparison(
-            "beta times the time of a merger has the slope 1 - cos",
+            "beta times the time of a merger has a slope within 15 % of 1 - cos",
             f"the same starts, n = {len(others)}, 95 % bootstrap for the mean",
             f"slopes {min(corrected):.3f} to {max(corrected):.3f}, mean {np.mean(corrected):.3f} "
             f"({low:.3f} to {high:.3f}), against {first:.3f}",
