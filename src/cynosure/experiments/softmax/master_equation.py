@@ -45,7 +45,7 @@ class Params:
     alpha: float = 0.1
     seed: int = 4
     starts: int = 20
-    varied: tuple[tuple[str, float], ...] = (
+    varied: tuple[tuple[str, float | int], ...] = (
         ("n", 20),
         ("n", 80),
         ("d", 3),
@@ -144,7 +144,7 @@ def _start(p: Params, seed: int) -> Start:
     return Start(seed, _frozen(soft, soft.values[-1]), _frozen(hard, ends), _settled(hard))
 
 
-def _varied(p: Params, case: tuple[str, float], seed: int) -> Start:
+def _varied(p: Params, case: tuple[str, float | int], seed: int) -> Start:
     """A start with one parameter changed."""
     name, value = case
     kind = type(getattr(p, name))
@@ -232,7 +232,7 @@ def _late(start: Start) -> float:
 
 
 def _comparisons(
-    p: Params, starts: list[Start], others: dict[tuple[str, float], list[Start]]
+    p: Params, starts: list[Start], others: dict[tuple[str, float | int], list[Start]]
 ) -> list[cy.Comparison]:
     """Other n, d, sizes and alpha; the uniform matrix in place of P(t0)."""
     every = [*starts, *(s for group in others.values() for s in group)]
@@ -266,7 +266,7 @@ def _comparisons(
 
 
 def _varied_table(
-    p: Params, starts: list[Start], others: dict[tuple[str, float], list[Start]]
+    p: Params, starts: list[Start], others: dict[tuple[str, float | int], list[Start]]
 ) -> cy.Table:
     named = {"as drawn": starts} | {f"{k} = {v:g}": group for (k, v), group in others.items()}
     rows = tuple(

@@ -107,7 +107,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     counts = over_grid(_count, p, {"d": p.d, "kappa": p.kappa}, part(progress, 0, 0.4))
     others = {"tokens": ("Gaussian", "heavy tails"), "n": p.other_n, "kappa": p.kappa}
     varied = over_grid(_varied, p, others, part(progress, 0.4, 0.5))
-    laws = dict(zip(product(*others.values()), varied))
+    laws = dict(zip(product(("Gaussian", "heavy tails"), p.other_n, p.kappa), varied))
     sizes = (p.size, *p.sizes)
     every = over_grid(_flows, p, {"size": sizes, "matrices": tuple(KINDS)}, part(progress, 0.5, 1))
     flows = [f for f in every if f.size == p.size]

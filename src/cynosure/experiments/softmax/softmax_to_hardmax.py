@@ -46,7 +46,7 @@ class Params:
     far: float = 0.1
     clusters_beta: tuple[float, ...] = (4.0, 8.0, 16.0)
     metastable: tuple[float, ...] = (10.0, 12.0, 14.0, 16.0, 18.0)
-    varied: tuple[tuple[str, float], ...] = (
+    varied: tuple[tuple[str, float | int], ...] = (
         ("alpha", 0.3),
         ("alpha", 3.0),
         ("far", 0.05),
@@ -189,12 +189,12 @@ def _life(p: Params, start: str, beta: float) -> Life:
     return Life(start, beta, _differs(p, soft, z0), lost, share)
 
 
-def _changed(p: Params, case: tuple[str, float]) -> Params:
+def _changed(p: Params, case: tuple[str, float | int]) -> Params:
     name, value = case
     return replace(p, varied=(), **{name: type(getattr(p, name))(value)})
 
 
-def _varied(p: Params, case: tuple[str, float], beta: float) -> Life:
+def _varied(p: Params, case: tuple[str, float | int], beta: float) -> Life:
     """The pentagon with one parameter changed."""
     return _life(_changed(p, case), "pentagon", beta)
 

@@ -179,7 +179,9 @@ def _spectrum_class(V: np.ndarray) -> str:
 
 
 def _case(p: Params, name: str, tr: cy.Trajectory) -> SpectrumCase:
-    V, y = tr.dynamics.V, tr.values[-1]  # type: ignore[union-attr]
+    flow, y = tr.dynamics, tr.values[-1]
+    assert isinstance(flow, cy.LeadingFlow | cy.EuclideanFlow) and flow.V is not None
+    V = flow.V
     values, size = np.linalg.eigvals(V), float(np.abs(y).max())
     real = abs(values[np.argmax(values.real)].imag) < 1e-9
     tols = (p.tol, *p.tols) if real else ()
@@ -190,7 +192,7 @@ def _case(p: Params, name: str, tr: cy.Trajectory) -> SpectrumCase:
         kind=cy.recognise(tr, p.tol).kind,
         clusters=cy.clusters(y, p.tol * size).count,
         values=tuple(len(cy.spectra.hyperplane_values(tr, tol=tol).values) for tol in tols),
-        speed=float(np.abs(tr.made_by.velocity(y, float(tr.t[-1]))).max()) / size,
+        speed=float(np.abs(flow.velocity(y, float(tr.t[-1]))).max()) / size,
     )
 
 

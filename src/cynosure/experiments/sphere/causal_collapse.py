@@ -37,7 +37,7 @@ class Params:
     time: float = 3000.0
     by: tuple[float, ...] = (30.0, 300.0)
     saved: int = 300
-    show: tuple[float, ...] = (0.0, 2.0, 5.0, 10.0, 3000.0)
+    show: tuple[float, ...] = (0.0, 2.0, 5.0, 30.0, 300.0)
     met: float = 1e-2
     dt: float = 0.25
     starts: int = 20
