@@ -157,9 +157,9 @@ def test_a_layer_of_equal_angles_against_plain_softmax() -> None:
 
 def test_two_causal_tokens_have_a_closed_form() -> None:
     """beta = 0: the angle obeys a' = -sin(a)/2, so tan(a/2) = tan(a(0)/2) e^(-t/2)."""
-    p = dataclasses.replace(causal_collapse.QUICK, n=2, d=3, starts=4, time=12.0)
+    p = dataclasses.replace(causal_collapse.QUICK, n=2, d=3, starts=4, time=12.0, dt=0.2)
     times = np.linspace(0, p.time, 401)
-    there = causal_collapse._arrivals(p, 0.0, times)
+    there = causal_collapse._arrivals(p, causal_collapse._flow(0.0), times)
     assert (there[:, 0] == 0).all()
     near = np.arccos(1 - p.met)
     for s in range(p.starts):

@@ -22,6 +22,7 @@ from typing import Any, final
 import numpy as np
 
 from .._deadline import Deadline
+from .._deadline import Deadline
 from .._types import Array, is_torch, like
 from ..dynamics import Flow, HardmaxLayers, JumpChain, LayerMap, Unknown
 from ..simulation.loop import simulate
@@ -319,10 +320,10 @@ def _through(
     """The tokens at the end of the pieces; NaN where that failed."""
     for piece, since, until in pieces:
         by = stepper(since, until)
-        states, status = by.integrate(piece, z, np.array([until]), mask, None, since)
-        if status.failed:
+        reached = by.integrate(piece, z, np.array([until]), mask, None, Deadline(None), since)
+        if reached.status.early:
             return z * float("nan")
-        z = states[-1]
+        z = reached.states[-1]
     return z
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 import cynosure as cy
 
-__all__ = ["Ranks", "compare", "curves", "table", "text"]
+__all__ = ["Ranks", "compare", "curves", "last", "table", "text"]
 
 
 class Ranks(NamedTuple):
@@ -59,6 +59,11 @@ def table(runs: dict[str, Ranks], eps: float) -> cy.Table:
     columns = ("run", "l1 t", "rank of P, coupled", "rank of P, uncoupled")
     note = f"Singular values above {eps:g} of the largest. Times in units of 1/l1, V's growth."
     return cy.Table("Rank in many dimensions", columns, rows, note)
+
+
+def last(runs: dict[str, Ranks]) -> dict[str, tuple[int, int]]:
+    """The ranks at the end, of tokens that attend and of tokens that do not."""
+    return {name: (r.ranks["coupled"][-1], r.ranks["uncoupled"][-1]) for name, r in runs.items()}
 
 
 def text(runs: dict[str, Ranks], n: int, d: int) -> str:

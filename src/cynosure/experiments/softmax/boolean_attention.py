@@ -3,8 +3,12 @@
 With d = 1 and Q = K = V = 1 every token looks, in the end, at the largest or at the smallest one:
 P(t) tends to a matrix whose rows are e_a or e_b, of rank 1 or 2, but for one row at most. See how
 two columns take over (the paper's figure, n = 40, tokens sorted); that each row is within
-exp(-c e^t) of its unit vector; and the exceptional row, kept by a token in the exact middle of a
+exp(-c e^t) of its unit vector; and the exceptional row, that of a token in the exact middle of a
 symmetric start.
+
+That P becomes Boolean needs no attention: P of tokens moved by V alone does too, and faster, like
+exp(-c e^(2t)), since nobody comes near the largest token. What attention does is bring the others
+to it, and that costs one power of e^t: the slope of log(-log) is 1 with attention and 2 without.
 
 Then d = 80, where the published script moves the tokens by V alone and never uses its attention.
 See what that hides: short tokens that do attend average each other out, and P falls to a rank of a
@@ -20,7 +24,8 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, part, report_of, require
+from .._frame import Progress, counted, over_grid, part, report_of, require
+from .._measurements import kept
 from . import _low_rank
 
 TITLE = "Boolean attention: d = 1, two columns take over"
@@ -30,7 +35,8 @@ _LEAST = 5e-324  # the least positive float, whose -log is 744.4
 @dataclass(frozen=True)
 class Params:
     """The paper's n; `times` states on [0, time], P drawn at `show`, rank up to `eps`; dimension
-    `d` and time `long` (in 1/l1) of the comparison with tokens that do not attend."""
+    `d` and time `long` (in 1/l1) of the comparison with tokens that do not attend; the controls
+    have `starts` starts of each of the `sizes`."""
 
     n: int = 40
     time: float = 8.0
@@ -39,10 +45,12 @@ class Params:
     eps: float = 1e-6
     d: int = 80
     long: float = 10.0
+    starts: int = 10
+    sizes: tuple[float, ...] = (0.3, 1.0, 3.0)
     seed: int = 0
 
 
-QUICK = Params(times=81, d=40)
+QUICK = Params(times=81, d=40, starts=2, sizes=(1.0,))
 
 
 class Rows(NamedTuple):
@@ -76,6 +84,9 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     }
     say(0.4, f"d = {p.d}")
     ranks = _low_rank.compare(p.n, p.d, p.eps, p.long, p.seed)
+    grid = {"size": p.sizes, "start": range(p.starts)}
+    ends = over_grid(_end, p, grid, part(progress, 0.6, 0.8))
+    again = [kept(_ranks_again, p, s) for s in range(1, 1 + max(1, p.starts // 3))]
     say(0.8, "figures")
     figures = (
         cy.Picture("P(t)", _caption(examples), _heat_maps(p, examples)),
@@ -84,8 +95,96 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     )
     checks = {name: cy.check(e.run, only=("B22", "B23", "B24")) for name, e in examples.items()}
     tables = (*_tables(p, examples), _low_rank.table(ranks, p.eps))
-    text = _summary(p, examples) + "\n\n" + _low_rank.text(ranks, p.n, p.d)
-    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
+    return report_of(
+        __name__,
+        p,
+        _summary(p, examples) + "\n\n" + _low_rank.text(ranks, p.n, p.d),
+        controls=_comparisons(p, ends, [_low_rank.last(ranks), *again]),
+        tables=(*tables, _end_table(ends)),
+        checks=checks,
+        figures=figures,
+    )
+
+
+class End(NamedTuple):
+    """One start on the line: P at the end, with attention and for tokens moved by V alone."""
+
+    size: float
+    start: int
+    rank: int
+    excepted: int
+    columns: int  # that hold a row
+    slope: float  # median over the rows of d/dt log(-log outside)
+    alone: float  # the same for tokens that do not attend
+
+
+def _end(p: Params, size: float, start: int) -> End:
+    z0 = size * cy.configurations.box(p.n, 1, p.seed + start)
+    e, flow = _example(p, z0), cy.RescaledFlow()
+    times = np.asarray(e.run.t, dtype=float)
+    still = np.sort(z0, axis=0)  # e^(-t) x does not move when x' = x
+    alone = np.stack([cy.spectra.attention_matrix(flow, still, t) for t in times.tolist()])
+    settled = np.setdiff1d(np.arange(p.n), e.rows.excepted)
+    return End(
+        size=size,
+        start=start,
+        rank=cy.spectra.epsilon_rank(e.P[-1], p.eps),
+        excepted=len(e.rows.excepted),
+        columns=len(set(e.P[-1].argmax(axis=1)[settled].tolist())),
+        slope=float(np.nanmedian(e.rows.slope)),
+        alone=float(np.nanmedian(_rows(times, alone).slope)),
+    )
+
+
+def _ranks_again(p: Params, start: int) -> dict[str, tuple[int, int]]:
+    return _low_rank.last(_low_rank.compare(p.n, p.d, p.eps, p.long, p.seed + start))
+
+
+def _comparisons(
+    p: Params, ends: list[End], ranks: list[dict[str, tuple[int, int]]]
+) -> list[cy.Comparison]:
+    """Starts and sizes on the line; tokens that do not attend; starts in many dimensions."""
+    two, slopes = sum(e.rank <= 2 and e.excepted <= 1 for e in ends), [e.slope for e in ends]
+    alone = [e.alone for e in ends]
+    short = [r[name] for r in ranks for name in r if name.endswith("length 1")]
+    long = [r[name] for r in ranks for name in r if name.endswith("length 5") and "V = I" in name]
+    fewer = sum(coupled < uncoupled for coupled, uncoupled in short)
+    same = [coupled / uncoupled for coupled, uncoupled in long]
+    said = f"{p.starts} starts of sizes {', '.join(f'{x:g}' for x in p.sizes)}"
+    return [
+        cy.Comparison(
+            "on the line P ends with rank 1 or 2, one exceptional row at most",
+            said,
+            f"{counted(two, len(ends))}; rank one in {sum(e.rank == 1 for e in ends)}",
+            two == len(ends),
+        ),
+        cy.Comparison(
+            "rows approach their unit vector like exp(-c e^t)",
+            f"{said}; tokens moved by V alone",
+            f"median slope of log(-log): {min(slopes):.2f} to {max(slopes):.2f} with attention, "
+            f"{min(alone):.2f} to {max(alone):.2f} without",
+            max(abs(x - 1) for x in slopes) < 0.15 and min(alone) > 1.5,
+        ),
+        cy.Comparison(
+            f"d = {p.d}: short tokens that attend end with fewer ranks than V alone leaves",
+            f"{len(ranks)} starts, V = I and random V",
+            f"{counted(fewer, len(short))}; ranks {', '.join(f'{a}/{b}' for a, b in short)}",
+            fewer == len(short),
+        ),
+        cy.Comparison(
+            f"d = {p.d}, V = I: for long tokens the two nearly agree",
+            f"{len(ranks)} starts",
+            f"ranks {', '.join(f'{a}/{b}' for a, b in long)}",
+            min(same) > 0.9,
+        ),
+    ]
+
+
+def _end_table(ends: list[End]) -> cy.Table:
+    names = ("size", "start", "rank", "excepted", "columns")
+    columns = {**{x: x for x in names}, "slope, attention": "slope", "slope, V alone": "alone"}
+    note = "Tokens on a line; slopes of log(-log of the weight outside), median over the rows."
+    return cy.Table.of("Other starts on the line", ends, columns, note)
 
 
 _APPROACH = (

@@ -5,8 +5,8 @@ tend to at most three parallel affine subspaces of codimension k. With f_1*, ...
 eigenvectors this says: the points (f_1*(z_i), ..., f_k*(z_i)) of R^k have at most three limits.
 For k = 1 it is the theorem on hyperplanes; for larger k nothing is proved. See the paper's example
 (two positive eigenvalues, one negative: tokens end on lines) and, over random V, the number of
-limits. Tokens are followed in the eigenbasis of V, where the growing components cannot drown the
-others in rounding.
+limits; from starts of another size and at other tolerances too. Tokens are followed in the
+eigenbasis of V, where the growing components cannot drown the others in rounding.
 
 Trap: count late. Where the second eigenvalue is near the first, scores along the leading direction
 overtake the others only like e^(2 (l1 - l2) t), and until then a further group stands still as if
@@ -22,7 +22,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of, require
+from .._frame import Progress, counted, over_grid, part, report_of, require
 from .._measurements import kept
 
 TITLE = "Codimension k: a conjecture tried"
@@ -36,7 +36,8 @@ KINDS = ("real", "complex pair")
 
 @dataclass(frozen=True)
 class Params:
-    """Random V: (d, k) cells; eigenvalues in [least, 1] and, the rest, in [-1/2, 0]."""
+    """Random V: (d, k) cells; eigenvalues in [least, 1] and, the rest, in [-1/2, 0]. The controls
+    count at the tolerances `tols` and start in boxes of half a side `sides`."""
 
     n: int = 40
     side: float = 5.0
@@ -45,6 +46,8 @@ class Params:
     least: float = 0.4
     matrices: int = 12
     tol: float = 1e-3
+    tols: tuple[float, ...] = (1e-2, 1e-4)
+    sides: tuple[float, ...] = (1.0,)
     seed: int = 0
 
 
@@ -57,8 +60,10 @@ class LimitCensus(NamedTuple):
     d: int
     k: int
     kind: str
+    side: float
     early: list[int]  # groups at 3/5 of the time, for every V
     limits: list[int]
+    others: list[tuple[int, ...]]  # the same at the other tolerances
     spread: float  # widest group, relative to the largest component
     gap: float | None  # smallest distance of two groups, likewise; None where all have one
 
@@ -74,7 +79,9 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     last = w.values[-1, :, :2]
     end = cy.clusters(last, p.tol * float(np.abs(last).max()))
     kinds = [(d, k, kind) for d, k in p.cells for kind in KINDS if kind == "real" or k >= 3]
-    tried = over_grid(_census, p, {"random V (d, k, kind)": kinds}, part(progress, 0.1, 1))
+    grid = {"half a side": (p.side, *p.sides), "random V (d, k, kind)": kinds}
+    every = over_grid(_census, p, grid, part(progress, 0.1, 1))
+    tried = every[: len(kinds)]
     # tolerances are relative to the longest token: judge before the growing component is huge
     early = replace(w, z=w.z[:201], t=w.t[:201])
     tokens = {"the paper's V": (replace(w, z=w.values @ S.T), end.labels)}
@@ -84,8 +91,15 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         cy.Picture("Number of limits", _COUNTS, _bars(tried)),
     )
     checks = {"the paper's V, t <= 20": cy.check(early, only=("B26",))}
-    text = _summary(p, values, end, tried)
-    return report_of(__name__, p, text, tables=[_table(p, tried)], checks=checks, figures=figures)
+    return report_of(
+        __name__,
+        p,
+        _summary(p, values, end, tried),
+        controls=_comparisons(p, tried, every),
+        tables=[_table(p, every)],
+        checks=checks,
+        figures=figures,
+    )
 
 
 _TOKENS = (
@@ -122,7 +136,7 @@ def _random_modes(
     return D, S
 
 
-def _census(p: Params, case: tuple[int, int, str]) -> LimitCensus:
+def _census(p: Params, side: float, case: tuple[int, int, str]) -> LimitCensus:
     from scipy.spatial.distance import pdist
 
     d, k, kind = case
@@ -130,7 +144,8 @@ def _census(p: Params, case: tuple[int, int, str]) -> LimitCensus:
     times = np.array([0.0, 12 / p.least, 20 / p.least])
     # fixed steps: error control would follow every change of mind of tokens equal up to rounding
     stepper = cy.RK4(0.1)
-    early, limits, spreads, gaps = [], [], [], []
+    early, limits, others, spreads, gaps = [], [], [], [], []
+    p = replace(p, side=side)
     for m in range(p.matrices):
         D, S = _random_modes(rng, d, k, kind, p.least)
         before, w = _in_eigenbasis(p, D, S, p.seed + m, times, stepper).values[1:, :, :k]
@@ -138,10 +153,21 @@ def _census(p: Params, case: tuple[int, int, str]) -> LimitCensus:
         end = cy.clusters(w, p.tol * size)
         early.append(cy.clusters(before, p.tol * float(np.abs(before).max())).count)
         limits.append(end.count)
+        others.append(tuple(cy.clusters(w, tol * size).count for tol in p.tols))
         spreads.append(float(np.abs(w - end.centres[end.labels]).max() / size))
         gaps += (pdist(end.centres) / size).tolist()
     spread, gap = max(spreads), min(gaps, default=None)
-    return LimitCensus(d=d, k=k, kind=kind, early=early, limits=limits, spread=spread, gap=gap)
+    return LimitCensus(
+        d=d,
+        k=k,
+        kind=kind,
+        side=side,
+        early=early,
+        limits=limits,
+        others=others,
+        spread=spread,
+        gap=gap,
+    )
 
 
 def _summary(p: Params, values: np.ndarray, end: cy.Clusters, tried: list[LimitCensus]) -> str:
@@ -165,8 +191,41 @@ def _summary(p: Params, values: np.ndarray, end: cy.Clusters, tried: list[LimitC
     )
 
 
+def _comparisons(
+    p: Params, tried: list[LimitCensus], every: list[LimitCensus]
+) -> list[cy.Comparison]:
+    """Tolerances, the size of the start, and how much room the conjecture leaves."""
+    limits = [count for case in every for count in case.limits]
+    by_tol = {
+        tol: [counts[j] for case in every for counts in case.others] for j, tol in enumerate(p.tols)
+    }
+    few = {p.tol: limits} | by_tol
+    three = sum(count == 3 for case in tried for count in case.limits)
+    total = sum(len(case.limits) for case in tried)
+    return [
+        cy.Comparison(
+            "the leading k components have at most three limits",
+            f"tolerances, starts of half a side {', '.join(f'{x:g}' for x in (p.side, *p.sides))}; "
+            f"tokens that do not attend keep {p.n} places",
+            "more than three at tolerance "
+            + "; ".join(
+                f"{t:g}: {counted(sum(c > 3 for c in found), len(found))}"
+                for t, found in few.items()
+            ),
+            all(count <= 3 for count in limits),
+        ),
+        cy.Comparison(
+            "the bound of three is reached",
+            f"random V and starts, half a side {p.side:g}",
+            f"exactly three limits: {counted(three, total)}",
+            three > 0,
+        ),
+    ]
+
+
 def _table(p: Params, tried: list[LimitCensus]) -> cy.Table:
     columns: dict[str, Any] = {
+        "half a side": "side",
         "d": "d",
         "k": "k",
         "leading block": "kind",
@@ -175,6 +234,10 @@ def _table(p: Params, tried: list[LimitCensus]) -> cy.Table:
         "two": lambda case: case.limits.count(2),
         "three": lambda case: case.limits.count(3),
         "more": lambda case: sum(count > 3 for count in case.limits),
+        **{
+            f"most, tol {tol:g}": lambda case, j=j: max(counts[j] for counts in case.others)
+            for j, tol in enumerate(p.tols)
+        },
         "most before": lambda case: max(case.early),
         "spread": "spread",
         "gap": "gap",

@@ -6,6 +6,10 @@ values {a, 0, b}: the tokens tend to parallel hyperplanes, and may go on moving 
 paper's pictures with its own three matrices (in the plane; in space with the other eigenvalues of
 negative, then of positive real part), and the values of f1* over time. Many starts say how often
 each number of hyperplanes occurs.
+
+Trap: "at most three" alone tells little. Uniform attention ends on one hyperplane, and so does
+attention turned round (K = -I, where <Qf, Kf> > 0 fails), which meets the bound as well. What
+attention to one's own side adds is the second hyperplane: tokens part by the sign of f1*.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of, require
+from .._frame import Progress, counted, over_grid, part, report_of, require, wilson
 
 TITLE = "Three hyperplanes: V with a simple leading eigenvalue"
 
@@ -40,18 +44,21 @@ MATRICES = {
 
 @dataclass(frozen=True)
 class Params:
-    """The paper's start, uniform in [-side, side]^d, and `starts` more of each of `sides`."""
+    """The paper's start, uniform in [-side, side]^d, and `starts` more of each of `sides`; controls
+    with `ns` tokens, groups at the tolerances `tols`, and other kinds of attention."""
 
     n: int = 40
     side: float = 5.0
     time: float = 20.0
     show: tuple[float, ...] = (0.0, 1.0, 2.0, 4.0, 8.0)
-    sides: tuple[float, ...] = (1.0, 5.0)
+    sides: tuple[float, ...] = (0.3, 1.0, 5.0)
     starts: int = 20
+    ns: tuple[int, ...] = (10, 120)
+    tols: tuple[float, ...] = (1e-4, 1e-2, 1e-6)
     seed: int = 0
 
 
-QUICK = Params(starts=2)
+QUICK = Params(starts=2, sides=(1.0, 5.0), ns=(10,))
 
 
 class Example(NamedTuple):
@@ -67,8 +74,19 @@ class HyperplaneCount(NamedTuple):
 
     matrix: str
     side: float
-    counts: list[int]
+    n: int
+    attention: str  # one of KINDS
+    by_tol: list[list[int]]  # for every tolerance, the number for every start
     right: bool
+    zeros: int  # starts with a value at 0 beside others
+
+    @property
+    def counts(self) -> list[int]:
+        return self.by_tol[0]
+
+
+KINDS = {"softmax": 1.0, "uniform": 0.0, "turned round": -1.0}
+"""K as a multiple of I: the alignment <Qf, Kf> has its sign."""
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
@@ -80,21 +98,35 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         name: Example(cy.spectra.good_triple(V=V), tr, cy.spectra.hyperplane_values(tr, tol=1e-4))
         for (name, V), tr in zip(MATRICES.items(), runs)
     }
-    counts = over_grid(_count, p, {**names, "side": p.sides}, part(progress, 0.3, 1))
+    cases = [
+        *((side, p.n, "softmax") for side in p.sides),
+        *((p.side, n, "softmax") for n in p.ns),
+        *((p.side, p.n, kind) for kind in KINDS if kind != "softmax"),
+    ]
+    grid = {**names, "start (side, n, attention)": cases}
+    every = over_grid(_count, p, grid, part(progress, 0.3, 1))
+    counts = [c for c in every if c.n == p.n and c.attention == "softmax"]
     figures = (
         cy.Picture("Tokens and hyperplanes", _PANELS, _draw_planes(p, examples)),
         cy.Picture("Values of f1*", _VALUES, _values(examples)),
     )
     checks = {name: cy.check(e.run, only=("B26",)) for name, e in examples.items()}
-    text, tables = _summary(examples, counts), _tables(p, examples, counts)
-    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
+    return report_of(
+        __name__,
+        p,
+        _summary(examples, counts),
+        controls=_comparisons(p, every),
+        tables=_tables(p, examples, every),
+        checks=checks,
+        figures=figures,
+    )
 
 
 _PANELS = (
     "Rescaled tokens e^(-tV) x_i(t), in the colour of the hyperplane they end on, drawn at the "
     "later times; grey: where they started. Within a hyperplane they need not meet."
 )
-_VALUES = "The coordinate f1* of every token tends to a, b, or, never seen from random starts, 0."
+_VALUES = "The coordinate f1* of every token tends to a or b; the value 0 is not taken here."
 
 
 def _flow(p: Params, matrix: str) -> cy.Trajectory:
@@ -104,14 +136,74 @@ def _flow(p: Params, matrix: str) -> cy.Trajectory:
     return cy.simulate(cy.RescaledFlow(V=V), z0, times=times, stepper=cy.Adaptive(1e-9, 1e-12))
 
 
-def _count(p: Params, matrix: str, side: float) -> HyperplaneCount:
+def _count(p: Params, matrix: str, case: tuple[float, int, str]) -> HyperplaneCount:
+    side, n, kind = case
     V = np.array(MATRICES[matrix])
-    flow = cy.LeadingFlow(V=V)  # y = e^{-l1 t} x has the same f1*, and nothing in it grows
-    stepper = cy.Adaptive(1e-8, 1e-10, "LSODA")
-    starts = [side * cy.configurations.box(p.n, len(V), p.seed + s) for s in range(p.starts)]
+    # y = e^{-l1 t} x has the same f1*, and nothing in it grows
+    flow = cy.LeadingFlow(K=KINDS[kind] * np.eye(len(V)), V=V)
+    # error control would follow every change of mind of tokens that look at the other side
+    turned = kind == "turned round"
+    stepper = cy.RK4(0.02) if turned else cy.Adaptive(1e-8, 1e-10, "LSODA")
+    starts = [side * cy.configurations.box(n, len(V), p.seed + s) for s in range(p.starts)]
     runs = [cy.simulate(flow, z0, times=[0.0, p.time], stepper=stepper) for z0 in starts]
-    ends = [cy.spectra.hyperplane_values(tr, tol=1e-4) for tr in runs]
-    return HyperplaneCount(matrix, side, [len(h.values) for h in ends], all(h.holds for h in ends))
+    ends = [[cy.spectra.hyperplane_values(tr, tol=tol) for tr in runs] for tol in p.tols]
+    return HyperplaneCount(
+        matrix=matrix,
+        side=side,
+        n=n,
+        attention=kind,
+        by_tol=[[len(h.values) for h in group] for group in ends],
+        right=all(h.holds for h in ends[0]),
+        zeros=sum(_at_zero(h) for h in ends[0]),
+    )
+
+
+def _at_zero(h: cy.spectra.Hyperplanes) -> bool:
+    """Is one of several values 0, up to 1e-3 of the largest?"""
+    return len(h.values) > 1 and float(np.abs(h.values).min() / np.abs(h.values).max()) < 1e-3
+
+
+def _comparisons(p: Params, every: list[HyperplaneCount]) -> list[cy.Comparison]:
+    """n and tolerances varied; uniform attention and attention turned round as null models."""
+
+    def of(kind: str, tol: int = 0) -> list[int]:
+        return [k for c in every if c.attention == kind for k in c.by_tol[tol]]
+
+    soft, at_zero = of("softmax"), sum(c.zeros for c in every if c.attention == "softmax")
+    two = {kind: (sum(k >= 2 for k in of(kind)), len(of(kind))) for kind in KINDS}
+    alike = {tol: sum(k <= 3 for k in of("softmax", j)) for j, tol in enumerate(p.tols)}
+    short = [
+        k for c in every if c.attention == "softmax" and c.side == min(p.sides) for k in c.counts
+    ]
+    return [
+        cy.Comparison(
+            "f1* takes at most three values",
+            f"n = {', '.join(map(str, (p.n, *p.ns)))}; tolerances; tokens that do not attend keep "
+            f"all n; uniform attention, which meets the bound too",
+            "; ".join(f"tol {tol:g}: {counted(k, len(soft))}" for tol, k in alike.items())
+            + f"; uniform: {sum(k <= 3 for k in of('uniform'))} of {two['uniform'][1]}",
+            min(alike.values()) == len(soft),
+        ),
+        cy.Comparison(
+            "attention parts the tokens: there are two hyperplanes",
+            "uniform attention and attention turned round",
+            "two or more: " + "; ".join(f"{kind}: {counted(*k)}" for kind, k in two.items()),
+            wilson(*two["softmax"])[0]
+            > max(wilson(*k)[1] for kind, k in two.items() if kind != "softmax"),
+        ),
+        cy.Comparison(
+            "there are always two hyperplanes",
+            f"starts of half a side {min(p.sides):g}",
+            f"two: {counted(sum(k == 2 for k in short), len(short))}; one: {short.count(1)}",
+            all(k == 2 for k in short),
+        ),
+        cy.Comparison(
+            "the third hyperplane, f1* = 0, is not seen from random starts",
+            "all starts, n and sizes",
+            f"seen in {counted(at_zero, len(soft))}",
+            at_zero == 0,
+        ),
+    ]
 
 
 def _summary(examples: dict[str, Example], counts: list[HyperplaneCount]) -> str:
@@ -145,7 +237,9 @@ def _tables(
     hypotheses = ("matrix", "eigenvalues of V", "l1 - |l2|", "<Qf, Kf>", "good triple")
     counted: dict[str, Any] = {
         "matrix": "matrix",
+        "attention": "attention",
         "side": "side",
+        "n": "n",
         "starts": lambda c: len(c.counts),
         "one": lambda c: c.counts.count(1),
         "two": lambda c: c.counts.count(2),

@@ -6,6 +6,11 @@ n unit tokens with common cosine r; one softmax layer. As n grows the cosine of 
 B32). See the closed form sharpen into a step as n runs from 10 to 10^12, real layers of up to some
 thousand tokens lie on it, and how slowly, like powers of 1/n, it converges. beta of the order
 log n is the only scaling with anything to choose.
+
+Trap: all this is about tokens whose cosines are equal. Random tokens of mean cosine r in d
+dimensions have cosines that spread like 1/sqrt(d), and beta times that spread is what a softmax
+sees: each token then copies its few nearest. The control has such tokens; they come to the closed
+form only as d grows beyond (log n)^2.
 """
 
 from __future__ import annotations
@@ -26,16 +31,20 @@ TITLE = "Long context: beta = gamma log n"
 
 @dataclass(frozen=True)
 class Params:
-    """Closed form for `n` tokens of cosine `r`; real layers for `measured` tokens."""
+    """Closed form for `n` tokens of cosine `r`; real layers for `measured` tokens; the control has
+    random tokens of mean cosine r in each of the dimensions `d`, `starts` times."""
 
     r: tuple[float, ...] = (0.2, 0.5, 0.8)
     n: tuple[int, ...] = (10, 10**3, 10**6, 10**9, 10**12)
     edges: int = 161
     measured: tuple[int, ...] = (10, 100, 1000)
     at: tuple[float, ...] = (0.5, 0.75, 1.0, 1.25, 1.5)
+    d: tuple[int, ...] = (16, 64, 256, 1024, 4096)
+    starts: int = 5
+    seed: int = 0
 
 
-QUICK = Params(measured=(10, 100), edges=81)
+QUICK = Params(measured=(10, 100), edges=81, d=(16, 256), starts=2)
 
 
 class Layer(NamedTuple):
@@ -53,12 +62,29 @@ class Layer(NamedTuple):
         return abs(self.cosine - self.expected)
 
 
+class Spread(NamedTuple):
+    """A layer on random tokens of mean cosine r: the mean cosine of its outputs, over starts."""
+
+    r: float
+    d: int
+    edge: float
+    cosines: list[float]
+    expected: float
+
+    @property
+    def error(self) -> float:
+        return abs(float(np.mean(self.cosines)) - self.expected)
+
+
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Real layers first, then the closed form."""
     sensible = min(*p.n, *p.measured) >= 2 and all(0 < r < 1 for r in p.r) and min(p.at) > 0
     require(sensible, "n >= 2, 0 < r < 1 and at > 0", p)
     axes = {"r": p.r, "n": p.measured, "gamma (1 - r)": p.at}
-    layers = over_grid(_layer, p, axes, part(progress, 0, 0.8))
+    layers = over_grid(_layer, p, axes, part(progress, 0, 0.5))
+    middle = p.r[len(p.r) // 2]
+    grid = {"random tokens, d": p.d, "gamma (1 - r)": p.at}
+    spread = over_grid(_spread, p, grid, part(progress, 0.5, 1))
     checks: dict[str, list[cy.Check]] = {}
     for c in layers:
         checks.setdefault(f"r = {c.r:g}, n = {c.n}", []).append(c.check)
@@ -66,16 +92,97 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     tightest = {name: [min(group, key=lambda c: c.margin)] for name, group in checks.items()}
     shown = {"r": "r", "n": "n", "gamma (1 - r)": "edge", "cosine": "cosine"}
     columns = shown | {"off the closed form": "error"}
-    tables = [_limits(p), cy.Table.of("Layers computed on real tokens", layers, columns)]
-    figures = [cy.Picture("Cosine of the outputs", _CAPTION, _draw(p, layers))]
-    text = _summary(p, layers)
-    return report_of(__name__, p, text, tables=tables, checks=tightest, figures=figures)
+    random: dict[str, Any] = {
+        "d": "d",
+        "gamma (1 - r)": "edge",
+        "mean cosine": lambda c: float(np.mean(c.cosines)),
+        "equal angles": "expected",
+        "off": "error",
+    }
+    note = f"r = {middle:g}, n = {max(p.measured)}, means over {p.starts} starts and many pairs."
+    tables = [
+        _limits(p),
+        cy.Table.of("Layers computed on real tokens", layers, columns),
+        cy.Table.of("Random tokens of mean cosine r", spread, random, note),
+    ]
+    figures = [
+        cy.Picture("Cosine of the outputs", _CAPTION, _draw(p, layers)),
+        cy.Picture("Random tokens", _RANDOM, _draw_random(p, middle, spread)),
+    ]
+    return report_of(
+        __name__,
+        p,
+        _summary(p, layers),
+        controls=_comparisons(p, layers, spread),
+        tables=tables,
+        checks=tightest,
+        figures=figures,
+    )
 
 
 _CAPTION = (
     "Cosine of two outputs against gamma (1 - r), inputs of cosine r (dotted). Lines: closed form; "
     "circles: layers computed on real tokens; black: the limits, a point at the critical gamma."
 )
+
+
+_RANDOM = (
+    "The same layer on random tokens of mean cosine r in d dimensions (marks, with the range over "
+    "starts), beside equal angles (line) and the limit (dotted): in low dimension the cosines of "
+    "the tokens spread too much for the step to be there."
+)
+
+
+def _spread(p: Params, d: int, edge: float) -> Spread:
+    """x_i = sqrt(r) u + sqrt(1 - r) g_i, u and g_i independent and uniform on the sphere of R^d."""
+    r, n = p.r[len(p.r) // 2], max(p.measured)
+    beta, cosines = edge / (1 - r) * log(n), []
+    for s in range(p.starts):
+        g = cy.configurations.sphere(n + 1, d, p.seed + s)
+        x = np.sqrt(r) * g[0] + np.sqrt(1 - r) * g[1:]
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        tr = cy.simulate(cy.PureAttention(cy.Softmax(beta), alpha=1), x, layers=1)
+        y = 2 * tr.values[1] - tr.values[0]  # alpha = 1: the layer is the mean of token and pull
+        y /= np.linalg.norm(y, axis=1, keepdims=True)
+        total = np.sum(y, axis=0)
+        cosines.append(float((total @ total - n) / (n * (n - 1))))  # the mean over all pairs
+    return Spread(r, d, edge, cosines, _closed(n, r, edge))
+
+
+def _comparisons(p: Params, layers: list[Layer], spread: list[Spread]) -> list[cy.Comparison]:
+    """Real layers, how near the limit a real context is, and tokens whose cosines are not equal."""
+    worst, n = max(c.error for c in layers), max(p.measured)
+    off = {d: max(c.error for c in spread if c.d == d) for d in p.d}
+    away = {m: max(abs(_closed(m, r, e) - _limit(r, e)) for r in p.r for e in p.at) for m in p.n}
+    million = min(p.n, key=lambda m: abs(m - 10**6))
+    return [
+        cy.Comparison(
+            "a layer on tokens of equal cosines gives the closed form",
+            "r, n, gamma",
+            f"off by {worst:.1g} at most in {len(layers)} layers",
+            worst < 1e-12,
+        ),
+        cy.Comparison(
+            f"the limits 1, 4r/(1 + 3r), r are off by less than 0.05 for n = {million:.0e}",
+            "the closed form at finite n",
+            "largest distance over r and gamma: "
+            + ", ".join(f"{x:.2f} at n = {m:.0e}" for m, x in away.items()),
+            away[million] < 0.05,
+        ),
+        cy.Comparison(
+            "it holds for random tokens of mean cosine r",
+            f"{p.starts} starts of {n} tokens in d dimensions",
+            "largest distance over gamma: "
+            + ", ".join(f"{x:.2f} in d = {d}" for d, x in off.items()),
+            max(off.values()) < 0.05,
+        ),
+        cy.Comparison(
+            f"it holds for random tokens in high dimension, d = {max(p.d)}",
+            f"{p.starts} starts of {n} tokens; d = {min(p.d)}",
+            f"largest distance {off[max(p.d)]:.3f}; {off[min(p.d)]:.3f}",
+            off[max(p.d)] < 0.05 < off[min(p.d)],
+        ),
+    ]
 
 
 def _layer(p: Params, r: float, n: int, edge: float) -> Layer:
@@ -119,6 +226,26 @@ def _limits(p: Params) -> cy.Table:
     )
     columns = ("r", "gamma (1 - r)", *(f"n = {n:.0e}" for n in p.n), "limit")
     return cy.Table("Cosine of the outputs, closed form", columns, rows)
+
+
+def _draw_random(p: Params, r: float, spread: list[Spread]) -> Any:
+    figure, ((ax,),) = cy.plot.sheet(1, 1, 6.2, 4)
+    edges = np.linspace(0.3, 1.8, p.edges)
+    ax.plot(edges, [_closed(max(p.measured), r, e) for e in edges], color=cy.plot.INK, lw=1.4)
+    for colour, d in zip(cy.plot.PALETTE, p.d):
+        here = [c for c in spread if c.d == d]
+        mean = np.array([np.mean(c.cosines) for c in here])
+        ends = np.array([(min(c.cosines), max(c.cosines)) for c in here]).T
+        look = {"fmt": "o-", "ms": 4, "lw": 0.8, "capsize": 2, "color": colour}
+        ax.errorbar([c.edge for c in here], mean, np.abs(ends - mean), label=f"d = {d}", **look)
+    ax.plot([0.3, 1], [1, 1], ":", color=cy.plot.INK, lw=1)
+    ax.plot([1, 1.8], [r, r], ":", color=cy.plot.INK, lw=1)
+    ax.plot([], [], color=cy.plot.INK, label="equal angles")
+    ax.plot([], [], ":", color=cy.plot.INK, label="limit")
+    ax.set(xlabel=r"$\gamma\,(1 - r)$", ylabel="mean cosine of two outputs")
+    ax.set_title(f"r = {r:g}, n = {max(p.measured)}", fontsize=cy.plot.LABEL)
+    ax.legend(frameon=False, fontsize=cy.plot.LABEL)
+    return figure
 
 
 def _power(n: int) -> str:

@@ -3,25 +3,27 @@
     softmax flow (V = I)   Z' = (P - I) Z           hardmax layers   Z^{k+1} = ((1-eta) I + eta P) Z
 
 The linear view of Sugolov and Aubry on arXiv 2305.05465. See: predictions from early times fail as
-soon as the attention changes, those from late times last for ever, and the frontier between the
+soon as the attention changes, those from late times last to the end, and the frontier between the
 two is where P becomes stochastic with as many eigenvalues near 1 as there are clusters. For
 hardmax (arXiv 2407.01602) the spectrum of P is its diagonal (B7), and the prediction is exact to
 rounding from the layer on at which nobody changes whom they follow (C3).
 
 The start drawn was picked by hand (seed 4 settles late, which makes the frontier visible). Most
-settle much sooner: the last table has the first `starts` seeds, none left out.
+settle much sooner: a table has the first `starts` seeds, none left out, and another the medians
+for other n, d, sizes and alpha. Beside the prediction by P(t0) stands the one by the uniform
+matrix: what a linear equation gives that knows nothing of who looks at whom.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, over_grid, part, report_of, require
+from .._frame import Progress, at_most, counted, over_grid, part, report_of, require, wilson
 from .._measurements import kept
 
 TITLE = "Master equation: how long a frozen attention matrix predicts the tokens"
@@ -31,7 +33,8 @@ _FLOOR = 1e-16  # errors below are drawn as this
 @dataclass(frozen=True)
 class Params:
     """n Gaussian tokens of root mean square length `size` in R^d; times of the flow, layers. The
-    start of `seed` is drawn, those of the first `starts` seeds are in a table."""
+    start of `seed` is drawn, those of the first `starts` seeds are in a table. `varied`: (name,
+    value) of parameters changed one at a time, with half the starts."""
 
     n: int = 40
     d: int = 2
@@ -42,9 +45,17 @@ class Params:
     alpha: float = 0.1
     seed: int = 4
     starts: int = 20
+    varied: tuple[tuple[str, float | int], ...] = (
+        ("n", 20),
+        ("n", 80),
+        ("d", 3),
+        ("size", 1.0),
+        ("size", 4.0),
+        ("alpha", 1.0),
+    )
 
 
-QUICK = Params(n=16, saves=25, layers=18, starts=4)
+QUICK = Params(n=16, saves=25, layers=18, starts=4, varied=(("n", 24), ("size", 4.0)))
 
 
 class Frozen(NamedTuple):
@@ -56,6 +67,7 @@ class Frozen(NamedTuple):
     near_one: np.ndarray  # (t0,), how many of these are within 1e-6 of 1
     clusters: np.ndarray  # of the tokens at every saved time
     ends: int  # clusters in the limit
+    blind: np.ndarray  # (t0,), largest error to the end of the prediction by the uniform matrix
 
     def lasting(self, level: float) -> float:
         """The first t0 from which the prediction stays below `level` to the end."""
@@ -82,7 +94,11 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Both models, frozen at every saved time."""
     sensible = p.n >= 2 and p.saves >= 4 and p.layers >= 3 and p.time > 0 and p.starts >= 1
     require(sensible, "n >= 2, saves >= 4, layers >= 3, time > 0, starts >= 1", p)
-    starts = over_grid(_start, p, {"start": range(p.starts)}, part(progress, 0, 0.7))
+    starts = over_grid(_start, p, {"start": range(p.starts)}, part(progress, 0, 0.4))
+    grid = {"varied": p.varied, "start": range((p.starts + 1) // 2)}
+    cells = over_grid(_varied, p, grid, part(progress, 0.4, 0.9))
+    half = len(grid["start"])
+    others = {case: cells[k * half :][:half] for k, case in enumerate(p.varied)}
     drawn = kept(_start, p, p.seed)
     _, flow, layers, settled = drawn
     law = "hardmax: the prediction is exact once nobody changes whom they follow"
@@ -96,9 +112,16 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         cy.Picture("Error of the prediction", _ERRORS, _draw_errors(drawn)),
         cy.Picture("Eigenvalues of P(t)", _EIGENVALUES, _draw_eigenvalues(drawn)),
     )
-    tables = _table("Softmax flow", flow), _table("Hardmax layers", layers), _others(starts)
-    text = _summary(p, drawn, starts)
-    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
+    tables = [_table("Softmax flow", flow), _table("Hardmax layers", layers), _others(starts)]
+    return report_of(
+        __name__,
+        p,
+        _summary(p, drawn, starts),
+        controls=_comparisons(p, starts, others),
+        tables=[*tables, _varied_table(p, starts, others)],
+        checks=checks,
+        figures=figures,
+    )
 
 
 _ERRORS = (
@@ -121,6 +144,27 @@ def _start(p: Params, seed: int) -> Start:
     return Start(seed, _frozen(soft, soft.values[-1]), _frozen(hard, ends), _settled(hard))
 
 
+def _varied(p: Params, case: tuple[str, float | int], seed: int) -> Start:
+    """A start with one parameter changed."""
+    name, value = case
+    kind = type(getattr(p, name))
+    return _start(replace(p, varied=(), **{name: kind(value)}), seed)
+
+
+def _blind(tr: cy.Trajectory, k: int) -> float:
+    """The largest error to the end when P(t_k) is replaced by the uniform matrix.
+
+    Tokens then tend to their mean m: z(t + s) = m + e^{-s} (z - m), or (1 + alpha)^{-s} in layers.
+    """
+    z, later = tr.values[k], np.asarray(tr.t[k:], dtype=float) - float(tr.t[k])
+    alpha = getattr(tr.dynamics, "alpha", None)
+    left = np.exp(-later) if alpha is None else (1 + float(alpha)) ** -later
+    mean = z.mean(axis=0)
+    predicted = mean + left[:, None, None] * (z - mean)
+    gap = np.linalg.norm(predicted - tr.values[k:], axis=(1, 2))
+    return float((gap / np.linalg.norm(tr.values[k:], axis=(1, 2))).max())
+
+
 def _frozen(tr: cy.Trajectory, ends: np.ndarray) -> Frozen:
     predictions = [cy.spectra.freeze(tr, k) for k in range(len(tr.t) - 1)]
     error = np.full((len(predictions), len(tr.t)), np.nan)
@@ -134,6 +178,7 @@ def _frozen(tr: cy.Trajectory, ends: np.ndarray) -> Frozen:
         np.array([one.near_one for one in predictions]),
         np.array([cy.clusters(z, tol).count for z in tr.values]),
         cy.clusters(ends, tol).count,
+        np.array([_blind(tr, k) for k in range(len(predictions))]),
     )
 
 
@@ -175,16 +220,84 @@ def _others(starts: list[Start]) -> cy.Table:
     return cy.Table.of("Other starts", starts, columns, note)
 
 
+def _agree(starts: list[Start]) -> int:
+    """In how many starts the eigenvalues of the last P at 1 are as many as the clusters."""
+    return sum(s.flow.near_one[-1] == s.flow.ends for s in starts)
+
+
+def _late(start: Start) -> float:
+    """The error of the blind prediction at the t0 from which the right one stays within 10 %."""
+    at = start.flow.run.nearest(start.flow.lasting(0.1))
+    return float(start.flow.blind[min(at, len(start.flow.blind) - 1)])
+
+
+def _comparisons(
+    p: Params, starts: list[Start], others: dict[tuple[str, float | int], list[Start]]
+) -> list[cy.Comparison]:
+    """Other n, d, sizes and alpha; the uniform matrix in place of P(t0)."""
+    every = [*starts, *(s for group in others.values() for s in group)]
+    blind = [_late(s) for s in every]
+    late = [s.flow.lasting(0.1) for s in every]
+    exact = max(s.exact for s in every)
+    said = f"{len(every)} starts: n, d, size and alpha varied"
+    soft = sum(t < p.time for t in late)
+    return [
+        cy.Comparison(
+            "from some time on the attention of that time predicts all later tokens within 10 %",
+            f"{said}; the uniform matrix in place of P",
+            f"before t = {p.time:g} in {counted(soft, len(every))}, median {np.median(late):.2g}; "
+            f"the uniform matrix is off by {np.median(blind):.0%} from there ({min(blind):.0%} at "
+            "least)",
+            wilson(soft, len(every))[0] > 0.9 and float(np.median(blind)) > 0.2,
+        ),
+        cy.Comparison(
+            "at the end P has as many eigenvalues at 1 as there are clusters",
+            said,
+            counted(_agree(every), len(every)),
+            wilson(_agree(every), len(every))[0] > 0.9,
+        ),
+        cy.Comparison(
+            "hardmax is predicted exactly once nobody changes whom they follow",
+            said,
+            f"off by {exact:.1g} at most",
+            exact < 1e-13,
+        ),
+    ]
+
+
+def _varied_table(
+    p: Params, starts: list[Start], others: dict[tuple[str, float | int], list[Start]]
+) -> cy.Table:
+    named = {"as drawn": starts} | {f"{k} = {v:g}": group for (k, v), group in others.items()}
+    rows = tuple(
+        (
+            name,
+            len(group),
+            float(np.median([s.flow.lasting(0.1) for s in group])),
+            float(np.median([s.flow.lasting(1e-3) for s in group])),
+            float(np.median([_late(s) for s in group])),
+            _agree(group),
+            float(np.median([s.settled for s in group])),
+            max(s.exact for s in group),
+        )
+        for name, group in named.items()
+    )
+    columns = ("varied", "starts", "within 10 % from", "within 0.1 % from", "uniform P from there")
+    more = ("as many at 1 as clusters", "hardmax settled at", "error from there")
+    note = "Medians; uniform P: error to the end with 1/n in place of P(t0), t0 the first column."
+    return cy.Table("Other parameters", columns + more, rows, note)
+
+
 def _summary(p: Params, drawn: Start, starts: list[Start]) -> str:
     def middle(values: list[float]) -> str:
         return f"{np.median(values):.2g} ({min(values):.2g} to {max(values):.2g})"
 
     _, flow, layers, settled = drawn
-    agree = sum(s.flow.near_one[-1] == s.flow.ends for s in starts)
+    agree = _agree(starts)
     return (
         f"Softmax flow, {p.n} tokens: predicted from t = 0 they are off by up to "
         f"{np.nanmax(flow.error[0]):.0%}; from t0 = {flow.lasting(0.1):g} on the prediction stays "
-        f"within 10 % for ever, from {flow.lasting(1e-3):g} on within 0.1 %. At the end "
+        f"within 10 % to the end, from {flow.lasting(1e-3):g} on within 0.1 %. At the end "
         f"{flow.near_one[-1]} eigenvalues of P are at 1, and the tokens are in {flow.ends} "
         f"clusters.\n\nHardmax layers (alpha = {p.alpha:g}): nobody changes whom they follow from "
         f"layer {settled} on, and from there the prediction is off by {drawn.exact:.1g}; before, "

@@ -3,13 +3,18 @@
 Hardmax layers (arXiv 2407.01602) with random A of condition number kappa, against the law of B14;
 and the softmax flow of arXiv 2305.05465 with random definite A = K^T Q and V, in the variables
 y = e^{-l1 t} x. See: the flatter A, the fewer leaders, down to the two ends of its long axis, as
-the law says. For softmax a random A alone keeps the polytope; a random V, whose leading eigenvalue
-is simple, leaves two leaders (one where all tokens lie on one side), whatever A is.
+the law says for Gaussian tokens. For softmax a random A alone keeps a polytope; a random V, whose
+leading eigenvalue is simple, leaves two leaders at most, whatever A is.
+
+Trap: one leader or two is a question of the size of the start, not of V. Short tokens attend to
+everybody alike and average each other out before attention is hard: then one is left although
+tokens lie on both sides of the leading direction. The last table has several sizes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +22,7 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems import expected_leaders
-from .._frame import Progress, at_most, over_grid, part, report_of, require
+from .._frame import Progress, at_most, counted, over_grid, part, report_of, require, wilson
 
 TITLE = "Leaders under random definite A and V"
 KINDS = {  # whether A is random, whether V is
@@ -31,7 +36,9 @@ KINDS = {  # whether A is random, whether V is
 @dataclass(frozen=True)
 class Params:
     """Hardmax: n Gaussian tokens, `draws` of (tokens, A) per kappa and d. Softmax: `flows` runs of
-    `few` tokens of root mean square length `size`, kappa = `kappa_flow`, to `time` / l1."""
+    `few` tokens of root mean square length `size`, kappa = `kappa_flow`, to `time` / l1.
+
+    Controls: the law for each of `other_n` tokens and for heavy tails, the flows at `sizes`."""
 
     kappa: tuple[float, ...] = (1.0, 3.0, 10.0, 30.0, 100.0)
     d: tuple[int, ...] = (2, 3, 4)
@@ -43,10 +50,14 @@ class Params:
     size: float = 2.0
     kappa_flow: float = 5.0
     time: float = 20.0
+    other_n: tuple[int, ...] = (30, 300)
+    sizes: tuple[float, ...] = (0.5, 1.0, 4.0, 8.0)
     seed: int = 0
 
 
-QUICK = Params(kappa=(1.0, 10.0, 100.0), d=(2, 3), n=40, draws=20, flows=3, few=16)
+QUICK = Params(
+    kappa=(1.0, 10.0, 100.0), d=(2, 3), n=40, draws=20, flows=3, few=16, other_n=(20,), sizes=(0.5,)
+)
 
 
 class LeaderCounts(NamedTuple):
@@ -63,14 +74,25 @@ class LeaderCounts(NamedTuple):
         """Standard error of the mean at layer 0."""
         return float(self.first.std(ddof=1) / np.sqrt(len(self.first)))
 
+    @property
+    def off(self) -> float:
+        """How far the mean at layer 0 is from the law, over what chance allows; 1 is the edge.
+
+        Counts of leaders spread less than Poisson ones; 1 % is the law's own quadrature.
+        """
+        chance = 5 * np.sqrt(self.expected / len(self.first)) + 0.01 * self.expected
+        return float(abs(self.first.mean() - self.expected) / chance)
+
 
 class FlowLeaders(NamedTuple):
-    """The softmax runs under one kind of matrices."""
+    """The softmax runs under one kind of matrices, from starts of one size."""
 
+    size: float
     kind: str
     V: np.ndarray  # (flows, 2, 2)
     leads: np.ndarray  # (flows, few): has more than half of somebody's attention at the end
     limits: list[int]
+    both: list[bool]  # do the tokens start on both sides of V's leading direction?
     first: cy.Trajectory
 
     @property
@@ -82,13 +104,14 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """The law of leaders, then the flows."""
     sensible = min(p.kappa) >= 1 and min(*p.d, p.n, p.few, p.draws, p.flows) >= 2
     require(sensible, "kappa >= 1, d, n, few, draws, flows >= 2", p)
-    counts = over_grid(_count, p, {"d": p.d, "kappa": p.kappa}, part(progress, 0, 0.5))
-    flows = over_grid(_flows, p, {"matrices": tuple(KINDS)}, part(progress, 0.5, 0.9))
-    # counts of leaders spread less than Poisson ones; 1 % is the law's own quadrature
-    worst = max(
-        abs(c.first.mean() - c.expected) / (5 * np.sqrt(c.expected / p.draws) + 0.01 * c.expected)
-        for c in counts
-    )
+    counts = over_grid(_count, p, {"d": p.d, "kappa": p.kappa}, part(progress, 0, 0.4))
+    others = {"tokens": ("Gaussian", "heavy tails"), "n": p.other_n, "kappa": p.kappa}
+    varied = over_grid(_varied, p, others, part(progress, 0.4, 0.5))
+    laws = dict(zip(product(("Gaussian", "heavy tails"), p.other_n, p.kappa), varied))
+    sizes = (p.size, *p.sizes)
+    every = over_grid(_flows, p, {"size": sizes, "matrices": tuple(KINDS)}, part(progress, 0.5, 1))
+    flows = [f for f in every if f.size == p.size]
+    worst = max(c.off for c in counts)
     reference = "docs/mathematics.md B14, general A"
     claim = "the mean number of leaders at layer 0 is the expected one (in five standard errors)"
     law = at_most("mean leaders", reference, claim, worst, 1, cells=len(counts))
@@ -98,8 +121,11 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         cy.Picture("Hardmax leaders against kappa", _LAW, _draw_law(p, counts)),
         cy.Picture("Softmax flows under random A and V", _PANELS, _draw_flows(flows)),
     )
-    text, tables = _summary(p, counts, flows), _tables(counts, flows)
-    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
+    text, tables = _summary(p, counts, flows, every), _tables(counts, every)
+    controls = _comparisons(p, laws, every)
+    return report_of(
+        __name__, p, text, controls=controls, tables=tables, checks=checks, figures=figures
+    )
 
 
 _LAW = (
@@ -109,7 +135,7 @@ _LAW = (
 _PANELS = (
     "One start under the four kinds of matrices: tokens y from circles along paths to squares; "
     "stars hold more than half of somebody's attention at the end. A random V leaves two at most, "
-    "at the ends of its leading direction (dashed)."
+    "at the ends of its leading direction (dashed); from shorter tokens often one (table)."
 )
 
 
@@ -131,21 +157,44 @@ def _count(p: Params, d: int, kappa: float) -> LeaderCounts:
     return LeaderCounts(d, kappa, np.array(first), np.array(last), expected_leaders(p.n, d, form))
 
 
-def _flows(p: Params, kind: str) -> FlowLeaders:
+def _varied(p: Params, tokens: str, n: int, kappa: float) -> LeaderCounts:
+    """Leaders at layer 0 of n tokens in the plane, Gaussian or with heavy tails (Student t, 2)."""
+    first = []
+    for s in range(p.draws):
+        rng = np.random.default_rng([p.seed, 7, n, s])
+        hardmax, z0 = cy.Hardmax(_definite(2, kappa, rng)), rng.standard_normal((n, 2))
+        if tokens == "heavy tails":
+            z0 /= np.sqrt(rng.chisquare(2, size=(n, 1)) / 2)
+        first.append(int(hardmax.followed(z0).leads.sum()))
+    form = np.diag([1, 1 / kappa])
+    return LeaderCounts(2, kappa, np.array(first), np.array(first), expected_leaders(n, 2, form))
+
+
+def _flows(p: Params, size: float, kind: str) -> FlowLeaders:
     random_A, random_V = KINDS[kind]
-    values, leads, limits, runs = [], [], [], []
+    values, leads, limits, both, runs = [], [], [], [], []
     for s in range(p.flows):
         rng = np.random.default_rng([p.seed, 9, s])
         A, V = _definite(2, p.kappa_flow, rng), _definite(2, p.kappa_flow, rng)
         values.append(V if random_V else np.eye(2))
         flow = cy.LeadingFlow(Q=A if random_A else np.eye(2), V=values[-1])
-        z0 = p.size / np.sqrt(2) * cy.configurations.gaussian(p.few, 2, p.seed + s)
+        z0 = size / np.sqrt(2) * cy.configurations.gaussian(p.few, 2, p.seed + s)
+        along = z0 @ np.linalg.eigh(values[-1])[1][:, -1]
+        both.append(bool(along.min() < 0 < along.max()))
         times = np.linspace(0, p.time, 61)
         runs.append(cy.simulate(flow, z0, times=times, stepper=cy.Adaptive(1e-8, 1e-11)))
         end = runs[-1].values[-1]
         leads.append(flow.weights(end, p.time).max(axis=0) > 0.5)
         limits.append(cy.clusters(end, 1e-3 * float(np.abs(end).max())).count)
-    return FlowLeaders(kind, np.array(values), np.array(leads), limits, runs[0])
+    return FlowLeaders(
+        size=size,
+        kind=kind,
+        V=np.array(values),
+        leads=np.array(leads),
+        limits=limits,
+        both=both,
+        first=runs[0],
+    )
 
 
 def _tables(counts: list[LeaderCounts], flows: list[FlowLeaders]) -> list[cy.Table]:
@@ -159,9 +208,12 @@ def _tables(counts: list[LeaderCounts], flows: list[FlowLeaders]) -> list[cy.Tab
         "runs with an emerging leader": lambda c: float((c.last > c.first).mean()),
     }
     flow: dict[str, Any] = {
+        "size of the start": "size",
         "matrices": "kind",
         "mean leaders": lambda f: float(f.leaders.mean()),
-        "most": lambda f: int(f.leaders.max()),
+        "one": lambda f: int((f.leaders == 1).sum()),
+        "two": lambda f: int((f.leaders == 2).sum()),
+        "more": lambda f: int((f.leaders > 2).sum()),
         "mean limits of y": lambda f: float(np.mean(f.limits)),
         "l1 - |l2| of V": lambda f: float(np.mean([cy.spectra.good_triple(V=V).gap for V in f.V])),
     }
@@ -170,7 +222,14 @@ def _tables(counts: list[LeaderCounts], flows: list[FlowLeaders]) -> list[cy.Tab
     return [cy.Table.of("Hardmax leaders", counts, law), softmax]
 
 
-def _summary(p: Params, counts: list[LeaderCounts], flows: list[FlowLeaders]) -> str:
+def _with_V(flows: list[FlowLeaders], size: float) -> np.ndarray:
+    """Leaders of every run from this size under a random V."""
+    return np.concatenate([f.leaders for f in flows if KINDS[f.kind][1] and f.size == size])
+
+
+def _summary(
+    p: Params, counts: list[LeaderCounts], flows: list[FlowLeaders], every: list[FlowLeaders]
+) -> str:
     low, high = min(p.kappa), max(p.kappa)
     at = {(c.d, c.kappa): c for c in counts}
     parts = "; ".join(
@@ -180,11 +239,59 @@ def _summary(p: Params, counts: list[LeaderCounts], flows: list[FlowLeaders]) ->
         for d in p.d
     )
     means = ", ".join(f"{f.kind}: {f.leaders.mean():.2g}" for f in flows)
-    most = max(f.leaders.max() for f in flows if KINDS[f.kind][1])
+    sizes = sorted({f.size for f in every})
+    one = ", ".join(f"{(_with_V(every, size) == 1).mean():.0%} at {size:g}" for size in sizes)
+    most = max(int(_with_V(every, size).max()) for size in sizes)
     return (
         f"Hardmax, {p.n} Gaussian tokens. {parts}.\n\nSoftmax flows, mean leaders over {p.flows} "
-        f"starts of {p.few} tokens: {means}. With a random V no run has more than {most}."
+        f"starts of {p.few} tokens of root mean square length {p.size:g}: {means}. With a random V "
+        f"no run, from any size, has more than {most}. Whether it is one or two is the size of the "
+        f"start: one leader in {one}."
     )
+
+
+def _comparisons(
+    p: Params, laws: dict[tuple[str, int, float], LeaderCounts], every: list[FlowLeaders]
+) -> list[cy.Comparison]:
+    """The law at other n and with heavy tails; the leaders under random V at other sizes."""
+    off = {
+        tokens: max(c.off for (kind, *_), c in laws.items() if kind == tokens)
+        for tokens in ("Gaussian", "heavy tails")
+    }
+    sizes = sorted({f.size for f in every})
+    shares = {size: (_with_V(every, size), _with_V(every, size) == 2) for size in sizes}
+    two = {size: counted(int(two.sum()), len(two)) for size, (_, two) in shares.items()}
+    pooled = np.concatenate([leaders for leaders, _ in shares.values()])
+    sides = sum(sum(f.both) for f in every if KINDS[f.kind][1])
+    plain = np.concatenate([f.leaders for f in every if not KINDS[f.kind][1]])
+    return [
+        cy.Comparison(
+            "hardmax leaders at layer 0 follow the law of B14, for any A",
+            f"n = {', '.join(map(str, p.other_n))} in the plane; tokens with heavy tails",
+            f"distance from the law over what chance allows: {off['Gaussian']:.2g} at worst for "
+            f"Gaussian tokens, {off['heavy tails']:.2g} with heavy tails, {p.draws} draws each",
+            off["Gaussian"] <= 1,
+        ),
+        cy.Comparison(
+            "the law is about Gaussian tokens, not about any tokens",
+            "Student t tokens with 2 degrees of freedom, same A",
+            f"off by up to {off['heavy tails']:.2g} times what chance allows",
+            off["heavy tails"] > 1,
+        ),
+        cy.Comparison(
+            "a random V leaves two leaders at most",
+            f"the size of the start from {min(sizes):g} to {max(sizes):g}; V = I",
+            f"{counted(int((pooled <= 2).sum()), len(pooled))}; with V = I "
+            f"{counted(int((plain <= 2).sum()), len(plain))}",
+            bool((pooled <= 2).all()) and wilson(int((plain <= 2).sum()), len(plain))[1] < 1,
+        ),
+        cy.Comparison(
+            "a random V leaves exactly two where tokens start on both sides",
+            f"the size of the start; tokens are on both sides in {sides} of {len(pooled)} runs",
+            "two leaders: " + "; ".join(f"size {size:g}: {said}" for size, said in two.items()),
+            all(wilson(int(two.sum()), len(two))[0] > 0.5 for _, two in shares.values()),
+        ),
+    ]
 
 
 def _draw_law(p: Params, counts: list[LeaderCounts]) -> Any:

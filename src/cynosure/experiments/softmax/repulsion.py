@@ -5,25 +5,29 @@ See two regimes. First the mean dies, like e^(-t). Then weights are all but equa
 only the next order of the softmax, x_i' = -C x_i with C their covariance: C' = -2 C^2, so each
 eigenvalue of C tends to 1/(2t), and tokens shrink like t^(-1/2), without changing their pattern.
 What is left of the mean is driven by the order after that, five factors of x: like t^(-5/2).
+
+Beside it, uniform attention (Q = 0), for which the first regime is all there is: the mean dies, the
+tokens keep their distances for ever. The slow decay is that of the softmax, not of V = -I.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of, require
+from .._frame import Progress, over_grid, part, report_of, require, resampled
 
 TITLE = "V = -I: collapse to the origin"
 
 
 @dataclass(frozen=True)
 class Params:
-    """Starts uniform in [-side, side]^d, followed to a long time at geometric steps."""
+    """Starts uniform in [-side, side]^d, followed to a long time at geometric steps; the controls
+    have the `sides`, `ns` tokens and `starts` starts, in the plane."""
 
     n: int = 40
     d: tuple[int, ...] = (1, 2, 3)
@@ -31,10 +35,13 @@ class Params:
     time: float = 1e5
     saved: int = 240
     show: tuple[float, ...] = (0.0, 0.3, 1.0, 10.0, 1000.0)
+    sides: tuple[float, ...] = (0.5, 5.0)
+    ns: tuple[int, ...] = (5, 160)
+    starts: int = 10
     seed: int = 0
 
 
-QUICK = Params(d=(2,), time=1e4, saved=120)
+QUICK = Params(d=(2,), time=1e4, saved=120, sides=(5.0,), ns=(5,), starts=2)
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
@@ -46,8 +53,88 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     if "d = 2" in runs:
         figures.insert(0, cy.Picture("Tokens in the plane", _PANELS, _plane(p, runs["d = 2"])))
     checks = {name: cy.check(tr, only=("B28",)) for name, tr in runs.items()}
-    tables = [_table(p, runs)]
-    return report_of(__name__, p, _summary(runs), tables=tables, checks=checks, figures=figures)
+    varied = [
+        *((p.n, p.side, p.seed + s, True) for s in range(1, p.starts + 1)),
+        *((p.n, side, p.seed, True) for side in p.sides),
+        *((n, p.side, p.seed, True) for n in p.ns),
+        (p.n, p.side, p.seed, False),
+    ]
+    ends = over_grid(_end, p, {"control (n, side, seed, softmax)": varied}, part(progress, 1, 1))
+    tables = [_table(p, runs), _varied_table(ends)]
+    controls = _comparisons(p, ends)
+    return report_of(
+        __name__,
+        p,
+        _summary(runs),
+        controls=controls,
+        tables=tables,
+        checks=checks,
+        figures=figures,
+    )
+
+
+class End(NamedTuple):
+    """Where a run in the plane ends: power of t, 2t times the covariance, spread over the start."""
+
+    n: int
+    side: float
+    seed: int
+    attention: str
+    exponent: float
+    off: float  # largest |2t cov - 1| over the eigenvalues
+    left: float  # the trace of the covariance over that at the start
+
+
+def _end(p: Params, case: tuple[int, float, int, bool]) -> End:
+    n, side, seed, soft = case
+    z0 = side * cy.configurations.box(n, 2, seed)
+    times = np.concatenate([[0.0], np.geomspace(1e-2, p.time, p.saved)])
+    flow = cy.EuclideanFlow(Q=None if soft else np.zeros((2, 2)), V=-np.eye(2))
+    tr = cy.simulate(flow, z0, times=times, stepper=cy.Adaptive(1e-9, 1e-13, "LSODA"))
+    spread = _spread(tr.values)
+    return End(
+        n=n,
+        side=side,
+        seed=seed,
+        attention="softmax" if soft else "uniform",
+        exponent=_exponent(tr),
+        off=float(np.abs(2 * tr.t[-1] * spread[-1] - 1).max()),
+        left=float(spread[-1].sum() / spread[0].sum()),
+    )
+
+
+def _comparisons(p: Params, ends: list[End]) -> list[cy.Comparison]:
+    soft = [e for e in ends if e.attention == "softmax"]
+    (uniform,) = (e for e in ends if e.attention == "uniform")
+    powers = [e.exponent for e in soft]
+    low, high = resampled(powers)
+    return [
+        cy.Comparison(
+            "tokens shrink like t^(-1/2)",
+            f"{p.starts} starts, sides {', '.join(f'{x:g}' for x in p.sides)}, n = "
+            f"{', '.join(map(str, p.ns))}; uniform attention",
+            f"power of t {min(powers):.4f} to {max(powers):.4f} (95 % for the mean {low:.4f} to "
+            f"{high:.4f}); uniform attention {uniform.exponent:.4f}",
+            max(abs(x + 0.5) for x in powers) < 0.01 and abs(uniform.exponent) < 0.01,
+        ),
+        cy.Comparison(
+            "2t times the covariance tends to I",
+            "the same; uniform attention, which keeps every distance",
+            f"eigenvalues within {max(e.off for e in soft):.1g} of 1 at t = {p.time:g}; under "
+            f"uniform attention {uniform.left:.3f} of the spread is left",
+            max(e.off for e in soft) < 0.01 and uniform.left > 0.99,
+        ),
+    ]
+
+
+def _varied_table(ends: list[End]) -> cy.Table:
+    columns = {
+        **{name: name for name in ("attention", "n", "side", "seed")},
+        "power of t": "exponent",
+        "largest |2t cov - 1|": "off",
+        "spread left": "left",
+    }
+    return cy.Table.of("Other starts, in the plane", ends, columns)
 
 
 _PANELS = "Tokens x_i(t); each panel has its own scale, which shrinks. The mean reaches 0 first."

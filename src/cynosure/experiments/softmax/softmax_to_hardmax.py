@@ -4,10 +4,12 @@
 
 At fixed beta softmax collapses to one point in the end: its agreement with hardmax (arXiv
 2407.01602) is metastable. See: at small beta somebody follows another token than under hardmax
-within a few layers, at large beta nobody ever does; and the leaders, which hardmax never moves,
-leave their places after a number of layers that grows like e^{c beta} (docs/mathematics.md E15; on
-the sphere arXiv 2410.06833, for the random chain arXiv 2508.09628). The slope c is near the
-smallest gap <v, v - w> between two leaders v and w, which is what the exponential weighs.
+within a few layers, at large beta often nobody does within the 64 layers that are compared; and the
+leaders, which hardmax never moves, leave their places after a number of layers that grows like
+e^{c beta} (docs/mathematics.md E15; on the sphere arXiv 2410.06833, for the random chain arXiv
+2508.09628). The slope c is somewhat below the smallest gap <v, v - w> between two leaders v and w,
+which is what the exponential weighs: as v moves the gap shrinks, so the lifetime is an integral of
+e^{beta gap}, and of the order e^{beta gap} / beta.
 
 Drawn are a pentagon and the first four Gaussian starts of a seed that was picked by hand (seed 0;
 they look tidy). The tables and the sentence on slopes have all `starts` of them.
@@ -15,7 +17,7 @@ they look tidy). The tables and the sentence on slopes have all `starts` of them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -23,7 +25,7 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, over_grid, part, report_of, require
+from .._frame import Progress, at_most, counted, over_grid, part, report_of, require, resampled
 
 TITLE = "Softmax to hardmax: the lifetime of the agreement against beta"
 _DRAWN = 5  # starts in the figure; the tables have all
@@ -33,7 +35,8 @@ _DRAWN = 5  # starts in the figure; the tables have all
 class Params:
     """Inverse temperatures; a pentagon with tokens inside and `starts` Gaussian starts, n tokens
     each; leaders are looked at for `most` layers, until one is `far` (relative to the longest
-    token) from its place; follow patterns are compared for 64."""
+    token) from its place; follow patterns are compared for 64. `varied`: (name, value) of
+    parameters changed one at a time, for the pentagon and the `metastable` beta."""
 
     beta: tuple[float, ...] = (4.0, 8.0, 10.0, 12.0, 14.0, 16.0, 18.0, 20.0, 25.0, 30.0, 40.0, 60.0)
     n: int = 12
@@ -42,10 +45,27 @@ class Params:
     most: int = 20_000
     far: float = 0.1
     clusters_beta: tuple[float, ...] = (4.0, 8.0, 16.0)
+    metastable: tuple[float, ...] = (10.0, 12.0, 14.0, 16.0, 18.0)
+    varied: tuple[tuple[str, float | int], ...] = (
+        ("alpha", 0.3),
+        ("alpha", 3.0),
+        ("far", 0.05),
+        ("far", 0.2),
+        ("n", 24),
+        ("seed", 1),
+        ("seed", 2),
+    )
     seed: int = 0
 
 
-QUICK = Params(beta=(4.0, 8.0, 14.0, 16.0, 18.0), starts=1, most=3000, clusters_beta=(4.0, 8.0))
+QUICK = Params(
+    beta=(4.0, 8.0, 14.0, 16.0, 18.0),
+    starts=1,
+    most=3000,
+    clusters_beta=(4.0, 8.0),
+    metastable=(10.0, 12.0),
+    varied=(("alpha", 3.0),),
+)
 
 
 class Life(NamedTuple):
@@ -65,6 +85,7 @@ class Lifetimes(NamedTuple):
     lives: list[Life]
     slope: float | None
     barrier: float
+    corrected: float | None = None  # the slope of log(beta lifetime)
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
@@ -74,7 +95,16 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     names = ["pentagon", *(f"Gaussian {s}" for s in range(p.starts))]
     lives = over_grid(_life, p, {"start": names, "beta": p.beta}, part(progress, 0, 0.8))
     starts = [_lifetimes(p, name, [c for c in lives if c.start == name]) for name in names]
-    counts = over_grid(_clusters, p, {"clusters, beta": p.clusters_beta}, part(progress, 0.8, 0.95))
+    counts = over_grid(_clusters, p, {"clusters, beta": p.clusters_beta}, part(progress, 0.8, 0.85))
+    grid = {"varied": p.varied, "beta": p.metastable}
+    cells = over_grid(_varied, p, grid, part(progress, 0.85, 1))
+    size = len(p.metastable)
+    others = [
+        _lifetimes(_changed(p, case), "pentagon", cells[k * size :][:size])._replace(
+            start=f"pentagon, {case[0]} = {case[1]:g}"
+        )
+        for k, case in enumerate(p.varied)
+    ]
     columns = {
         "start": "start",
         "beta": "beta",
@@ -86,7 +116,12 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         f"Layers; – : not within {p.most} (leaders) or 64 (patterns). Tokens as in hardmax: the "
         "share of tokens near their hardmax limit at layer 64, or just before a leader left."
     )
-    slopes = {"start": "start", "slope of log lifetime": "slope", "smallest gap": "barrier"}
+    slopes = {
+        "start": "start",
+        "slope of log lifetime": "slope",
+        "slope of log(beta lifetime)": "corrected",
+        "smallest gap": "barrier",
+    }
     long = "Slopes over lifetimes of at least 100 layers; gaps are those between two leaders."
     pairs = [pair for s in starts for pair in pairwise(s.lives)]
     broken = sum((b.lost or p.most) < (a.lost or p.most) for a, b in pairs)
@@ -96,20 +131,28 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     longer = at_most("lifetimes", reference, claim, share, tol, pairs=len(pairs))
     tables = (
         cy.Table.of("Agreement of softmax with hardmax", lives, columns, note),
-        cy.Table.of("Slopes", starts, slopes, long),
+        cy.Table.of("Slopes", [*starts, *others], slopes, long),
     )
     figures = (
         cy.Picture("Lifetime of the agreement", _LIFE, _draw_lives(p, starts)),
         cy.Picture("Clusters against depth", _CLUSTERS, _draw_clusters(p, counts)),
     )
-    text, checks = _summary(p, starts), {"all starts": [longer]}
-    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
+    return report_of(
+        __name__,
+        p,
+        _summary(p, starts),
+        controls=_comparisons(p, starts, others),
+        tables=tables,
+        checks={"all starts": [longer]},
+        figures=figures,
+    )
 
 
 _LIFE = (
     "Left: layers until a leader is `far` from its place (triangles: not yet at the end). Dashed: "
-    "slope equal to the smallest gap between leaders. Right: the first layer at which some token's "
-    "strongest softmax weight is off the tokens it follows under hardmax (triangles: none in 64)."
+    "e^(beta gap)/beta, with the smallest gap between leaders. Right: the first layer at which "
+    "some token's strongest softmax weight is off the tokens it follows under hardmax "
+    "(triangles: none in 64)."
 )
 _CLUSTERS = "Clusters of softmax tokens, pentagon start: plateaus are metastable, the end is one."
 
@@ -146,6 +189,16 @@ def _life(p: Params, start: str, beta: float) -> Life:
     return Life(start, beta, _differs(p, soft, z0), lost, share)
 
 
+def _changed(p: Params, case: tuple[str, float | int]) -> Params:
+    name, value = case
+    return replace(p, varied=(), **{name: type(getattr(p, name))(value)})
+
+
+def _varied(p: Params, case: tuple[str, float | int], beta: float) -> Life:
+    """The pentagon with one parameter changed."""
+    return _life(_changed(p, case), "pentagon", beta)
+
+
 def _differs(p: Params, soft: cy.PureAttention, z0: np.ndarray) -> int | None:
     """The first of 64 layers at which somebody's strongest weight is off its set C_i."""
     hard = cy.simulate(cy.PureAttention(alpha=p.alpha), z0, layers=64)
@@ -178,8 +231,10 @@ def _clusters(p: Params, beta: float) -> tuple[np.ndarray, np.ndarray, int]:
 def _lifetimes(p: Params, start: str, lives: list[Life]) -> Lifetimes:
     gap = barrier(cy.limit(cy.PureAttention(alpha=p.alpha), _tokens(p, start)))
     beta, lost = np.array(_long(lives) or np.empty((0, 2))).T
-    slope = float(np.polyfit(beta, np.log(lost), 1)[0]) if len(beta) > 1 else None
-    return Lifetimes(start, lives, slope, gap)
+    if len(beta) < 2:
+        return Lifetimes(start, lives, None, gap)
+    slope, corrected = (float(np.polyfit(beta, np.log(y), 1)[0]) for y in (lost, beta * lost))
+    return Lifetimes(start, lives, slope, gap, corrected)
 
 
 def _long(lives: list[Life]) -> list[tuple[float, int]]:
@@ -190,7 +245,7 @@ def _long(lives: list[Life]) -> list[tuple[float, int]]:
 def _summary(p: Params, starts: list[Lifetimes]) -> str:
     low, high = min(p.beta), max(p.beta)
     parts = []
-    for name, lives, slope, gap in starts[:_DRAWN]:
+    for name, lives, slope, gap, _ in starts[:_DRAWN]:
         lost = {c.beta: c.lost for c in lives}
         grown = f"layer {lost[high]}" if lost[high] is not None else f"no layer up to {p.most}"
         fit = f"slope {slope:.3g} against a gap of {gap:.3g}" if slope else "no slope"
@@ -207,16 +262,68 @@ def _summary(p: Params, starts: list[Lifetimes]) -> str:
     return f"{'; '.join(parts)}.\n\n{agree} {_ratios(starts)}"
 
 
+def _over_gap(starts: list[Lifetimes]) -> tuple[list[float], list[float]]:
+    """The slope over the gap, and the one with the factor beta, of every start that has both."""
+    found = [s for s in starts if np.isfinite(s.barrier) and s.slope is not None]
+    plain = [s.slope / s.barrier for s in found if s.slope is not None]
+    return plain, [s.corrected / s.barrier for s in found if s.corrected is not None]
+
+
 def _ratios(starts: list[Lifetimes]) -> str:
     """Slope over gap, over every start that has both."""
-    finite = [s for s in starts if np.isfinite(s.barrier)]
-    ratios = [s.slope / s.barrier for s in finite if s.slope is not None]
+    ratios, corrected = _over_gap(starts)
     if not ratios:
         return "No start has a slope."
-    return (
+    text = (
         f"Slope over gap in the {len(ratios)} of {len(starts)} starts that have both: median "
-        f"{np.median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f}."
+        f"{np.median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f}"
     )
+    return text + (f"; with the factor beta: {np.median(corrected):.2f}." if corrected else ".")
+
+
+def _comparisons(
+    p: Params, starts: list[Lifetimes], others: list[Lifetimes]
+) -> list[cy.Comparison]:
+    """alpha, n, the threshold and the seed varied; the slope with the factor beta."""
+    plain, corrected = _over_gap([*starts, *others])
+    high = max(p.beta)
+    same = [s for s in starts if s.lives[-1].differs is None]
+    parted = [c.differs is not None for s in starts for c in s.lives if c.beta == min(p.beta)]
+    out = [
+        cy.Comparison(
+            f"at beta = {high:g} nobody follows another token than under hardmax within 64 layers",
+            "starts",
+            f"{counted(len(same), len(starts))} starts",
+            len(same) == len(starts),
+        ),
+        cy.Comparison(
+            f"at beta = {min(p.beta):g} somebody does",
+            "starts",
+            f"{counted(sum(parted), len(parted))} starts",
+            all(parted),
+        ),
+    ]
+    if len(plain) < 2:
+        return out
+    said = f"starts, alpha, n, seed and `far` varied; n = {len(plain)} with a slope"
+    (low, top), (below, above) = resampled(plain, np.median), resampled(corrected, np.median)
+    return [
+        *out,
+        cy.Comparison(
+            "the slope of log lifetime is the smallest gap between leaders",
+            said,
+            f"slope over gap: median {np.median(plain):.2f} (95 % {low:.2f} to {top:.2f}), from "
+            f"{min(plain):.2f} to {max(plain):.2f}",
+            low <= 1 <= top,
+        ),
+        cy.Comparison(
+            "the slope of log(beta lifetime) is near the smallest gap, within 15 %",
+            said,
+            f"slope over gap: median {np.median(corrected):.2f} (95 % {below:.2f} to "
+            f"{above:.2f}), from {min(corrected):.2f} to {max(corrected):.2f}",
+            below >= 0.85 and above <= 1.15,
+        ),
+    ]
 
 
 def _mark(ax: Any, x: np.ndarray, layers: list[Any], most: int, how: str, **look: Any) -> None:
@@ -231,11 +338,11 @@ def _draw_lives(p: Params, starts: list[Lifetimes]) -> Any:
     figure, ((left, right),) = cy.plot.sheet(1, 2, 5.4, 4.2)
     beta = np.array(p.beta)
     drawn = starts[:_DRAWN]
-    for s, (colour, (name, lives, _, gap)) in enumerate(zip(cy.plot.PALETTE, drawn)):
+    for s, (colour, (name, lives, _, gap, _)) in enumerate(zip(cy.plot.PALETTE, drawn)):
         lost = [None if c.lost is None else max(c.lost, 1) for c in lives]
         _mark(left, beta, lost, p.most, "o-", color=colour, ms=4, label=name)
         for low, layers in _long(lives)[:1]:  # from the first of them on, if there is one
-            line = layers * np.exp(gap * (beta - low))
+            line = layers * np.exp(gap * (beta - low)) * low / beta
             shown = (line < 3 * p.most) & (beta >= low)
             left.plot(beta[shown], line[shown], "--", color=colour, lw=0.9)
         beside = beta + 0.25 * (s - (len(drawn) - 1) / 2)

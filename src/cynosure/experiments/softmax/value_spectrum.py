@@ -5,12 +5,14 @@
 See, for V as in arXiv 2305.05465 and for random V (Sugolov and Aubry): a multiple of I gives a
 polytope; a simple leading eigenvalue that is real, positive and dominant gives at most three
 hyperplanes; a leading eigenspace of dimension two a polytope times a line; a leading complex pair
-turns the tokens round and round in few clusters; V = -I brings everything to 0.
+turns the tokens round and round, mostly in few clusters; V = -I brings everything to 0, like
+t^(-1/2). So do most random V without an eigenvalue of positive real part, but not all: with a
+weakly damped complex pair tokens may grow without bound (`_shrinking`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -18,7 +20,8 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, at_most, over_grid, part, report_of, require
+from .._frame import Progress, at_most, counted, over_grid, part, report_of, require, wilson
+from . import _shrinking
 
 TITLE = "Eigenvalues of V and the limit: polytopes, hyperplanes, rotation, collapse"
 GIVEN: dict[str, Any] = {
@@ -32,12 +35,16 @@ GIVEN: dict[str, Any] = {
     "3-D, plane x line": np.diag([1.0, 1.0, -0.5]),
     "3-D, complex": np.array([[0.8, -0.6, 0.0], [0.6, 0.8, 0.0], [0.0, 0.0, 0.3]]),
 }
-CLASSES = ("good triple", "not dominant", "complex pair", "negative")
+_TURNS = "complex pair"
+CLASSES = ("good triple", "not dominant", _TURNS, "negative")
 
 
 @dataclass(frozen=True)
 class Params:
-    """n tokens in a box; `random` matrices V of independent N(0, 1/d) entries for every d."""
+    """n tokens in a box; `random` matrices V of independent N(0, 1/d) entries for every d.
+
+    Controls: groups of f1* at each of `tols`, complex pairs with `more` tokens, V that should
+    shrink from starts of the other sizes `other`."""
 
     n: int = 30
     size: float = 3.0
@@ -46,10 +53,13 @@ class Params:
     time: float = 18.0
     rtol: float = 1e-8
     tol: float = 0.02
+    tols: tuple[float, ...] = (1e-3, 1e-5)
+    more: int = 100
+    other: tuple[float, ...] = (1.0, 9.0)
     seed: int = 0
 
 
-QUICK = Params(n=10, random=4, time=17.0)
+QUICK = Params(n=10, random=4, time=17.0, more=20, other=(9.0,))
 
 
 class SpectrumCase(NamedTuple):
@@ -60,65 +70,99 @@ class SpectrumCase(NamedTuple):
     spectrum: str  # one of CLASSES
     kind: str
     clusters: int  # of y
-    values: int  # of f1*, the dual of the leading eigenvector, where that is real; else 0
-    speed: float  # of y at the end, relative to its size
+    values: tuple[int, ...]  # groups of f1* (dual of the leading eigenvector, if real) by tolerance
+    speed: float  # |y'| at the end, relative to the size of y
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
-    """The given matrices one by one, then the random ones."""
+    """The given matrices one by one, then the random ones, then those that should shrink."""
     sensible = p.n >= 3 and p.random >= 1 and set(p.d) <= {2, 3} and p.time > 0
     require(sensible, "n >= 3, random >= 1, d 2 or 3, time > 0", p)
-    flows = over_grid(_given_run, p, {"V": tuple(GIVEN)}, part(progress, 0, 0.3))
+    flows = over_grid(_given_run, p, {"V": tuple(GIVEN)}, part(progress, 0, 0.1))
     runs = dict(zip(GIVEN, flows))
     grid = {"d": p.d, "random V": range(p.random)}
-    cases = over_grid(_random_case, p, grid, part(progress, 0.3, 1))
-    good = [c.values for c in cases if c.spectrum == "good triple"]
+    cases = over_grid(_random_case, p, grid, part(progress, 0.1, 0.5))
+    turning = [which for c, which in zip(cases, product(*grid.values())) if c.spectrum == _TURNS]
+    down = [which for c, which in zip(cases, product(*grid.values())) if c.spectrum == "negative"]
+    more = over_grid(_more_tokens, p, {"more tokens (d, V)": turning}, part(progress, 0.5, 0.7))
+    found = over_grid(_descent, p, {"shrinking (d, V)": down}, part(progress, 0.7, 1))
+    good = [c.values[0] for c in cases if c.spectrum == "good triple"]
     claim = "good triples among random V: the leading dual vector takes at most three values"
-    more = sum(values > 3 for values in good)
-    three = at_most("three values", "docs/mathematics.md B26", claim, more, 0, matrices=len(good))
+    over = sum(values > 3 for values in good)
+    three = at_most("three values", "docs/mathematics.md B26", claim, over, 0, matrices=len(good))
     checks = {k: cy.check(tr, only=("B24", "B26", "B27", "B28")) for k, tr in runs.items()}
     checks["random V"] = [three]
-    figures = (
+    figures = [
         cy.Picture("Given V", _PANELS, _panels(p, runs)),
         cy.Picture("Random V", _SCATTER, _scatter(p, cases)),
+    ]
+    tables = [_given_table(p, runs), _random_table(p, cases)]
+    if found:
+        figures.append(cy.Picture("V that should shrink", _DESCENTS, _shrinking.draw(found)))
+        tables.append(_shrinking.table(found))
+    text = _summary(p, cases) + "\n\n" + _shrinking.text(found)
+    controls = (*_comparisons(p, cases, more), *_shrinking.comparisons(found))
+    return report_of(
+        __name__, p, text, controls=controls, tables=tables, checks=checks, figures=figures
     )
-    text, tables = _summary(p, cases), (_given_table(p, runs), _random_table(p, cases))
-    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
 
 
 _PANELS = (
     "Top: eigenvalues of V; dotted: the largest real part. Below: the tokens y = e^{-l1 t} x (x "
     "itself for V = -I; the first two coordinates in 3-D) from circles along paths to squares. "
-    "Dashed: the level sets of the leading dual vector on which every token ends."
+    "Dashed, where l1 is simple, real, positive and dominant: the level sets of the leading dual "
+    "vector on which every token ends (in 3-D their trace in the plane y_3 = 0, to which y tends)."
 )
 _SCATTER = (
     "Each mark is the second eigenvalue of a random V over its first (by modulus, in the upper "
     "half plane); on the unit circle these two are a complex pair. The colour says what the tokens "
     "did: good triples (circles) give hyperplanes, a pair that leads in real part turns."
 )
+_DESCENTS = (
+    "Random V without an eigenvalue of positive real part. Left: the longest token over time; "
+    "dotted, where it grows: at a finer step (the speed of the growth depends on it). Right: the "
+    "longest token at the end against the damping of the complex pairs of V, from starts of "
+    "several sizes; below 1 tokens have shrunk. Left of the vertical line pairs are weakly damped."
+)
 
 
 def _given_run(p: Params, name: str) -> cy.Trajectory:
     # turning tokens change their minds for ever, and no theorem asks for error control there
-    turning = _spectrum_class(GIVEN[name]) == "complex pair"
+    turning = _spectrum_class(GIVEN[name]) == _TURNS
     stepper = None if turning else cy.Adaptive(p.rtol, 1e-3 * p.rtol)
     return _simulated(p, GIVEN[name], p.seed, stepper)
 
 
-def _random_case(p: Params, d: int, number: int) -> SpectrumCase:
+def _random_V(p: Params, d: int, number: int) -> np.ndarray:
     drawn = np.random.default_rng([p.seed, d]).standard_normal((number + 1, d, d))
-    return _case(p, "random", _simulated(p, drawn[number] / np.sqrt(d), p.seed + number))
+    return drawn[number] / np.sqrt(d)
+
+
+def _random_case(p: Params, d: int, number: int) -> SpectrumCase:
+    return _case(p, "random", _simulated(p, _random_V(p, d, number), p.seed + number))
+
+
+def _more_tokens(p: Params, which: tuple[int, int]) -> int:
+    """The number of clusters of `more` tokens under the same V."""
+    tr = _simulated(replace(p, n=p.more), _random_V(p, *which), p.seed + which[1])
+    return _case(p, "random", tr).clusters
+
+
+def _descent(p: Params, which: tuple[int, int]) -> _shrinking.Descent:
+    d, number = which
+    z0 = cy.configurations.box(p.n, d, p.seed + number)
+    return _shrinking.descend(_random_V(p, d, number), z0, (p.size, *p.other), p.time)
 
 
 def _simulated(
     p: Params, V: np.ndarray, seed: int, stepper: cy.Stepper | None = None
 ) -> cy.Trajectory:
-    """To rest, or until everything is small; fixed steps unless a stepper is given."""
+    """To rest, or for long where V should shrink; fixed steps unless a stepper is given."""
     z0 = p.size * cy.configurations.box(p.n, len(V), seed)
     values = np.linalg.eigvals(V)
     leading, fastest = float(values.real.max()), float(np.abs(values).max())
     stepper = stepper or cy.RK4((0.1 if leading > 0 else 0.5) / fastest)
-    if leading <= 0:  # tokens shrink, if slowly: x itself is bounded
+    if leading <= 0:  # no growth to divide by; x itself may still grow (`_shrinking`)
         times = np.append(0, np.geomspace(0.1, 30 * p.time, 60)) / fastest
         return cy.simulate(cy.EuclideanFlow(V=V), z0, times=times, stepper=stepper)
     times = np.linspace(0, p.time / max(leading, 0.05 * fastest), 61)
@@ -130,22 +174,25 @@ def _spectrum_class(V: np.ndarray) -> str:
     if values.real.max() <= 0:
         return "negative"
     if abs(values[np.argmax(values.real)].imag) > 1e-9:
-        return "complex pair"
+        return _TURNS
     return "good triple" if cy.spectra.good_triple(V=V).holds else "not dominant"
 
 
 def _case(p: Params, name: str, tr: cy.Trajectory) -> SpectrumCase:
-    V, y = tr.dynamics.V, tr.values[-1]  # type: ignore[union-attr]
+    flow, y = tr.dynamics, tr.values[-1]
+    assert isinstance(flow, cy.LeadingFlow | cy.EuclideanFlow) and flow.V is not None
+    V = flow.V
     values, size = np.linalg.eigvals(V), float(np.abs(y).max())
     real = abs(values[np.argmax(values.real)].imag) < 1e-9
+    tols = (p.tol, *p.tols) if real else ()
     return SpectrumCase(
         name=name,
         eigenvalues=values[np.argsort(-np.abs(values), kind="stable")],
         spectrum=_spectrum_class(V),
         kind=cy.recognise(tr, p.tol).kind,
         clusters=cy.clusters(y, p.tol * size).count,
-        values=len(cy.spectra.hyperplane_values(tr, tol=p.tol).values) if real else 0,
-        speed=float(np.abs(y - tr.values[-2]).max()) / float(tr.t[-1] - tr.t[-2]) / size,
+        values=tuple(len(cy.spectra.hyperplane_values(tr, tol=tol).values) for tol in tols),
+        speed=float(np.abs(flow.velocity(y, float(tr.t[-1]))).max()) / size,
     )
 
 
@@ -160,7 +207,7 @@ def _given_table(p: Params, runs: dict[str, cy.Trajectory]) -> cy.Table:
         "multiplicity": lambda c: cy.spectra.good_triple(V=GIVEN[c.name]).multiplicity,
         "limit": "kind",
         "clusters of y": "clusters",
-        "values of f1*": lambda c: c.values or None,
+        "values of f1*": lambda c: next(iter(c.values), None),
         "speed at the end": "speed",
     }
     note = "Speed of y relative to its size; a complex pair never comes to rest."
@@ -174,10 +221,25 @@ def _random_table(p: Params, cases: list[SpectrumCase]) -> cy.Table:
         if group:
             kinds = [c.kind for c in group]
             text = ", ".join(f"{kind} {kinds.count(kind)}" for kind in sorted(set(kinds)))
-            mean, most = float(np.mean([c.clusters for c in group])), max(c.values for c in group)
-            rows.append((d, name, len(group), text, mean, most or None))
-    columns = ("d", "spectrum", "matrices", "limits found", "mean clusters", "most values of f1*")
-    note = "Not dominant: l1 is real and positive, but another eigenvalue is larger in modulus."
+            number = [c.clusters for c in group]
+            values = [most for one in zip(*(c.values for c in group)) if (most := max(one))]
+            rows.append(
+                (
+                    d,
+                    name,
+                    len(group),
+                    text,
+                    float(np.median(number)),
+                    max(number),
+                    *(tuple(values) or (None,) * (1 + len(p.tols))),
+                )
+            )
+    tols = (f"values of f1*, tol {tol:g}" for tol in (p.tol, *p.tols))
+    columns = ("d", "spectrum", "matrices", "limits found", "median clusters", "most", *tols)
+    note = (
+        "Not dominant: l1 is real and positive, but another eigenvalue is larger in modulus. "
+        "Values of f1*: the most over the matrices, groups parted by gaps above tol of the largest."
+    )
     return cy.Table("Random V", columns, tuple(rows), note)
 
 
@@ -187,17 +249,54 @@ def _summary(p: Params, cases: list[SpectrumCase]) -> str:
         spectra = [c.spectrum for c in cases if len(c.eigenvalues) == d]
         text = ", ".join(f"{name} {spectra.count(name) / len(spectra):.0%}" for name in CLASSES)
         shares.append(f"d = {d}: {text}")
-    good, weak, turning, down = ([c for c in cases if c.spectrum == name] for name in CLASSES)
-    return (
+    good, weak, turning, _ = ([c for c in cases if c.spectrum == name] for name in CLASSES)
+    text = (
         f"Random V with entries N(0, 1/d). {'; '.join(shares)}. Of {len(good)} good triples "
-        f"{sum(c.values <= 3 for c in good)} end with at most three values of the leading dual "
+        f"{sum(c.values[0] <= 3 for c in good)} end with at most three values of the leading dual "
         "vector, as the theory says; without dominance it is still so for "
-        f"{sum(c.values <= 3 for c in weak)} of {len(weak)}. The {len(turning)} complex leading "
-        f"pairs end in {np.mean([c.clusters for c in turning] or [0]):.2g} clusters on average, "
-        f"turning at relative speed {np.mean([c.speed for c in turning] or [0]):.2g}. Of "
-        f"{len(down)} V without an eigenvalue of positive real part "
-        f"{sum(c.kind == 'zero' for c in down)} have brought all tokens to 0 when we stop."
+        f"{sum(c.values[0] <= 3 for c in weak)} of {len(weak)}."
     )
+    if not turning:
+        return text
+    number = [c.clusters for c in turning]
+    return (
+        f"{text} The {len(turning)} complex leading pairs end in {np.median(number):g} clusters in "
+        f"the median ({min(number)} to {max(number)}), turning at relative speed "
+        f"{np.median([c.speed for c in turning]):.2g}."
+    )
+
+
+def _comparisons(p: Params, cases: list[SpectrumCase], more: list[int]) -> list[cy.Comparison]:
+    """Other tolerances for the values of f1*, more tokens for the clusters of a complex pair."""
+    good, weak, turning, _ = ([c for c in cases if c.spectrum == name] for name in CLASSES)
+    out = []
+    named = (("good triples", good), ("a leading eigenvalue that is not dominant", weak))
+    for name, group in named:
+        if group:
+            tols = (p.tol, *p.tols)
+            right = [sum(c.values[k] <= 3 for c in group) for k in range(len(tols))]
+            seen = "; ".join(f"tol {t:g}: {counted(r, len(group))}" for t, r in zip(tols, right))
+            out.append(
+                cy.Comparison(
+                    f"{name}: f1* takes at most three values",
+                    f"finer tolerances; tokens that do not attend keep all {p.n} values",
+                    f"{seen} have at most three",
+                    min(right) == len(group),
+                )
+            )
+    if turning:
+        few, many = sum(c.clusters <= 3 for c in turning), sum(number <= 3 for number in more)
+        n = len(turning)
+        out.append(
+            cy.Comparison(
+                "a leading complex pair ends in few clusters (three at most)",
+                f"{p.more} tokens instead of {p.n}, the same V",
+                f"{p.n} tokens: {counted(few, n)}, at most {max(c.clusters for c in turning)}; "
+                f"{p.more} tokens: {counted(many, n)}, at most {max(more)}",
+                min(wilson(few, n)[0], wilson(many, n)[0]) > 0.5,
+            )
+        )
+    return out
 
 
 def _panels(p: Params, runs: dict[str, cy.Trajectory]) -> Any:
@@ -217,12 +316,13 @@ def _panels(p: Params, runs: dict[str, cy.Trajectory]) -> Any:
         below.plot(*y[-1].T, "s", color=cy.plot.PALETTE[1], ms=5)
         below.margins(0.15)
         frame = {"xlim": below.get_xlim(), "ylim": below.get_ylim()}
-        if len(GIVEN[name]) == 2 and _spectrum_class(GIVEN[name]) == "good triple":
-            dual = cy.spectra.good_triple(V=GIVEN[name]).dual
+        if _spectrum_class(GIVEN[name]) == "good triple":
+            dual = cy.spectra.good_triple(V=GIVEN[name]).dual[:2]
             for value in cy.spectra.hyperplane_values(tr, tol=p.tol).values:  # lines f1* = value
                 foot, along = value * dual / (dual @ dual), np.array([-dual[1], dual[0]])
                 below.axline(foot, foot + along, ls="--", lw=0.8, color=cy.plot.INK)
-        below.set(xlabel="$y_1$", ylabel="$y_2$", **frame)
+        letter = "x" if name == "V = -I" else "y"
+        below.set(xlabel=f"${letter}_1$", ylabel=f"${letter}_2$", **frame)
     for ax in axes[2 * (k // width) :, k % width + 1 :].flat:
         ax.set_axis_off()
     return figure

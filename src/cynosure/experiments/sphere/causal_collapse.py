@@ -1,10 +1,15 @@
 """Causal attention: every token tends to the first one, arXiv 2411.04990.
 
 On the sphere with V = I token k looks only at tokens 1..k. The first one never moves, and from
-almost every start all others tend to it (docs/mathematics.md B34), later tokens later; large beta
-holds them up in clusters of their own on the way. See the tokens on S^2 end at x_1, the cosines to
-x_1 over time, and how long the k-th token takes, for several beta. In dimension 1 the statement is
-false: the sphere is two points, and a token opposite to the first never moves.
+almost every start all others tend to it (docs/mathematics.md B34). For how long they wait the
+theorem says nothing: large beta holds them up in clusters of their own, which move to x_1 as one.
+See the tokens on S^2, the cosines to x_1 over time, and how long the k-th token takes, for several
+beta. At small beta later tokens come later; at large beta tokens come with their cluster, and the
+order in the sequence says little. Beside it, full attention, which knows no order. In dimension 1
+the statement is false: the sphere is two points, and a token opposite to the first never moves.
+
+Trap: a token near x_1 may leave again, drawn to a heavier cluster that is still on its way. Arrived
+means for good, as far as the run goes; a shorter run counts tokens that will leave.
 """
 
 from __future__ import annotations
@@ -16,39 +21,63 @@ import numpy as np
 
 import cynosure as cy
 
-from .._frame import Progress, over_grid, part, report_of, require
+from .._frame import Progress, counted, over_grid, part, report_of, require, resampled
 
 TITLE = "Causal attention: collapse to the first token"
 
 
 @dataclass(frozen=True)
 class Params:
-    """n tokens uniform on the sphere of R^d; `starts` such starts for the arrival times."""
+    """n tokens uniform on the sphere of R^d; `starts` such starts for the arrival times, which are
+    counted at each of the times `by` and at the end."""
 
     n: int = 24
     d: int = 3
-    beta: tuple[float, ...] = (0.0, 2.0, 4.0)
-    time: float = 300.0
+    beta: tuple[float, ...] = (0.0, 2.0, 4.0, 6.0)
+    time: float = 3000.0
+    by: tuple[float, ...] = (30.0, 300.0)
     saved: int = 300
-    show: tuple[float, ...] = (0.0, 2.0, 5.0, 10.0, 300.0)
+    show: tuple[float, ...] = (0.0, 2.0, 5.0, 30.0, 300.0)
     met: float = 1e-2
+    dt: float = 0.25
     starts: int = 20
     seed: int = 0
 
 
-QUICK = Params(beta=(0.0, 2.0), time=100.0, saved=120, show=(0.0, 2.0, 10.0, 100.0), starts=3)
+QUICK = Params(
+    beta=(0.0, 2.0), time=100.0, by=(20.0,), saved=120, show=(0.0, 2.0, 10.0, 100.0), starts=3
+)
 
 
 class Collapse(NamedTuple):
-    """One start in detail, and the arrival times of many."""
+    """One start in detail, the arrival times of many, and those under full attention."""
 
     beta: float
     run: cy.Trajectory
     arrivals: np.ndarray  # (starts, n)
+    full: np.ndarray  # the same starts, every token looking at all
 
     @property
     def name(self) -> str:
         return f"beta = {self.beta:g}"
+
+    def share(self, by: float) -> float:
+        """Of the tokens of all starts that have arrived by then, the first ones not counted."""
+        return float((self.arrivals[:, 1:] <= by).mean())
+
+
+def order(arrivals: np.ndarray) -> np.ndarray:
+    """Spearman's rank correlation of place k >= 2 and arrival, per start (starts, n) -> (starts,).
+
+    A token that has not arrived counts as last; a start in which all come at once counts 0.
+    """
+    from scipy.stats import rankdata
+
+    ranks = rankdata(arrivals[:, 1:], axis=1)
+    places = np.arange(ranks.shape[1], dtype=float)
+    away, here = ranks - ranks.mean(axis=1, keepdims=True), places - places.mean()
+    length = np.linalg.norm(away, axis=1) * np.linalg.norm(here)
+    return np.divide(away @ here, length, out=np.zeros(len(ranks)), where=length > 0)
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
@@ -58,20 +87,34 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     collapses = over_grid(_collapse, p, {"beta": p.beta}, part(progress, 0, 0.7))
     figures = [cy.Picture("Cosine to the first token", _COSINES, _curves(p, collapses))]
     if p.d == 3:
-        figures.insert(0, cy.Picture("Tokens on the sphere", _SPHERES, _spheres(p, collapses)))
+        text = _SPHERES + " " + _arrived(p, collapses)
+        figures.insert(0, cy.Picture("Tokens on the sphere", text, _spheres(p, collapses)))
     checks = {c.name: cy.check(c.run, only=("B34",)) for c in collapses}
     text, tables = _summary(p, collapses), _tables(p, collapses)
-    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
+    controls = _comparisons(p, collapses)
+    return report_of(
+        __name__, p, text, controls=controls, tables=tables, checks=checks, figures=figures
+    )
 
 
 _SPHERES = (
-    "Uniform tokens on S^2, seen from above the first one (cross): dark ones come early in the "
-    "sequence, light ones late; the far side is small. All end at the cross."
+    "Uniform tokens on S^2, one start, seen from above the first token (cross): dark ones come "
+    "early in the sequence, light ones late; the far side is small."
 )
 _COSINES = (
-    "Left: 1 - <x_k, x_1> for the largest beta, dark lines for early tokens. Right: median time at "
-    "which the k-th token is within `met` of x_1, over random starts."
+    "Left: 1 - <x_k, x_1> for the largest beta, dark lines for early tokens. Middle: median time "
+    "at which the k-th token is within `met` of x_1, over random starts; no mark where the median "
+    "token has not arrived. Right: rank correlation of place and arrival, mean over the starts "
+    "with its 95 % bootstrap interval, for causal and for full attention."
 )
+
+
+def _arrived(p: Params, collapses: list[Collapse]) -> str:
+    """How many tokens of the start that is drawn are at the cross in its last panel."""
+    at = max(p.show)
+    here = [int((_gap(c.run.values[c.run.nearest(at)]) <= p.met).sum()) for c in collapses]
+    said = ", ".join(f"{k} for {c.name}" for k, c in zip(here, collapses))
+    return f"At the cross by t = {at:g}, of {p.n}: {said}."
 
 
 def _flow(beta: float) -> cy.SphereFlow:
@@ -87,13 +130,14 @@ def _collapse(p: Params, beta: float) -> Collapse:
     times = np.concatenate([[0.0], np.geomspace(1e-2, p.time, p.saved)])
     z0 = cy.configurations.sphere(p.n, p.d, p.seed)
     tr = cy.simulate(_flow(beta), z0, times=times, stepper=cy.Adaptive(1e-9, 1e-11, "LSODA"))
-    return Collapse(beta, tr, _arrivals(p, beta, times))
+    full = cy.SphereFlow(cy.Softmax(beta))
+    return Collapse(beta, tr, _arrivals(p, _flow(beta), times), _arrivals(p, full, times))
 
 
-def _arrivals(p: Params, beta: float, times: np.ndarray) -> np.ndarray:
+def _arrivals(p: Params, flow: cy.SphereFlow, times: np.ndarray) -> np.ndarray:
     """(starts, n): the first saved time from which a token stays near x_1; inf if it does not."""
     z0 = np.stack([cy.configurations.sphere(p.n, p.d, p.seed + s) for s in range(p.starts)])
-    tr = cy.simulate(_flow(beta), z0, times=times, stepper=cy.RK4(0.2))
+    tr = cy.simulate(flow, z0, times=times, stepper=cy.RK4(p.dt))
     far = _gap(tr.values) > p.met  # (times, starts, n)
     last = len(times) - np.argmax(far[::-1], axis=0)  # one past the last time it was far
     last[~far.any(axis=0)] = 0
@@ -101,14 +145,56 @@ def _arrivals(p: Params, beta: float, times: np.ndarray) -> np.ndarray:
 
 
 def _summary(p: Params, collapses: list[Collapse]) -> str:
-    return " ".join(
-        f"{c.name}: at t = {c.run.t[-1]:g} every token is within 1 - cos = "
-        f"{_gap(c.run.values[-1]).max():.2g} of the first, which moved by "
-        f"{np.abs(c.run.values[:, 0] - c.run.values[0, 0]).max():.1g}; over {len(c.arrivals)} "
-        f"starts {np.isfinite(c.arrivals).mean():.1%} of the tokens have arrived (1 - cos <= "
-        f"{p.met:g})."
+    parts = []
+    for c in collapses:
+        by = ", ".join(f"{c.share(t):.1%} by t = {t:g}" for t in (*p.by, p.time))
+        parts.append(
+            f"{c.name}: over {len(c.arrivals)} starts have arrived for good (1 - cos <= "
+            f"{p.met:g}) {by}; the rank correlation of place and arrival is in the mean "
+            f"{order(c.arrivals).mean():.2f} ({order(c.full).mean():.2f} under full attention)."
+        )
+    moved = max(np.abs(c.run.values[:, 0] - c.run.values[0, 0]).max() for c in collapses)
+    return " ".join(parts) + f" The first token moved by {moved:.1g}."
+
+
+def _comparisons(p: Params, collapses: list[Collapse]) -> list[cy.Comparison]:
+    """Who has arrived, by time and beta; the order of arrival against full attention."""
+    last = {c.name: c.share(p.time) for c in collapses}
+    # tokens of one start come together: whole starts are what is independent
+    whole = {c.name: np.isfinite(c.arrivals).all(axis=1) for c in collapses}
+    spans = {c.name: (resampled(order(c.arrivals)), resampled(order(c.full))) for c in collapses}
+    least = collapses[0]
+    said = "; ".join(
+        f"{c.name}: {order(c.arrivals).mean():.2f} ({spans[c.name][0][0]:.2f} to "
+        f"{spans[c.name][0][1]:.2f}), full attention {order(c.full).mean():.2f} "
+        f"({spans[c.name][1][0]:.2f} to {spans[c.name][1][1]:.2f})"
         for c in collapses
     )
+    return [
+        cy.Comparison(
+            f"every token is at the first one by t = {p.time:g}",
+            f"beta; whole starts of {p.n} tokens",
+            "; ".join(
+                f"{name}: {share:.1%} of the tokens, starts complete "
+                f"{counted(int(whole[name].sum()), len(whole[name]))}"
+                for name, share in last.items()
+            ),
+            all(share == 1 for share in last.values()),
+        ),
+        cy.Comparison(
+            f"later tokens arrive later, {least.name}",
+            f"full attention, which knows no order; {p.starts} starts, 95 % bootstrap",
+            f"rank correlation {order(least.arrivals).mean():.2f}, full attention "
+            f"{order(least.full).mean():.2f}",
+            spans[least.name][0][0] > max(0.5, spans[least.name][1][1]),
+        ),
+        cy.Comparison(
+            "later tokens arrive later, at every beta",
+            "beta; full attention",
+            f"rank correlation, {said}",
+            all(causal[0] > max(0.5, full[1]) for causal, full in spans.values()),
+        ),
+    ]
 
 
 def _tables(p: Params, collapses: list[Collapse]) -> list[cy.Table]:
@@ -119,6 +205,15 @@ def _tables(p: Params, collapses: list[Collapse]) -> list[cy.Table]:
             far = float(gap.max()), float(np.median(gap[1:]))  # the first has gap 0
             rows.append((c.name, float(c.run.t[k]), *far, int((gap <= p.met).sum())))
     columns = ("run", "t", "largest 1 - cos", "median 1 - cos", "arrived")
+    shares = tuple(
+        (c.name, *(c.share(t) for t in (*p.by, p.time)), *_spread(c.arrivals), *_spread(c.full))
+        for c in collapses
+    )
+    ranks = ("rank correlation", "95 % from", "to", "full attention", "95 % from ", "to ")
+    arrivals = ("run", *(f"by t = {t:g}" for t in (*p.by, p.time)), *ranks)
+    told = (
+        "Share of tokens, the first not counted; rank correlation of place and arrival, per start."
+    )
     names = ("k", *(c.name for c in collapses))
     medians = np.median([c.arrivals for c in collapses], axis=1).T
     arrived = [
@@ -130,10 +225,16 @@ def _tables(p: Params, collapses: list[Collapse]) -> list[cy.Table]:
     line = zip((1, 2, 3, 4), z0[:, 0].tolist(), end[:, 0].tolist())
     note = "Tangent velocities vanish on a sphere of two points."
     return [
-        cy.Table("Distance from the first token", columns, tuple(rows)),
+        cy.Table("Arrivals over all starts", arrivals, shares, told),
+        cy.Table("Distance from the first token, one start", columns, tuple(rows)),
         cy.Table("Median arrival of the k-th token", names, tuple(arrived)),
         cy.Table("Dimension 1", ("token", "start", "at t = 100"), tuple(line), note),
     ]
+
+
+def _spread(arrivals: np.ndarray) -> tuple[float, float, float]:
+    """Mean rank correlation and its 95 % bootstrap interval."""
+    return (float(order(arrivals).mean()), *resampled(order(arrivals)))
 
 
 def _colours(n: int) -> np.ndarray:
@@ -156,7 +257,7 @@ def _spheres(p: Params, collapses: list[Collapse]) -> Any:
 
 
 def _curves(p: Params, collapses: list[Collapse]) -> Any:
-    figure, ((left, right),) = cy.plot.sheet(1, 2, 5.5, 3.7)
+    figure, ((left, right, last_panel),) = cy.plot.sheet(1, 3, 4.6, 3.7)
     last = collapses[-1]
     gap = np.where((g := _gap(last.run.values[1:])) > 1e-16, g, np.nan)
     for colour, line in zip(_colours(p.n)[1:], gap.T[1:]):
@@ -169,5 +270,20 @@ def _curves(p: Params, collapses: list[Collapse]) -> Any:
         right.plot(1 + np.arange(1, p.n), middle, "o-", ms=3.5, color=colour, label=c.name)
     right.set(yscale="log", xlabel="token k", ylabel="median arrival")
     cy.plot.plain_log(right.yaxis)
-    right.legend(frameon=False, fontsize=cy.plot.LABEL)
+    right.set_ylim(top=6 * right.get_ylim()[1])  # room for the legend
+    right.legend(frameon=False, fontsize=cy.plot.LABEL, ncols=2, loc="upper center")
+    beta = np.array([c.beta for c in collapses])
+    for colour, name, shift in (
+        (cy.plot.PALETTE[0], "causal", -0.05),
+        (cy.plot.GREY, "full", 0.05),
+    ):
+        spreads = [_spread(c.arrivals if name == "causal" else c.full) for c in collapses]
+        mean, *ends = np.array(spreads).T
+        bars = np.abs(np.array(ends) - mean)
+        how = {"fmt": "o-", "ms": 5, "capsize": 2, "color": colour}
+        last_panel.errorbar(beta + shift, mean, bars, label=f"{name} attention", **how)
+    last_panel.axhline(0, color=cy.plot.INK, lw=0.8, ls=":")
+    last_panel.set(xlabel=r"inverse temperature $\beta$", ylim=(-0.5, 1.05))
+    last_panel.set_ylabel("rank correlation, place and arrival")
+    last_panel.legend(frameon=False, fontsize=cy.plot.LABEL, loc="lower left")
     return figure

@@ -4,7 +4,8 @@ For d >= 3 and every beta >= 0 almost every start ends in a single point (arXiv 
 6.1; for d = 2 proved later). What beta changes is the waiting time: see the paper's phase diagrams
 (n = 32 uniform tokens), the share of pairs that have met by time t, with the curve on which n
 equiangular tokens would meet; it is sharp in high dimension, where random tokens are all but
-orthogonal. On S^2, for three values of beta, large beta lingers in clusters.
+orthogonal, and no guide in low dimension. On S^2 large beta lingers in clusters, in how many
+depends on the start.
 
 Last, where the normalisation stands: after the attention, as on the sphere (post-norm), or before
 it (pre-norm, `PreNormFlow`). See 1 - r, r the mean cosine, fall like e^{-2t} and like t^{-2} (B34).
@@ -13,6 +14,7 @@ it (pre-norm, `PreNormFlow`). See 1 - r, r the mean cosine, fall like e^{-2t} an
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +22,7 @@ import numpy as np
 import cynosure as cy
 
 from ...theorems.sphere import equiangular, hemisphere_probability
-from .._frame import Progress, at_most, over_grid, part, report_of, require
+from .._frame import Progress, at_most, over_grid, part, report_of, require, resampled
 
 TITLE = "The sphere against beta: when tokens meet"
 
@@ -28,23 +30,29 @@ TITLE = "The sphere against beta: when tokens meet"
 @dataclass(frozen=True)
 class Params:
     """Grid of beta and times for the diagram; a pair has met when its cosine is >= 1 - `met`;
-    pre-norm is followed up to the time `long`."""
+    pre-norm is followed up to the time `long`. Controls: `other_n` tokens in the largest d, the
+    clusters of `more` starts on S^2, the decays at `other_beta` and from a second start."""
 
     n: int = 32
     d: tuple[int, ...] = (2, 8, 32, 128)
     most_beta: float = 10.0
-    betas: int = 21
+    betas: int = 41
     time: float = 30.0
-    dt: float = 0.1
+    dt: float = 0.2
     starts: int = 8
     met: float = 1e-3
     drawn: tuple[float, ...] = (1.0, 4.0, 9.0)
     show: tuple[float, ...] = (0.0, 1.0, 4.0, 15.0, 60.0)
     long: float = 1000.0
+    other_n: tuple[int, ...] = (16, 64)
+    more: int = 20
+    other_beta: tuple[float, ...] = (0.0, 3.0)
     seed: int = 0
 
 
-QUICK = Params(d=(2, 8), betas=5, time=10.0, dt=0.25, starts=2)
+QUICK = Params(
+    d=(2, 32), betas=5, time=10.0, dt=0.25, starts=2, other_n=(16,), more=3, other_beta=(0.0,)
+)
 
 
 class Decay(NamedTuple):
@@ -53,6 +61,7 @@ class Decay(NamedTuple):
     norm: str
     t: np.ndarray
     gap: np.ndarray
+    beta: float = 1.0
 
     @property
     def exponent(self) -> float:
@@ -70,7 +79,11 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     met = dict(zip(p.d, np.reshape(shares, (len(p.d), p.betas, -1))))  # d -> (betas, times)
     drawn = over_grid(_on_s2, p, {"beta": p.drawn}, part(progress, 0.7, 0.75))
     runs = {f"beta = {beta:g}": tr for beta, tr in zip(p.drawn, drawn)}
-    decays = over_grid(_decay, p, {"norm": tuple(_LAWS)}, part(progress, 0.75, 0.8))
+    norms = {"norm": tuple(_LAWS), "beta": (1.0, *p.other_beta), "start": (0, 1)}
+    every = over_grid(_decay, p, norms, part(progress, 0.75, 0.8))
+    decays = [every[0], every[len(every) // 2]]  # beta = 1 from the first start
+    other = over_grid(_other_n, p, {"n": p.other_n, "beta": _betas(p)[::4]}, part(progress, 0.8, 1))
+    counts = over_grid(_ends, p, {"clusters, beta": p.drawn}, part(progress, 1, 1))
     checks = {name: cy.check(tr, only=("B30",)) for name, tr in runs.items()}
     checks["pre-norm and post-norm"] = [_rate(c) for c in decays]
     figures = (
@@ -79,16 +92,27 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         cy.Picture("Clusters over time", _COUNTS, _draw_counts(runs)),
         cy.Picture("Pre-norm and post-norm", _NORMS, _draw_norms(p, decays)),
     )
-    text, tables = _summary(p, met, runs, decays), _tables(p, met, decays)
-    return report_of(__name__, p, text, tables=tables, checks=checks, figures=figures)
+    text = _summary(p, met, dict(zip(runs, counts)), decays)
+    return report_of(
+        __name__,
+        p,
+        text,
+        controls=_comparisons(p, met, other, dict(zip(p.drawn, counts)), every),
+        tables=_tables(p, met, decays),
+        checks=checks,
+        figures=figures,
+    )
 
 
 _PHASE = (
     "Share of pairs of tokens with cosine above 1 - `met` by time t, mean over random starts. The "
-    "line: when n exactly orthogonal tokens would meet (B31). High dimension follows it sharply."
+    "line: when n exactly orthogonal tokens would meet (B31); the higher the dimension, the closer."
 )
 _SPHERES = "Uniform tokens on S^2 (seen from outside, the far side pale), several beta and times."
-_COUNTS = "Number of clusters (joined at distance 0.1): larger beta waits longer, on plateaus."
+_COUNTS = (
+    "Number of clusters (joined at distance 0.1), one start: larger beta waits longer, on "
+    "plateaus. How many are left at the end varies from start to start (text)."
+)
 _NORMS = (
     "1 - mean cosine of uniform tokens on S^2, beta = 1. Left: post-norm falls like e^(-2t), "
     "dashed. Right: pre-norm falls like t^(-2), dashed, because |x| grows like t and slows turning."
@@ -101,23 +125,34 @@ def _betas(p: Params) -> list[float]:
 
 
 def _times(p: Params) -> np.ndarray:
-    return np.linspace(0, p.time, 61)
+    return np.linspace(0, p.time, 121)
 
 
 def _met(p: Params, d: int, beta: float) -> np.ndarray:
     """The share of pairs that have met at each time; all starts in one batch."""
-    z0 = np.stack([cy.configurations.sphere(p.n, d, p.seed + s) for s in range(p.starts)])
+    return _share(p, p.n, d, beta)
+
+
+def _other_n(p: Params, n: int, beta: float) -> float | None:
+    """When half of the pairs have met, over when n equiangular tokens would; None past the end."""
+    half = _first(_times(p), _share(p, n, max(p.d), beta) >= 0.5)
+    meet = _meeting_time(p, beta, n)
+    return half / meet if half is not None and meet is not None else None
+
+
+def _share(p: Params, n: int, d: int, beta: float) -> np.ndarray:
+    z0 = np.stack([cy.configurations.sphere(n, d, p.seed + s) for s in range(p.starts)])
     flow = cy.SphereFlow(cy.Softmax(beta))
     x = cy.simulate(flow, z0, times=_times(p), stepper=cy.RK4(p.dt)).values
-    i, j = np.triu_indices(p.n, 1)
+    i, j = np.triu_indices(n, 1)
     cosines = x @ x.swapaxes(-1, -2)
     return (cosines[..., i, j] >= 1 - p.met).mean(axis=(1, 2))
 
 
-def _meeting_time(p: Params, beta: float) -> float | None:
+def _meeting_time(p: Params, beta: float, n: int | None = None) -> float | None:
     """When equiangular tokens from r = 0 have met; None past the diagram."""
     t = np.linspace(0, p.time, 3001)
-    return _first(t, equiangular(0.0, t, p.n, beta) >= 1 - p.met)
+    return _first(t, equiangular(0.0, t, n or p.n, beta) >= 1 - p.met)
 
 
 def _first(t: np.ndarray, reached: np.ndarray) -> float | None:
@@ -131,15 +166,23 @@ def _on_s2(p: Params, beta: float) -> cy.Trajectory:
     return cy.simulate(flow, z0, times=times, stepper=cy.Adaptive(1e-9))
 
 
-def _decay(p: Params, norm: str) -> Decay:
-    z0 = cy.configurations.sphere(p.n, 3, p.seed)
+def _ends(p: Params, beta: float) -> list[int]:
+    """Clusters at the last time shown, from many starts on S^2."""
+    z0 = np.stack([cy.configurations.sphere(p.n, 3, p.seed + s) for s in range(p.more)])
+    flow, times = cy.SphereFlow(cy.Softmax(beta)), [0.0, max(p.show)]
+    ends = cy.simulate(flow, z0, times=times, stepper=cy.RK4(p.dt)).values[-1]
+    return [_count(z) for z in ends]
+
+
+def _decay(p: Params, norm: str, beta: float, start: int) -> Decay:
+    z0 = cy.configurations.sphere(p.n, 3, p.seed + start)
     post = norm == "post-norm"
-    flow: cy.Flow = (cy.SphereFlow if post else cy.PreNormFlow)(cy.Softmax(1.0))
+    flow: cy.Flow = (cy.SphereFlow if post else cy.PreNormFlow)(cy.Softmax(beta))
     times = np.linspace(0, 20, 161) if post else np.append(0, np.geomspace(0.1, p.long, 160))
     x = cy.simulate(flow, z0, times=times, stepper=cy.Adaptive(1e-10, 1e-13)).values
     u = x / np.linalg.norm(x, axis=-1, keepdims=True)
     apart = u[:, :, None] - u[:, None]  # 1 - <u, v> = |u - v|^2 / 2, without cancellation
-    return Decay(norm, times, (apart**2).sum(axis=-1).mean(axis=(1, 2)) / 2)
+    return Decay(norm, times, (apart**2).sum(axis=-1).mean(axis=(1, 2)) / 2, beta)
 
 
 def _rate(c: Decay) -> cy.Check:
@@ -152,7 +195,7 @@ def _count(z: np.ndarray) -> int:
 
 
 def _summary(
-    p: Params, met: dict[int, np.ndarray], runs: dict[str, cy.Trajectory], decays: list[Decay]
+    p: Params, met: dict[int, np.ndarray], counts: dict[str, list[int]], decays: list[Decay]
 ) -> str:
     ends = "; ".join(
         f"d = {d}: {share[0, -1]:.0%} of the pairs for beta = 0, {share[-1, -1]:.0%} for "
@@ -160,15 +203,74 @@ def _summary(
         for d, share in met.items()
     )
     last = "; ".join(
-        f"{name}: {_count(tr.values[0])} at first, {_count(tr.values[-1])} at t = {tr.t[-1]:g}"
-        for name, tr in runs.items()
+        f"{name}: {np.mean(found):.2g} ({min(found)} to {max(found)})"
+        for name, found in counts.items()
     )
     post, pre = (c.exponent for c in decays)
     return (
-        f"By t = {p.time:g} have met, in {p.starts} starts of {p.n} tokens: {ends}.\n\n"
-        f"Clusters on S^2: {last}.\n\nPost-norm: 1 - r falls like e^(-{post:.3f} t); pre-norm: "
-        f"like t^(-{pre:.3f}). Theory: 2 and 2."
+        f"By t = {p.time:g} have met, in {p.starts} starts of {p.n} tokens: {ends}.\n\nClusters "
+        f"on S^2 at t = {max(p.show):g}, mean and range over {p.more} starts: {last}.\n\n"
+        f"Post-norm: 1 - r falls like e^(-{post:.3f} t); pre-norm: like t^(-{pre:.3f}). Theory: 2 "
+        "and 2."
     )
+
+
+def _against_line(p: Params, share: np.ndarray) -> list[float]:
+    """When half of the pairs have met, over the equiangular time, for every beta that has both."""
+    pairs = zip(
+        (_first(_times(p), s >= 0.5) for s in share), map(partial(_meeting_time, p), _betas(p))
+    )
+    return [half / meet for half, meet in pairs if half is not None and meet is not None]
+
+
+def _comparisons(
+    p: Params,
+    met: dict[int, np.ndarray],
+    other: list[float | None],
+    counts: dict[float, list[int]],
+    decays: list[Decay],
+) -> list[cy.Comparison]:
+    """The curve in other dimensions and for other n, clusters over starts, rates over beta."""
+    ratios = {d: _against_line(p, share) for d, share in met.items()}
+    off = {d: max(abs(r - 1) for r in found) for d, found in ratios.items() if found}
+    varied = [abs(r - 1) for r in other if r is not None]
+    low, high = min(off), max(off)
+    spans = {beta: resampled(found) for beta, found in counts.items()}
+    ends = [spans[beta] for beta in (min(counts), max(counts))]
+    # at large beta tokens may still wait in clusters at the end, and nothing has begun to fall
+    near = {norm: [c for c in decays if c.norm == norm and c.gap[-1] < 0.01] for norm in _LAWS}
+    rates = {norm: [c.exponent for c in group] for norm, group in near.items()}
+    return [
+        cy.Comparison(
+            f"d = {high}: half of the pairs meet within 15 % of the equiangular time",
+            f"lower d; n = {', '.join(map(str, p.other_n))} in d = {high}",
+            "largest relative distance over beta, by d: "
+            + ", ".join(f"{d}: {x:.2f}" for d, x in off.items())
+            + f"; with other n: {max(varied, default=0.0):.2f} ({len(varied)} times)",
+            off[high] < 0.15 and max(varied, default=0.0) < 0.15 and off[low] > 2 * off[high],
+        ),
+        cy.Comparison(
+            f"on S^2 larger beta has more clusters left at t = {max(p.show):g}",
+            f"{p.more} starts, mean with 95 % bootstrap interval",
+            "; ".join(
+                f"beta = {beta:g}: {np.mean(found):.2g} ({spans[beta][0]:.2g} to "
+                f"{spans[beta][1]:.2g})"
+                for beta, found in counts.items()
+            ),
+            ends[0][1] < ends[1][0],
+        ),
+        *(
+            cy.Comparison(
+                f"{norm}: {law}, once all tokens are near",
+                f"beta = {', '.join(f'{b:g}' for b in (1.0, *p.other_beta))}, two starts each",
+                f"fitted exponents {min(rates[norm]):.3f} to {max(rates[norm]):.3f} (theory 2) in "
+                f"{len(rates[norm])} of {len(decays) // 2} runs; in the others tokens wait in "
+                "clusters",
+                max(abs(x - 2) for x in rates[norm]) < 0.1,
+            )
+            for norm, law in _LAWS.items()
+        ),
+    ]
 
 
 def _tables(p: Params, met: dict[int, np.ndarray], decays: list[Decay]) -> list[cy.Table]:
@@ -232,7 +334,7 @@ def _draw_norms(p: Params, decays: list[Decay]) -> Any:
     for colour, c in zip(cy.plot.PALETTE, decays):
         left.semilogy(c.t, c.gap, color=colour, label=c.norm)
         right.loglog(c.t[1:], c.gap[1:], color=colour, label=c.norm)
-    (_, t, post), (_, s, pre) = decays
+    (_, t, post, _), (_, s, pre, _) = decays
     k = int(np.argmax(t >= 10))
     law: dict[str, Any] = {"ls": "--", "color": cy.plot.INK, "lw": 0.9}
     left.semilogy(t, post[k] * np.exp(-2 * (t - t[k])), label="$e^{-2t}$", **law)
