@@ -22,7 +22,6 @@ from typing import Any, final
 import numpy as np
 
 from .._deadline import Deadline
-from .._deadline import Deadline
 from .._types import Array, is_torch, like
 from ..dynamics import Flow, HardmaxLayers, JumpChain, LayerMap, Unknown
 from ..simulation.loop import simulate
