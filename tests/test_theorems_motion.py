@@ -1,4 +1,4 @@
-"""B35 and B36 (a run is a run of what made it, its roles are those of its states) and B37 (K for
+"""B39 and B40 (a run is a run of what made it, its roles are those of its states) and B41 (K for
 any A), in the three cases of test_theorems.py; and many valid runs with one number corrupted."""
 
 from __future__ import annotations
@@ -112,9 +112,9 @@ RUNS: dict[str, Callable[[], Trajectory]] = {
 def test_nothing_is_said_against_a_valid_run(name: str) -> None:
     tr = RUNS[name]()
     found = {c.theorem: c for c in check(tr)}
-    assert found["B35"].applies
+    assert found["B39"].applies
     assert [str(c) for c in found.values() if c.holds is False] == []
-    assert 0 < found["B35"].margin <= 1
+    assert 0 < found["B39"].margin <= 1
 
 
 def test_every_dynamics_is_among_them() -> None:
@@ -163,13 +163,13 @@ def corruptions(tr: Trajectory, rng: np.random.Generator) -> dict[str, Trajector
 
 @pytest.mark.parametrize("name", RUNS)
 def test_one_wrong_number_is_noticed(name: str) -> None:
-    """Before B35 and B36 a third of these passed every statement."""
+    """Before B39 and B40 a third of these passed every statement."""
     tr, rng = RUNS[name](), np.random.default_rng(sum(map(ord, name)))
     tested = 0
     for _ in range(2):
         for kind, wrong in corruptions(tr, rng).items():
             tested += 1
-            found = THEOREMS["B36" if kind in ("born", "leader") else "B35"](wrong)
+            found = THEOREMS["B40" if kind in ("born", "leader") else "B39"](wrong)
             assert found.applies and found.holds is False, (kind, str(found))
     assert tested >= 5
 
@@ -207,7 +207,7 @@ def unknown() -> Trajectory:
 
 
 CASES = {
-    "B35": Cases(
+    "B39": Cases(
         ("not symmetric", "softmax", "jumps of a batch", "sphere by Euler", "scheduled", "mask"),
         (
             unknown,
@@ -216,12 +216,12 @@ CASES = {
         ),
         tuple(one_sabotaged(name, "order") for name in ("softmax", "sphere", "no limit", "noise")),
     ),
-    "B36": Cases(
+    "B40": Cases(
         ("definite", "not symmetric", "tokens meet", "ties", "every third layer", "one of a batch"),
         (unknown, RUNS["softmax"], RUNS["sphere"]),
         (one_sabotaged("not symmetric", "born"), one_sabotaged("ties", "leader")),
     ),
-    "B37": Cases(
+    "B41": Cases(
         ("definite", "minus identity", "not symmetric"),
         (RUNS["chase"], RUNS["no limit"], RUNS["softmax"]),
         (
@@ -250,8 +250,8 @@ def test_a_tampered_trajectory_is_caught(name: str) -> None:
 
 def test_a_wrong_record_is_caught() -> None:
     tr = follows("G1", 3, 2)()
-    assert THEOREMS["B36"](tr).holds is False
-    assert THEOREMS["B35"](tr).holds  # the states are right
+    assert THEOREMS["B40"](tr).holds is False
+    assert THEOREMS["B39"](tr).holds  # the states are right
 
 
 # --- the oracle, and what lies beyond it ----------------------------------------------------------
@@ -278,34 +278,34 @@ def test_layers_in_integers_against_fractions() -> None:
 def test_what_is_beyond_the_integers_is_compared_too(monkeypatch: pytest.MonkeyPatch) -> None:
     tr, rng = RUNS["not symmetric"](), np.random.default_rng(3)
     monkeypatch.setattr(exact_sets, "EFFORT", 1.0)
-    assert THEOREMS["B35"](tr).holds and THEOREMS["B36"](tr).holds
+    assert THEOREMS["B39"](tr).holds and THEOREMS["B40"](tr).holds
     wrong = corruptions(tr, rng)
-    assert THEOREMS["B35"](wrong["coordinate"]).holds is False
-    assert THEOREMS["B36"](wrong["born"]).holds is False
+    assert THEOREMS["B39"](wrong["coordinate"]).holds is False
+    assert THEOREMS["B40"](wrong["born"]).holds is False
 
 
 def test_long_flows_are_sampled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(motion, "WORK", 1.0)
     tr = cy.simulate(dynamics.SphereFlow(), gaussian(5), time=1.0)
     assert len(motion._intervals(motion.MotionRun(tr))) == 4
-    assert THEOREMS["B35"](tr).holds
-    assert THEOREMS["B35"](shifted("sphere", -1, np.full((5, 3), 1e-3))()).holds is False
+    assert THEOREMS["B39"](tr).holds
+    assert THEOREMS["B39"](shifted("sphere", -1, np.full((5, 3), 1e-3))()).holds is False
 
 
 def test_a_sphere_run_begins_on_the_sphere() -> None:
     tr = cy.simulate(dynamics.SphereFlow(), [[1.0], [-1.0]], times=[0.0, 1.0])
     z = tr.values.copy()
     z[0, 1] = -1.01  # the flow sees directions only: the next state is right
-    assert THEOREMS["B35"](tr).holds and THEOREMS["B35"](replace(tr, z=z)).holds is False
+    assert THEOREMS["B39"](tr).holds and THEOREMS["B39"](replace(tr, z=z)).holds is False
 
 
 def test_jumps_between_saved_layers_stay_in_the_box() -> None:
     tr = cy.simulate(dynamics.JumpChain(), np.stack([gaussian()] * 2), layers=9, save_every=3)
     tr = tr.select(1)
-    assert THEOREMS["B35"](tr).holds
+    assert THEOREMS["B39"](tr).holds
     z = tr.values.copy()
     z[2, 0] += 5 * (z[2, 0] - z[2].mean(axis=0))
-    assert THEOREMS["B35"](replace(tr, z=z)).holds is False
+    assert THEOREMS["B39"](replace(tr, z=z)).holds is False
 
 
 def test_roles_do_not_depend_on_how_tokens_that_meet_are_counted() -> None:
@@ -316,7 +316,7 @@ def test_roles_do_not_depend_on_how_tokens_that_meet_are_counted() -> None:
     one = replace(one, settled_at=np.array([1, 1]))
     apart = replace(one, born=np.array([-1, -1]), leader=np.array([-1, -1]))
     mixed = replace(one, born=np.array([1, -1]))
-    verdicts = [THEOREMS["B36"](replace(tr, history=h)).holds for h in (one, apart, mixed)]
+    verdicts = [THEOREMS["B40"](replace(tr, history=h)).holds for h in (one, apart, mixed)]
     assert verdicts == [True, True, False]
 
 
@@ -379,7 +379,7 @@ def test_there_may_be_no_limit(alpha: str | int) -> None:
     assert proof.undecided.tolist() == [4]
 
 
-def test_b37_one_point_for_negative_forms() -> None:
+def test_b41_one_point_for_negative_forms() -> None:
     """Proved for every alpha and start, symmetric or not; alpha = 1 included."""
     rng = np.random.default_rng(0)
     for alpha in (0.3, 1, 3):

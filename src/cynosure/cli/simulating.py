@@ -210,7 +210,7 @@ def check(
     json_: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """The theorems B1-B37 on a run: does each apply, hold, by how much.
+    """The theorems B1-B41 on a run: does each apply, hold, by how much.
 
     Exit code 1 when a statement applies and does not hold. With -v: the hypotheses that fail and
     the witness of each statement.

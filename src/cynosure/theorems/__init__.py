@@ -1,9 +1,9 @@
-"""The statements B1..B37 of docs/mathematics.md, each checked on a given trajectory.
+"""The statements B1..B41 of docs/mathematics.md, each checked on a given trajectory.
 
 `check(trajectory)` judges all of them, `THEOREMS["B5"](trajectory)` one. Layers of hardmax
 attention are read by B1..B20, the finite-beta chain by B21, flows in R^d by B22..B29, flows on the
-sphere by B30..B34 (a softmax layer by B32), every run by B35 (and B36 where it has roles), limits
-for any matrix A by B37; on any other run a statement does not apply.
+sphere by B30..B34 (a softmax layer by B32), every run by B39 (and B40 where it has roles), limits
+for any matrix A by B41; on any other run a statement does not apply.
 Statements that are false as printed in their paper, or not proved there (B17, B20, B25, B27, B31,
 B33), are checked in the corrected form; their docstrings say what was wrong.
 
@@ -47,7 +47,7 @@ def check(trajectory: Trajectory, only: Iterable[str] | None = None) -> list[Che
     >>> import cynosure as cy
     >>> tr = cy.simulate(cy.PureAttention(), [[2.0, 0.0], [1.0, 0.5], [0.0, 1.0]], layers=5)
     >>> [c.theorem for c in cy.check(tr) if c.applies][-4:]
-    ['B19', 'B35', 'B36', 'B37']
+    ['B19', 'B39', 'B40', 'B41']
     >>> all(c.holds for c in cy.check(tr) if c.applies)
     True
     """

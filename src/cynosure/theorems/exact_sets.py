@@ -1,4 +1,4 @@
-"""Hardmax layers in integers, from the definition alone: the oracle of B35 and B36.
+"""Hardmax layers in integers, from the definition alone: the oracle of B39 and B40.
 
 Nothing here is shared with the engine that makes runs. A layer compares whole numbers, so the sets
 C_i of the floats given, as exact numbers, come out without a tolerance:

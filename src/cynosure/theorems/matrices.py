@@ -112,8 +112,8 @@ def _decided(run: LayerRun) -> Hypothesis:
 
 
 @_statement(
-    "B37",
-    "docs/mathematics.md B37",
+    "B41",
+    "docs/mathematics.md B41",
     "any A: each vertex v of K has max over K of <Av, y> = <Av, v>; A < 0: K is one point",
     (_decided,),
 )

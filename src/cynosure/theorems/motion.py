@@ -1,4 +1,4 @@
-"""B35: a saved run is a run of what it says made it.
+"""B39: a saved run is a run of what it says made it.
 
 The other statements are consequences of this one, each read on a part of the run only: a token
 moved by hand where no other statement looks passes all of them. Hardmax layers are compared with
@@ -326,7 +326,7 @@ def _through(
     return z
 
 
-# --- B35 ------------------------------------------------------------------------------------------
+# --- B39 ------------------------------------------------------------------------------------------
 
 
 def _stepper_known(run: MotionRun) -> Hypothesis:
@@ -337,8 +337,8 @@ def _stepper_known(run: MotionRun) -> Hypothesis:
 
 @statement(
     MotionRun,
-    "B35",
-    "docs/mathematics.md B35; the definition of every dynamics",
+    "B39",
+    "docs/mathematics.md B39; the definition of every dynamics",
     "each saved state is the map (or the flow) of the one before it; padding never moves",
     (_stepper_known,),
 )

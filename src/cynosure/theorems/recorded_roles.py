@@ -1,4 +1,4 @@
-"""B36: the roles on record are those of exact layers: who leads since when, who follows whom."""
+"""B40: the roles on record are those of exact layers: who leads since when, who follows whom."""
 
 from __future__ import annotations
 
@@ -81,8 +81,8 @@ def _same_set(
 
 @statement(
     MotionRun,
-    "B36",
-    "docs/mathematics.md B36; Definition 1.1 of arXiv 2407.01602",
+    "B40",
+    "docs/mathematics.md B40; Definition 1.1 of arXiv 2407.01602",
     "born is the first layer with C_i = {i}; leaders and recorded sets are those of exact layers",
     (_has_history,),
 )
