@@ -132,3 +132,13 @@ def test_score_error_bounds_the_actual_error():
             if walk.settled:
                 break  # nothing is decided any more, and the bound stops growing
             walk.advance()
+
+
+def test_tokens_at_the_end_of_the_range_stay_in_their_hull():
+    """Rounding upwards past the largest float must not become infinite."""
+    largest = np.finfo(float).max
+    z = np.array([[largest, largest], [largest, -largest], [-largest, largest], [1e300, 3e307]])
+    walk = Walk(z, np.array([[1.0, 0.3], [0.2, 1.0]]), Fraction(1, 3))
+    for _ in range(40):
+        walk.advance()
+        assert np.isfinite(walk.state()).all()

@@ -81,7 +81,10 @@ class ScaledTokens:
         if self._unit <= 0:
             return np.ldexp(rows, self._unit) if self._unit else rows.copy()
         still = (rows == np.ldexp(self.start, -self._unit)).all(axis=1)
-        return np.where(still[:, None], self.start, np.ldexp(rows, self._unit))
+        with np.errstate(over="ignore"):  # rounding may leave the hull, and with it the range
+            back = np.ldexp(rows, self._unit)
+        back = np.clip(back, self.start.min(axis=0), self.start.max(axis=0))
+        return np.where(still[:, None], self.start, back)
 
     def original_gap(self, gap: np.ndarray) -> np.ndarray:
         """Gaps between scores, as `candidates` gives them, in the units of `start` and A."""
