@@ -179,8 +179,8 @@ class Folder:
         file = folder / self.manifest
         try:
             header = parsed_json(read_bytes(file, _LARGEST_MANIFEST), str(file))
-        except (OSError, ValueError):
-            return False
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
+            return False  # what may not be read is another matter: the system says what
         return isinstance(header, dict) and header.get("format") == self.format
 
     def _may_hold(self, name: str) -> bool:
