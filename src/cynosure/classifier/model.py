@@ -218,6 +218,7 @@ FOLDER = Folder(
     files=("model.safetensors", "vocabulary.json"),
 )
 _LARGEST_TENSORS_HEADER = 16 << 20  # bytes
+MOST_LAYERS = 100_000  # an explanation keeps them all
 _LARGEST = 1e100  # of any coordinate: squares and sums of squares stay finite
 
 
@@ -236,6 +237,8 @@ def save_files(
     for p, plane in enumerate(model.planes):
         for name in ("embedding", "anchor", "v", "b", "prior"):
             arrays[f"{name}.{p}"] = np.ascontiguousarray(getattr(plane, name))
+    if model.layers > MOST_LAYERS:
+        raise ValueError(f"layers: a saved model has at most {MOST_LAYERS}, got {model.layers}")
     tokenizer = vocabulary.tokenizer
     files = {
         "model.safetensors": save(arrays),
@@ -290,7 +293,7 @@ def _checked(header: dict[str, Any], data: dict[str, bytes]) -> tuple[Model, Voc
         raise ValueError(f"tokenizer: expected ngrams and lowercase, got {words!r}")
     vocabulary = Vocabulary(terms, df.astype(np.intp), Tokenizer((low, high), words["lowercase"]))
     alpha, layers = header["alpha"], header["layers"]
-    if type(alpha) not in (int, float) or type(layers) is not int or layers > 10**9:
+    if type(alpha) not in (int, float) or type(layers) is not int or layers > MOST_LAYERS:
         raise ValueError(f"alpha, layers: expected two numbers, got {alpha!r} and {layers!r}")
     return Model(planes, alpha, layers), vocabulary
 

@@ -128,9 +128,13 @@ def _is_whole(path: Path) -> bool | None:
     entry = _ENTRY.search(data, max(0, len(data) - 1024))
     if entry is None:
         return None
-    plain = data[: entry.start() - 2] + bytes(2)
-    right = hashlib.sha256(plain).hexdigest().encode() == entry[2]
-    return right and entry[1].decode() == path.name
+    plain, length = data[: entry.start() - 2], data[entry.start() - 2 : entry.start()]
+    right = hashlib.sha256(plain + bytes(2)).hexdigest().encode() == entry[2]
+    return (
+        right
+        and entry[1].decode() == path.name
+        and int.from_bytes(length, "little") == len(entry[0])
+    )
 
 
 def _is_kept(path: Path) -> bool:

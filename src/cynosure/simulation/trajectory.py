@@ -183,7 +183,7 @@ def _refused(path: Path, error: Exception) -> ValueError:
 def _trajectory(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Trajectory:
     """The run a file describes, its parts checked against each other."""
     z, t, mask = arrays["z"], arrays["t"], arrays.get("mask")
-    if z.dtype.kind not in "fiub" or z.ndim < 3 or 0 in z.shape:
+    if z.dtype.kind != "f" or z.ndim < 3 or 0 in z.shape:
         raise ValueError(f"z: expected states (saved, *batch, n, d), got {z.dtype} of {z.shape}")
     if t.dtype.kind not in "fiu" or t.shape != z.shape[:1]:
         raise ValueError(f"t: expected a layer or time per state, got {t.shape} for {len(z)}")
