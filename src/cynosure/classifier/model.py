@@ -12,11 +12,8 @@ decoder rows; several planes (one class against the rest each) are read side by 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shutil
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,6 +23,9 @@ from typing import Any, NamedTuple, final
 import numpy as np
 from jaxtyping import Float
 
+from .._files import LONGEST_LINE, Folder, parsed_json
+from .._files.folders import canonical as _canonical  # noqa: F401 - of the checksums, for tests
+from .._files.folders import sha256 as _sha256  # noqa: F401
 from ..dynamics import PureAttention
 from ..engine.layers import certified_layers
 from ..simulation.loop import simulate
@@ -210,12 +210,16 @@ class Model:
 # --- files ------------------------------------------------------------------------------------
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _canonical(header: dict[str, Any]) -> bytes:
-    return json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
+FOLDER = Folder(
+    what="a cynosure model",
+    writer="HardmaxClassifier.save",
+    format=FORMAT,
+    manifest="model.json",
+    files=("model.safetensors", "vocabulary.json"),
+)
+_LARGEST_TENSORS_HEADER = 16 << 20  # bytes
+MOST_LAYERS = 100_000  # an explanation keeps them all
+_LARGEST = 1e100  # of any coordinate: squares and sums of squares stay finite
 
 
 def save_files(
@@ -223,18 +227,18 @@ def save_files(
 ) -> Path:
     """Write a model folder: model.safetensors, vocabulary.json, model.json with their checksums.
 
-    The folder appears whole or not at all; a folder that is not a model is never replaced.
+    The folder is the old one or the new one at every instant, see `Folder`; a folder that is not a
+    model, or that holds anything else, is never touched.
     """
     from safetensors.numpy import save
 
-    path = Path(path)
-    if path.exists() and not (path / "model.json").is_file():
-        raise ValueError(f"{path}: exists and is not a cynosure model; choose another folder")
     arrays = {"df": vocabulary.df.astype(np.int32)}
     arrays["count"] = np.array([plane.count for plane in model.planes])
     for p, plane in enumerate(model.planes):
         for name in ("embedding", "anchor", "v", "b", "prior"):
             arrays[f"{name}.{p}"] = np.ascontiguousarray(getattr(plane, name))
+    if model.layers > MOST_LAYERS:
+        raise ValueError(f"layers: a saved model has at most {MOST_LAYERS}, got {model.layers}")
     tokenizer = vocabulary.tokenizer
     files = {
         "model.safetensors": save(arrays),
@@ -248,77 +252,98 @@ def save_files(
         "layers": model.layers,
         "tokenizer": {"ngrams": list(tokenizer.ngrams), "lowercase": tokenizer.lowercase},
         "settings": settings,
-        "sha256": {name: _sha256(data) for name, data in files.items()},
     }
-    header["checksum"] = _sha256(_canonical(header))
-    files["model.json"] = json.dumps(header, indent=1, ensure_ascii=False).encode()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-    try:
-        for name, data in files.items():
-            (new / name).write_bytes(data)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(new, 0o777 & ~umask)
-        if path.exists():
-            old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}."))
-            os.replace(path, old)
-            os.replace(new, path)
-            shutil.rmtree(old)
-        else:
-            os.replace(new, path)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
-    return path
+    return FOLDER.save(path, files, header)
 
 
 def load_files(path: str | os.PathLike[str]) -> tuple[Model, Vocabulary, dict[str, Any]]:
-    """Read what `save_files` wrote; anything truncated, edited, foreign or newer is refused."""
+    """Read what `save_files` wrote; anything truncated, edited, foreign or newer is refused.
+
+    A checksum is no signature: whoever writes the folder can write a matching one. So shapes,
+    types, finiteness and sizes are checked against each other before compiled code sees them.
+    """
+    path = Path(path)
+    header, data = FOLDER.load(path, VERSION)
+    try:
+        model, vocabulary = _checked(header, data)
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        said = f"no {error}" if isinstance(error, KeyError) else str(error)
+        raise FOLDER.refused(path, said) from None
+    return model, vocabulary, header["settings"]
+
+
+def _checked(header: dict[str, Any], data: dict[str, bytes]) -> tuple[Model, Vocabulary]:
+    """The model and its vocabulary, or ValueError, KeyError, TypeError, IndexError."""
+    arrays = _tensors(data["model.safetensors"])
+    count = header["planes"]
+    if type(count) is not int or not 1 <= count <= len(arrays):
+        raise ValueError(f"planes: expected how many there are, got {count!r}")
+    if "settings" not in header:
+        raise KeyError("settings")
+    df = arrays["df"]
+    if df.dtype.kind not in "iu" or df.ndim != 1 or (df < 0).any():
+        raise ValueError("df: expected the number of texts of each term")
+    counts = arrays["count"] if header["version"] > 1 else np.ones(count)
+    _finite("count", counts, (count,))
+    planes = tuple(_plane(arrays, p, len(df), float(counts[p])) for p in range(count))
+    terms = _terms(data["vocabulary.json"], len(df))
+    words = header["tokenizer"]
+    low, high = words["ngrams"]
+    if {type(low), type(high), type(words["lowercase"])} != {int, bool}:
+        raise ValueError(f"tokenizer: expected ngrams and lowercase, got {words!r}")
+    vocabulary = Vocabulary(terms, df.astype(np.intp), Tokenizer((low, high), words["lowercase"]))
+    alpha, layers = header["alpha"], header["layers"]
+    if type(alpha) not in (int, float) or type(layers) is not int or layers > MOST_LAYERS:
+        raise ValueError(f"alpha, layers: expected two numbers, got {alpha!r} and {layers!r}")
+    return Model(planes, alpha, layers), vocabulary
+
+
+def _tensors(data: bytes) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    path = Path(path)
-    if not (path / "model.json").is_file():
-        raise FileNotFoundError(f"{path}: no model here; expected a folder with model.json")
+    if int.from_bytes(data[:8], "little") > _LARGEST_TENSORS_HEADER:
+        raise ValueError("model.safetensors lists far too many arrays")
     try:
-        header = json.loads((path / "model.json").read_bytes())
-        kind, version = header["format"], header["version"]
-        stated = header.pop("checksum")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise _refused(path, "model.json is not readable") from None
-    if kind != FORMAT:
-        raise _refused(path, f"it is a {kind!r}")
-    if not isinstance(version, int) or version > VERSION:
+        return load(data)
+    except (SafetensorError, KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ValueError(f"model.safetensors is not readable ({error})") from None
+
+
+def _plane(arrays: dict[str, np.ndarray], p: int, terms: int, count: float) -> Plane:
+    """Plane p, its arrays of one dimension d and one number of rows."""
+    parts = {name: arrays[f"{name}.{p}"] for name in ("embedding", "anchor", "v", "b", "prior")}
+    (d,), (rows,) = parts["anchor"].shape, parts["b"].shape
+    if not (d and rows and terms):
+        raise ValueError(f"plane {p} is empty")
+    shapes = {"embedding": (terms, d), "anchor": (d,), "v": (rows, d)}
+    for name, values in parts.items():
+        _finite(f"{name}.{p}", values, shapes.get(name, (rows,)))
+    return Plane(**parts, count=count)
+
+
+def _finite(name: str, values: np.ndarray, shape: tuple[int, ...]) -> None:
+    if values.shape != shape or values.dtype not in (np.float64, np.float32):
         raise ValueError(
-            f"{path}: written by a newer cynosure (format {version}, this one reads {VERSION}); "
-            "upgrade with `pip install -U cynosure`"
+            f"{name}: expected floats of shape {shape}, got {values.dtype} of {values.shape}"
         )
-    if stated != _sha256(_canonical(header)):
-        raise _refused(path, "model.json was changed")
-    data = {}
-    for name in ("model.safetensors", "vocabulary.json"):
-        if not (path / name).is_file():
-            raise _refused(path, f"{name} is missing")
-        data[name] = (path / name).read_bytes()
-        if _sha256(data[name]) != header["sha256"][name]:
-            raise _refused(path, f"{name} was changed or cut short")
-    arrays = load(data["model.safetensors"])
-    counts = arrays["count"].tolist() if version > 1 else [1.0] * header["planes"]
-    planes = tuple(
-        Plane(
-            arrays[f"embedding.{p}"], arrays[f"anchor.{p}"], arrays[f"v.{p}"], arrays[f"b.{p}"],
-            arrays[f"prior.{p}"], count,
-        )
-        for p, count in enumerate(counts)
-    )  # fmt: skip
-    words = header["tokenizer"]
-    tokenizer = Tokenizer((words["ngrams"][0], words["ngrams"][1]), words["lowercase"])
-    terms = tuple(json.loads(data["vocabulary.json"]))
-    vocabulary = Vocabulary(terms, arrays["df"].astype(np.intp), tokenizer)
-    return Model(planes, header["alpha"], header["layers"]), vocabulary, header["settings"]
+    if not (np.abs(values) <= _LARGEST).all():
+        raise ValueError(f"{name}: expected finite numbers up to {_LARGEST:g}")
 
 
-def _refused(path: Path, why: str) -> ValueError:
-    return ValueError(
-        f"{path}: {why}; expected a folder written by HardmaxClassifier.save, copy it again"
-    )
+def _terms(data: bytes, expected: int) -> tuple[str, ...]:
+    """The terms of vocabulary.json, a list of `expected` words.
+
+    Words have no quote, bracket or comma: where the text is large, counting those tells before
+    parsing how many objects it would make, and that they are strings.
+    """
+    marks = [data.count(mark) for mark in (b'"', b"[", b"{", b",")]
+    as_listed = marks == [2 * expected, 1, 0, expected - 1]
+    terms = parsed_json(data, "vocabulary.json", len(data)) if as_listed else None
+    if not as_listed and len(data) <= LONGEST_LINE:
+        terms = parsed_json(data, "vocabulary.json")
+    if not isinstance(terms, list) or not all(isinstance(term, str) for term in terms):
+        raise ValueError("vocabulary.json: expected a list of terms")
+    if len(terms) != expected:
+        raise ValueError(f"vocabulary.json: expected {expected} terms, got {len(terms)}")
+    return tuple(terms)

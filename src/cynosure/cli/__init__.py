@@ -6,6 +6,7 @@ or input, 130 interrupted. Nothing heavy is imported before a command runs, so `
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import sys
@@ -18,14 +19,12 @@ from .app import app
 
 __all__ = ["app", "main"]
 
-_MENDABLE = (
-    ValueError,
-    FileNotFoundError,
-    FileExistsError,
-    IsADirectoryError,
-    NotADirectoryError,
-    PermissionError,
-)
+# What the command or its input can mend: a name, a place, a disk that is full.
+_MENDABLE = {
+    *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS, errno.ENOSPC, errno.EFBIG, errno.ENOTEMPTY),
+    *(errno.EDQUOT, errno.EINVAL, errno.ETXTBSY, errno.EBUSY),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,7 +75,23 @@ def _complain(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         message = error.format_message()
         hint = f" (see {context.command_path if context else 'cynosure'} --help)"
-    elif not isinstance(error, _MENDABLE):
+    elif isinstance(error, OSError) and error.strerror:
+        message = error.strerror
+        if error.filename is not None:
+            message = f"{_short(error.filename)}: {message}"
+        if error.errno not in _MENDABLE:
+            hint, code = f" ({type(error).__name__}; --debug shows where)", 1
+    elif isinstance(error, MemoryError):
+        message = f"this needs more memory than there is; take fewer tokens or texts ({message})"
+    elif isinstance(error, OverflowError):
+        message = f"a number is too large for float64 ({message}); scale the tokens down"
+    elif not isinstance(error, ValueError | OSError):
         hint, code = f" ({type(error).__name__}; --debug shows where)", 1
     print(f"cynosure: error: {' '.join(message.split())}{hint}", file=sys.stderr)
     return code
+
+
+def _short(name: object) -> str:
+    """A file name as a message can bear it."""
+    text = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else str(name)
+    return text if len(text) <= 120 else f"{text[:100]}... ({len(text)} characters)"

@@ -35,13 +35,13 @@ def _configure(ctx: typer.Context, path: Path | None) -> Path | None:
     """Flags from a TOML file: top-level keys for `cynosure`, one table per command."""
     if path is None or ctx.resilient_parsing:
         return path
-    import tomllib
+    from .._files import parsed_toml, read_bytes
 
     try:
-        data = tomllib.loads(path.read_text("utf-8"))
+        data = parsed_toml(read_bytes(path, 1 << 20).decode("utf-8"), f"--config {path}")
     except FileNotFoundError:
         raise ValueError(f"--config {path}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise ValueError(f"--config {path}: not TOML ({error})") from None
     commands = ctx.command.commands  # type: ignore[attr-defined]
     tables = {k: v for k, v in data.items() if isinstance(v, dict)}

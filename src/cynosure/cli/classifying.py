@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import __version__
+from .inputs import can_be_made
 from .options import ForceOption, JsonOption
 from .output import Voice
 from .texts import DATA, chunks, labelled, load_model, model_and, texts_of
@@ -67,12 +68,13 @@ def fit(
     import time
 
     from ..classifier.estimator import HardmaxClassifier
+    from ..classifier.model import FOLDER
 
     voice: Voice = ctx.obj
     if out.exists() and not force:
         raise ValueError(f"{out} exists (use --force to replace it)")
-    if out.exists() and not (out / "model.json").is_file():
-        raise ValueError(f"{out} is not a cynosure model; choose another folder")
+    FOLDER.refuse_foreign(out)
+    can_be_made(out)
     clf = HardmaxClassifier(
         dim, _ngrams(ngrams), leaders, words=words or None,
         method=_method(method, epochs, device, checkpoint), max_features=max_features,

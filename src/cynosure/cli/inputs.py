@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from ..attention import Hardmax
 
-__all__ = ["Inputs", "claim", "is_run", "listed", "named_value", "settings", "step"]
+_MOST_ON_STDIN = 1 << 30  # bytes
+
+__all__ = ["Inputs", "can_be_made", "claim", "is_run", "listed", "named_value", "settings", "step"]
 
 
 @final
@@ -118,8 +120,13 @@ def _stdin() -> np.ndarray:
     from ..simulation.configurations import read
 
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "stdin.csv"
-        path.write_bytes(sys.stdin.buffer.read())
+        path, total = Path(folder) / "stdin.csv", 0
+        with path.open("wb") as file:
+            while block := sys.stdin.buffer.read(1 << 20):
+                total += len(block)
+                if total > _MOST_ON_STDIN:
+                    raise ValueError("stdin: over 1 GB; write it to a file and name that")
+                file.write(block)
         try:
             return read(path)
         except ValueError as error:
@@ -173,14 +180,13 @@ def _like(default: Any, change: str, text: str) -> Any:
 
 def is_run(spec: str) -> bool:
     """True for an .npz that holds a trajectory rather than tokens."""
-    import zipfile
+    from .._files import member_names
 
     if Path(spec).suffix.lower() != ".npz" or not Path(spec).is_file():
         return False
     try:
-        with zipfile.ZipFile(spec) as archive:
-            return "header.npy" in archive.namelist()
-    except zipfile.BadZipFile:
+        return "header" in member_names(spec)
+    except ValueError:
         return False
 
 
@@ -190,8 +196,24 @@ def claim(path: Path | None, kinds: tuple[str, ...], force: bool) -> None:
         return
     if path.suffix.lower() not in kinds:
         raise ValueError(f"{path}: expected a name ending in {' or '.join(kinds)}")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; expected the name of a file")
     if path.exists() and not force:
         raise ValueError(f"{path} exists (use --force to overwrite it)")
+    can_be_made(path)
+
+
+def can_be_made(path: Path) -> None:
+    """Refuse an output whose folder cannot be, or cannot be written to."""
+    import os
+
+    parent = Path(os.path.realpath(path)).parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir():
+        raise ValueError(f"{path}: {parent} is a file, so that nothing can be put below it")
+    if not os.access(parent, os.W_OK):
+        raise ValueError(f"{path}: {parent} may not be written to; choose another folder")
 
 
 def listed(names: Iterable[Any]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .inputs import listed, settings
+from .inputs import can_be_made, listed, settings
 from .options import ForceOption, JsonOption
 from .output import Voice
 
@@ -117,9 +118,28 @@ def _measured(out: Path, force: bool, redraw: bool) -> Path:
             f"{page} exists (use --force to overwrite it, --redraw to draw it again from what was "
             "measured)"
         )
+    if not force and not _is_report(out / "report.json"):
+        raise ValueError(
+            f"{out / 'report.json'} exists and is no report of cynosure; move it away, or use "
+            "--force to overwrite it"
+        )
+    can_be_made(out / "report.html")
     if force:
         forget(folder)
     return folder
+
+
+def _is_report(path: Path) -> bool:
+    """True for a report.json of ours, which an interrupted run may have left, and for none."""
+    from .._files import parsed_json
+
+    if not os.path.lexists(path):
+        return True
+    try:
+        found = parsed_json(path.read_bytes(), str(path), most=1 << 28)
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and {"title", "version", "verdict"} <= set(found)
 
 
 def _finish(voice: Voice, report: Report, page: Path, json_: bool) -> None:

@@ -79,18 +79,21 @@ def texts_of(source: str, column: str) -> Iterator[str]:
 
 def _lines_of(path: Path) -> Iterator[str]:
     import gzip
+    import zlib
 
     opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with opened(path, "rb") as stream:
         try:
             yield from _lines(stream, str(path))
-        except (EOFError, gzip.BadGzipFile) as error:
-            raise ValueError(f"{path}: {error}") from None
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ValueError(f"{path}: damaged or cut short ({error})") from None
 
 
-def _lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
+def _lines(stream: Any, name: str) -> Iterator[str]:
     """Split at line feeds only: other breaks may stand inside a text."""
-    for number, line in enumerate(stream, 1):
+    from .._files import bounded_lines
+
+    for number, line in enumerate(bounded_lines(stream, name), 1):
         text = decoded(line, f"{name}, line {number}")
         yield (
             text.removesuffix("\n").removesuffix("\r").removeprefix("\ufeff" if number == 1 else "")

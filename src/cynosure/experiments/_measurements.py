@@ -13,13 +13,19 @@ Trap: a developer who edits what `_cell` computes has to forget what it gave bef
 Values are nested dicts, lists, tuples, named tuples and dataclasses of this package, arrays,
 numbers and text; each is one .npz file, JSON and arrays, written whole or not at all. Nothing is
 pickled, and reading a file can make no object of another package.
+
+Each file carries its own entry of a manifest behind its content (where a zip archive has its
+comment): our format, the name it was written under and the SHA-256 of the rest. A file that does
+not agree with it is damaged, and measured again; `forget` removes the files that have one under
+their own name, so that whatever else lies in the folder stays.
 """
 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
-import zipfile
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,17 +38,16 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .. import __version__
-from .._files import write_atomically
+from .._files import member_names, parsed_json, read_arrays, write_atomically
 
 __all__ = ["Kept", "forget", "keeping", "kept"]
 
 T = TypeVar("T")
 _PACKAGE = __name__.partition(".")[0]
-# Not there, damaged, or of classes that have changed: what is kept can always be made again.
-_UNREADABLE = (
-    *(OSError, EOFError, ValueError, KeyError, TypeError, AttributeError, ImportError),
-    zipfile.BadZipFile,
-)
+# Of classes that have changed since: what is kept can always be made again.
+_CHANGED = (ValueError, KeyError, TypeError, AttributeError, ImportError, ZeroDivisionError)
+_ENTRY = re.compile(rb"cynosure-measurement 1 ([\w.-]+) ([0-9a-f]{64})\Z")
+_NAME = re.compile(r"[\w.]+-[0-9a-f]{16}\.npz")
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,8 @@ def keeping(folder: str | Path) -> Iterator[Kept]:
 def forget(folder: str | Path) -> None:
     """Remove the measurements kept in `folder`, and nothing else."""
     for path in Path(folder).glob("*.npz"):
-        path.unlink()
+        if path.is_file() and not path.is_symlink() and _is_kept(path):
+            path.unlink()
 
 
 def kept(measure: Callable[..., T], *args: Any, **told: Any) -> T:
@@ -86,10 +92,8 @@ def kept(measure: Callable[..., T], *args: Any, **told: Any) -> T:
     found, value = _read(path)
     if not found:
         value = measure(*args, **told)
-        tree, arrays = _packed(value)
-        text = np.array(json.dumps(tree))
-        columns: dict[str, Any] = {"tree": text, **arrays}
-        write_atomically(path, lambda f: np.savez_compressed(f, **columns))
+        data = _signed(path.name, *_packed(value))
+        write_atomically(path, lambda stream: stream.write(data))
     (store.reused if found else store.made).append(path.name)
     return value
 
@@ -105,12 +109,60 @@ def _file(measure: Callable[..., Any], args: tuple[Any, ...]) -> str:
     return f"{name}-{digest.hexdigest()[:16]}.npz"
 
 
+# --- files ---------------------------------------------------------------------------------------
+
+
+def _signed(name: str, tree: Any, arrays: dict[str, np.ndarray]) -> bytes:
+    """An .npz of the value with its entry of the manifest as comment."""
+    columns: dict[str, Any] = {"tree": np.array(json.dumps(tree)), **arrays}
+    stream = io.BytesIO()
+    np.savez_compressed(stream, **columns)
+    plain = stream.getvalue()  # its last two bytes are the length of the comment, 0
+    entry = f"cynosure-measurement 1 {name} {hashlib.sha256(plain).hexdigest()}".encode()
+    return plain[:-2] + len(entry).to_bytes(2, "little") + entry
+
+
+def _is_whole(path: Path) -> bool | None:
+    """Whether the file is as it was written under this name; None if it does not say."""
+    data = path.read_bytes()
+    entry = _ENTRY.search(data, max(0, len(data) - 1024))
+    if entry is None:
+        return None
+    plain, length = data[: entry.start() - 2], data[entry.start() - 2 : entry.start()]
+    right = hashlib.sha256(plain + bytes(2)).hexdigest().encode() == entry[2]
+    return (
+        right
+        and entry[1].decode() == path.name
+        and int.from_bytes(length, "little") == len(entry[0])
+    )
+
+
+def _is_kept(path: Path) -> bool:
+    """Whether the file is a measurement of ours, by its name and by what it holds."""
+    try:
+        if _NAME.fullmatch(path.name) is None:
+            return False
+        whole = _is_whole(path)
+        if whole is not None:
+            return whole
+        names = set(member_names(path))  # from before there were entries
+    except (OSError, ValueError):
+        return False
+    return "tree" in names and all(re.fullmatch(r"a\d+", name) for name in names - {"tree"})
+
+
 def _read(path: Path) -> tuple[bool, Any]:
     """(True, value); (False, None) where there is none that can be read."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            return True, _unpacked(json.loads(str(file["tree"])), file)
-    except _UNREADABLE:
+        if _is_whole(path) is False:
+            return False, None
+        arrays = read_arrays(path)
+        tree = parsed_json(str(arrays["tree"]), path.name, most=1 << 30)
+    except (OSError, ValueError, KeyError):  # not there, or damaged
+        return False, None
+    try:
+        return True, _unpacked(tree, arrays)
+    except _CHANGED:
         return False, None
 
 

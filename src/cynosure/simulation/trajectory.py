@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -13,7 +12,7 @@ from typing import Any, SupportsIndex, final
 
 import numpy as np
 
-from .._files import write_atomically
+from .._files import parsed_json, read_arrays, write_atomically
 from .._types import Array, is_torch
 from ..attention import ATTENTIONS, Causal, Heads
 from ..dynamics import DYNAMICS, Dynamics, Unknown
@@ -25,6 +24,7 @@ __all__ = ["Status", "Trajectory", "load"]
 
 FORMAT = "cynosure-trajectory"
 VERSION = 1
+_LARGEST_HEADER = 64 << 20  # bytes: the names of a million tokens
 
 
 @final
@@ -140,46 +140,84 @@ class Trajectory:
 
 
 def load(path: str | os.PathLike[str]) -> Trajectory:
-    """Read a trajectory written by `Trajectory.save`, bit for bit."""
+    """Read a trajectory written by `Trajectory.save`, bit for bit.
+
+    Raises ValueError for a file that is damaged, edited, of another kind or of a newer cynosure.
+    """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
     try:
-        with zipfile.ZipFile(path) as archive:  # np.load would accept other kinds of file
-            if archive.testzip() is not None:
-                raise zipfile.BadZipFile
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        header = json.loads(arrays.pop("header").tobytes())
+        arrays = read_arrays(path)
+        header = parsed_json(arrays.pop("header").tobytes(), "header", _LARGEST_HEADER)
         if header["format"] != FORMAT:
-            raise KeyError("format")
-    except (KeyError, ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
+            raise ValueError("of another format")
+        version = header["version"]
+        if type(version) is not int:
+            raise ValueError("of no version")
+    except (KeyError, ValueError, TypeError, OSError) as error:
+        raise _refused(path, error) from None
+    if version > VERSION:
         raise ValueError(
-            f"{path}: not a cynosure trajectory, or damaged ({type(error).__name__}); "
-            "expected a file written by Trajectory.save or `cynosure simulate --out`"
-        ) from None
-    if header["version"] > VERSION:
-        raise ValueError(
-            f"{path}: written by a newer cynosure (format {header['version']}, this one reads "
+            f"{path}: written by a newer cynosure (format {version}, this one reads "
             f"{VERSION}); upgrade with `pip install -U cynosure`"
         )
-    code, message, advice, *notes = header["status"]
-    z: Array = arrays["z"]
-    if header["torch"]:
-        import torch
+    try:
+        return _trajectory(header, arrays)
+    # what the header names is not there or does not fit: it was edited
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError, OverflowError) as error:
+        raise _refused(path, error) from None
+    except (ZeroDivisionError, RecursionError) as error:
+        raise _refused(path, error) from None
 
-        z = torch.from_numpy(z)
+
+def _refused(path: Path, error: Exception) -> ValueError:
+    said = str(error).removeprefix(f"{path}: ") if isinstance(error, ValueError) else ""
+    return ValueError(
+        f"{path}: not a cynosure trajectory, or damaged ({said[:200] or type(error).__name__}); "
+        "expected a file written by Trajectory.save or `cynosure simulate --out`"
+    )
+
+
+def _trajectory(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> Trajectory:
+    """The run a file describes, its parts checked against each other."""
+    z, t, mask = arrays["z"], arrays["t"], arrays.get("mask")
+    if z.dtype.kind != "f" or z.ndim < 3 or 0 in z.shape:
+        raise ValueError(f"z: expected states (saved, *batch, n, d), got {z.dtype} of {z.shape}")
+    if t.dtype.kind not in "fiu" or t.shape != z.shape[:1]:
+        raise ValueError(f"t: expected a layer or time per state, got {t.shape} for {len(z)}")
+    if mask is not None and (mask.dtype != np.bool_ or mask.shape != z.shape[1:-1]):
+        raise ValueError(f"mask: expected booleans of shape {z.shape[1:-1]}, got {mask.shape}")
+    words, texts = header["words"], header["status"]
+    if not isinstance(texts, list) or len(texts) < 3 or not _all_text(texts):
+        raise ValueError("status: expected a code, a message and advice")
+    if words is not None and (not isinstance(words, list) or not _all_text(words)):
+        raise ValueError("words: expected texts")
+    dynamics = _restore(header["dynamics"], arrays)
+    stepper = _restore(header.get("stepper", {"value": None}), arrays)
+    if not isinstance(dynamics, Dynamics | None) or not isinstance(stepper, Stepper | None):
+        raise ValueError("expected a dynamics and a stepper of this package")
     history = _history_from(arrays, header["history"]) if "history" in header else None
     return Trajectory(
-        z=z,
-        t=arrays["t"],
-        status=Status(code, message, advice, tuple(notes)),
-        dynamics=_restore(header["dynamics"], arrays),
-        mask=arrays.get("mask"),
-        words=None if header["words"] is None else tuple(header["words"]),
+        z=_as_torch(z) if header["torch"] else z,
+        t=t,
+        status=Status(texts[0], texts[1], texts[2], tuple(texts[3:])),
+        dynamics=dynamics,
+        mask=mask,
+        words=None if words is None else tuple(words),
         history=history,
-        stepper=_restore(header.get("stepper", {"value": None}), arrays),
+        stepper=stepper,
     )
+
+
+def _all_text(values: list[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def _as_torch(z: np.ndarray) -> Array:
+    import torch
+
+    return torch.from_numpy(z)
 
 
 _KINDS: dict[str, type] = {  # what a file may name, and nothing else
@@ -242,13 +280,14 @@ def _history_arrays(history: History) -> dict[str, np.ndarray]:
 
 
 def _history_from(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> History:
+    shape, t = arrays["z"].shape, arrays["t"]
     parts = {
         name: np.split(arrays[f"history_{name}"], np.cumsum(arrays[f"history_{name}_sizes"])[:-1])
         for name in ("ids", "indptr", "indices")
     }
     layers = arrays["history_layers"].tolist()
     rows = zip(layers, parts["ids"], parts["indptr"], parts["indices"], strict=False)
-    return History(
+    history = History(
         arrays["history_born"],
         arrays["history_settled_at"],
         arrays["history_leader"],
@@ -257,3 +296,37 @@ def _history_from(arrays: dict[str, np.ndarray], header: dict[str, Any]) -> Hist
         tuple(Record(*row) for row in rows),
         arrays.get("history_same"),
     )
+    _refuse_impossible(history, shape, t[-1].item())
+    return history
+
+
+def _refuse_impossible(history: History, shape: tuple[int, ...], last: float | int) -> None:
+    """A history indexes tokens, classes and layers up to the `last`: every index must be one."""
+    n = shape[-2]
+    for name in ("born", "settled_at", "leader"):
+        values = getattr(history, name)
+        if values.dtype.kind != "i" or values.shape != shape[1:-1] or (values < -1).any():
+            raise ValueError(f"history: {name} does not fit the tokens")
+        if name != "leader" and (values > last).any():
+            raise ValueError(f"history: {name} is a layer after the last, {last}")
+    if (history.leader >= n).any():
+        raise ValueError("history: a leader that is no token")
+    label = history.label
+    if label is None:
+        if history.records:
+            raise ValueError("history: sets without their classes")
+        return
+    if label.dtype.kind != "i" or label.shape != (n,) or (label < -1).any() or (label >= n).any():
+        raise ValueError("history: classes that do not fit the tokens")
+    classes = int(label.max()) + 1
+    for record in history.records:
+        ends = record.indptr
+        if type(record.layer) is not int or {a.dtype.kind for a in record[1:]} != {"i"}:
+            raise ValueError("history: sets that are not of indices")
+        if len(ends) != len(record.ids) + 1 or ends[0] != 0 or ends[-1] != len(record.indices):
+            raise ValueError("history: sets that do not fit each other")
+        if (np.diff(ends) < 1).any() or (np.diff(record.ids) < 1).any():
+            raise ValueError("history: an empty set, or classes out of order")
+        for index in (record.ids, record.indices):
+            if (index < 0).any() or (index >= classes).any():
+                raise ValueError("history: a set of no class")

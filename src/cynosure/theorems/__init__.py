@@ -51,6 +51,11 @@ def check(trajectory: Trajectory, only: Iterable[str] | None = None) -> list[Che
     >>> all(c.holds for c in cy.check(tr) if c.applies)
     True
     """
+    if not isinstance(trajectory, Trajectory):
+        raise TypeError(
+            f"check: expected a Trajectory, got {type(trajectory).__name__}; run the tokens first:"
+            " check(simulate(PureAttention(), z, layers=30))"
+        )
     if len(trajectory.z.shape) != 3:
         raise ValueError(
             f"check: expected one configuration (layers, n, d), got {tuple(trajectory.z.shape)}."

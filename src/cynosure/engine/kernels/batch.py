@@ -176,12 +176,13 @@ def _classify(z, mask, label, order, norm):
         raw[i] = _norm(z, i, d) if mask[i] else -1.0
         radius = max(radius, raw[i])
     head, after, place = np.full(buckets, -1), np.empty(n, np.intp), np.empty(n, np.intp)
-    scale = (buckets - 1) / radius if radius > 0.0 else 0.0
+    graded = 1e-140 < radius < 1e140  # else the quotient overflows, and an index out of it is any
+    scale = (buckets - 1) / radius if graded else 0.0
     for i in range(n):
         label[i] = -1
         if not mask[i]:
             continue
-        bucket = buckets - 1 - int(raw[i] * scale)
+        bucket = buckets - 1 - int(raw[i] * scale) if graded else 0
         j = head[bucket]
         while j >= 0:
             if raw[j] == raw[i]:

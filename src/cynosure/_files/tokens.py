@@ -1,39 +1,20 @@
-"""Files: writing whole or not at all, and reading tables of numbers (tokens, matrices)."""
+"""Tables of numbers, tokens or a matrix, from text and array files: one token per row."""
 
 from __future__ import annotations
 
 import os
-import tempfile
-import zipfile
+from array import array
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-__all__ = ["read", "write_atomically"]
+from .bounded import _DAMAGED, member_names, read_array, read_arrays
 
+__all__ = ["read"]
 
-def write_atomically(path: str | os.PathLike[str], write: Any) -> Path:
-    """Call write(stream) on a temporary file beside `path`, then put it in place in one step.
-
-    Interrupted or failed, nothing is left at `path` that was not there before.
-    """
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            write(stream)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)  # mkstemp is private; a result file is not
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
-    return path
+_LONGEST_ROW = 1 << 20  # bytes of one line: some 40,000 coordinates
 
 
 _TEXT = (".csv", ".tsv", ".txt")
@@ -71,32 +52,40 @@ _ALL = (*_TEXT, ".npy", ".npz")
 
 
 def _read_array(path: Path, suffix: str) -> np.ndarray:
+    """The array of an .npy file, or the tokens of an .npz; what they declare is checked first."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"PK"  # by content: an .npz may be called .npy and be read
+    if packed:
+        return _from_archive(path, suffix)
     try:
-        with path.open("rb") as file:  # numpy.load leaves a damaged archive open
-            loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return loaded
-            keys = [key for key in ("z0", "z") if key in loaded.files]
-            if not keys:
-                raise KeyError(", ".join(loaded.files) or "nothing")
-            z = loaded[keys[0]]
-            if not isinstance(z, np.ndarray):  # a foreign zip member comes back as bytes
-                raise ValueError(f"{keys[0]} is not an array")
-            return z
-    except KeyError as e:
-        raise ValueError(
-            f"{path}: expected tokens under the name z0 or z; it holds {e.args[0]}"
-        ) from None
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
-        if "Object arrays" in str(e):
-            raise ValueError(
-                f"{path}: holds Python objects, which are never unpickled; save a plain float"
-                " array with numpy.save"
-            ) from None
-        raise ValueError(
-            f"{path}: not a readable {suffix} file; if it is text, name it .csv, else save it"
-            f" again with numpy.save{'z' if suffix == '.npz' else ''}"
-        ) from None
+        with path.open("rb") as file:
+            return read_array(file, os.fstat(file.fileno()).st_size)
+    except _DAMAGED as error:
+        raise _unreadable(path, suffix, error) from None
+
+
+def _from_archive(path: Path, suffix: str) -> np.ndarray:
+    try:
+        found = read_arrays(path, ("z0", "z"))
+    except ValueError as error:
+        raise _unreadable(path, suffix, error) from None
+    if not found:
+        held = ", ".join(member_names(path)[:20]) or "nothing"
+        raise ValueError(f"{path}: expected tokens under the name z0 or z; it holds {held}")
+    return found["z0"] if "z0" in found else found["z"]
+
+
+def _unreadable(path: Path, suffix: str, error: BaseException) -> ValueError:
+    if "Object arrays" in str(error):
+        return ValueError(
+            f"{path}: holds Python objects, which are never unpickled; save a plain float"
+            " array with numpy.save"
+        )
+    said = str(error).removeprefix(f"{path}: ") if isinstance(error, ValueError) else "cut short"
+    return ValueError(
+        f"{path}: not a readable {suffix} file; if it is text, name it .csv, else save it again"
+        f" with numpy.save{'z' if suffix == '.npz' else ''} ({said[:200]})"
+    )
 
 
 def _as_matrix(z: np.ndarray, path: Path) -> np.ndarray:
@@ -118,6 +107,7 @@ def _as_matrix(z: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _read_text(path: Path) -> np.ndarray:
+    _refuse_long_lines(path)
     try:
         with path.open(encoding="utf-8-sig") as lines:
             first = list(islice(_rows(lines), 2))
@@ -149,9 +139,21 @@ def _read_text(path: Path) -> np.ndarray:
         ) from None
 
 
+def _refuse_long_lines(path: Path) -> None:
+    """A line of megabytes is no token, and every cell of it would be an object of its own."""
+    with path.open("rb") as file:
+        while block := file.read(_LONGEST_ROW):
+            if len(block) == _LONGEST_ROW and b"\n" not in block and b"\r" not in block:
+                raise ValueError(
+                    f"{path}: a line of over {_LONGEST_ROW >> 20} MB; expected one token per line"
+                    " (a matrix on a single line has lost its line ends)"
+                )
+
+
 def _read_slowly(path: Path, rows: Iterator[tuple[int, list[str], str | None]]) -> np.ndarray:
     """The reference reader: every cell with Python's float, every complaint with its place."""
-    z: list[list[float]] = []
+    z = array("d")  # numbers, not objects: a long file stays as small as it is
+    width = 0
     for line, cells, _ in rows:
         for column, cell in enumerate(cells, 1):
             if not _is_number(cell):
@@ -160,13 +162,14 @@ def _read_slowly(path: Path, rows: Iterator[tuple[int, list[str], str | None]]) 
                 raise ValueError(
                     f"{path}: line {line}, column {column}: expected a number; got {found}{hint}"
                 )
-        if z and len(cells) != len(z[0]):
+        if z and len(cells) != width:
             raise ValueError(
                 f"{path}: line {line} has {len(cells)} columns where the lines above have"
-                f" {len(z[0])}; every token needs the same dimension"
+                f" {width}; every token needs the same dimension"
             )
-        z.append([float(cell) for cell in cells])
-    return np.array(z)
+        width = len(cells)
+        z.extend(map(float, cells))
+    return np.array(z).reshape(-1, max(width, 1))
 
 
 def _rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str], str | None]]:

@@ -1,0 +1,356 @@
+"""Faults at every step of a save: the n-th call into the system fails, or the process dies there.
+
+`tried(save, state)` runs a save once to count its calls (open, write, fsync, rename, ...), then
+again for every one of them with each fault, and says what each run left behind. A kill is os._exit
+in a forked child: no handler runs, as with SIGKILL; a write that is killed has written half.
+
+    PYTHONPATH=src python tests/faults.py        # the saves of the package, as JSON
+    PYTHONPATH=src python tests/faults.py 40     # of many writes in a row each fortieth
+"""
+
+from __future__ import annotations
+
+import builtins
+import errno
+import io
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+NAMES = (
+    "open fdopen fsync replace rename mkdir unlink remove rmdir scandir listdir stat lstat close "
+    "chmod write truncate link symlink"
+).split()
+FAULTS = (errno.ENOSPC, errno.EIO, errno.EACCES, "kill")
+KILLED = 77
+
+
+class Stream:
+    """A file whose writes, flushes and closing count as calls."""
+
+    def __init__(self, stream: Any, call: Callable[[str], None]) -> None:
+        self._stream, self._call = stream, call
+
+    def write(self, data: Any) -> int:
+        try:
+            self._call("write")
+        except (OSError, SystemExit):
+            self._stream.write(bytes(data)[: len(bytes(data)) // 2])
+            self._stream.flush()
+            raise
+        return self._stream.write(data)
+
+    def close(self) -> None:
+        try:
+            self._call("close")
+        finally:
+            self._stream.close()
+
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _Dies(SystemExit):
+    """A kill during a write: half of it is written first."""
+
+
+@contextmanager
+def faulty(at: int | None, fault: Any) -> Iterator[list[str]]:
+    """The calls made in the block, in order; the one numbered `at` fails with `fault`."""
+    calls: list[str] = []
+    real = {name: getattr(os, name) for name in NAMES}
+    opened = io.open
+
+    def call(name: str) -> None:
+        calls.append(name)
+        if at is not None and len(calls) - 1 == at:
+            if fault != "kill":
+                raise OSError(fault, os.strerror(fault))
+            if name == "write":
+                raise _Dies
+            os._exit(KILLED)
+
+    def wrapped(name: str) -> Callable[..., Any]:
+        def one(*args: Any, **how: Any) -> Any:
+            call(name)
+            if name == "fsync":  # counted and failed, not done: a kill leaves the system running
+                return None
+            out = real[name](*args, **how)
+            return Stream(out, call) if name == "fdopen" and "w" in str(args[1:]) else out
+
+        return one
+
+    def open_(file: Any, mode: str = "r", *args: Any, **how: Any) -> Any:
+        call("open")
+        stream = opened(file, mode, *args, **how)
+        return Stream(stream, call) if "w" in mode else stream
+
+    try:
+        for name in NAMES:
+            setattr(os, name, wrapped(name))
+        io.open = builtins.open = open_  # type: ignore[assignment]
+        yield calls
+    except _Dies:
+        os._exit(KILLED)
+    finally:
+        for name, function in real.items():
+            setattr(os, name, function)
+        io.open = builtins.open = opened
+
+
+def tried(
+    prepare: Callable[[Path], Any],
+    save: Callable[[Path], Any],
+    look: Callable[[Path], str],
+    every: int = 1,
+) -> dict[str, Any]:
+    """Every fault at every call of save(folder); look(folder) names the state it finds.
+
+    Returns how many calls a save makes, how many runs there were, and the states by their name:
+    "old", "new", or what is wrong. A run that raised must have left the old, and one that returned
+    the new; after a kill either will do. A last save without a fault must give the new and leave
+    the same files as one that never failed. With `every` > 1 only
+    each so many-th of many writes in a row is tried, with one errno and the kill.
+    """
+    base = Path(tempfile.mkdtemp(prefix="faults-"))
+    try:
+        clean = _fresh(base, prepare)
+        with faulty(None, None) as calls:
+            save(clean)
+        expected = _names(clean)
+        states: Counter[str] = Counter()
+        places = [at for at in range(len(calls)) if at % every == 0 or not _inside(calls, at)]
+        runs = 0
+        for at in places:
+            for fault in FAULTS if every == 1 else (FAULTS[at % 3], "kill"):
+                runs += 1
+                folder = _fresh(base, prepare)
+                outcome = _run(save, folder, at, fault)
+                state = look(folder)
+                wrong = {"raised": "new", "returned": "old"}.get(outcome)
+                if state == wrong or state not in ("old", "new"):
+                    state = f"{state} after {fault} at call {at} ({calls[at]}), which {outcome}"
+                states[state] += 1
+                save(folder)
+                if look(folder) != "new" or _names(folder) != expected:
+                    states[f"leftovers after {fault} at call {at} ({calls[at]})"] += 1
+                shutil.rmtree(folder)
+        return {"calls": len(calls), "runs": runs, "states": dict(states)}
+    finally:
+        shutil.rmtree(base)
+
+
+def _inside(calls: list[str], at: int) -> bool:
+    """A write with another one before and behind it."""
+    return at > 0 and calls[at - 1 : at + 2] == ["write"] * 3
+
+
+def _run(save: Callable[[Path], Any], folder: Path, at: int, fault: Any) -> str:
+    if fault != "kill":
+        try:
+            with faulty(at, fault):
+                save(folder)
+        except (OSError, ValueError):
+            return "raised"
+        return "returned"
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            with faulty(at, fault):
+                save(folder)
+            code = 0
+        finally:
+            os._exit(code)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return {KILLED: "was killed", 0: "returned"}.get(code, "raised")
+
+
+def _fresh(base: Path, prepare: Callable[[Path], Any]) -> Path:
+    folder = Path(tempfile.mkdtemp(dir=base))
+    (folder / "thesis.tex").write_text("precious")
+    prepare(folder)
+    return folder
+
+
+def _names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+# --- the saves of the package --------------------------------------------------------------------
+
+
+def precious(look: Callable[[Path], Any], old: Any, new: Any) -> Callable[[Path], str]:
+    """A judge: what is read back is the old or the new, and the user's file is as it was."""
+
+    def judge(folder: Path) -> str:
+        thesis = folder / "thesis.tex"
+        if not thesis.is_file() or thesis.read_text() != "precious":
+            return "the user's file is gone"
+        try:
+            found = look(folder)
+        except Exception as error:
+            return f"unreadable ({type(error).__name__}: {error})"
+        return "old" if found == old else "new" if found == new else "neither old nor new"
+
+    return judge
+
+
+def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
+    """(prepare, save, look) of everything the package saves."""
+    import numpy as np
+
+    import cynosure as cy
+    from cynosure.classifier.model import Model, Plane, load_files, save_files
+    from cynosure.classifier.text import Vocabulary
+    from cynosure.experiments._measurements import _read, keeping, kept
+
+    vocabulary, _ = Vocabulary.build(["good film", "good café !"], min_df=1)
+    one = np.ones(1)
+
+    def model(x: float) -> Callable[[Path], Any]:
+        plane = Plane(np.full((len(vocabulary), 2), x), np.ones(2), np.ones((1, 2)), one, one)
+        return lambda folder: save_files(folder / "model", Model((plane,)), vocabulary, {})
+
+    def embedding(folder: Path) -> float | None:
+        if not (folder / "model").exists():
+            return None
+        return float(load_files(folder / "model")[0].planes[0].embedding[0, 0])
+
+    def linked(folder: Path) -> None:
+        model(1.0)(folder)
+        (folder / "model").rename(folder / "elsewhere")
+        (folder / "model").symlink_to("elsewhere", target_is_directory=True)
+
+    runs = {k: cy.simulate(cy.PureAttention(), np.eye(2) * k, layers=2) for k in (1.0, 2.0)}
+    pages = {k: cy.Report(f"Title {k}", tables=(cy.Table("T", ("a",), ((k,),)),)) for k in (1, 2)}
+
+    def page(folder: Path) -> Any:
+        text = (folder / "page.html").read_text()
+        return [k for k in (1, 2) if text == pages[k].to_html()]
+
+    def measure(folder: Path) -> None:
+        with keeping(folder / "measured"):
+            kept(measured, 3)
+
+    def measurement(folder: Path) -> Any:
+        found = [_read(path)[1].tolist() for path in (folder / "measured").glob("*.npz")]
+        return found or None
+
+    nothing = lambda folder: None  # noqa: E731
+    return {
+        "model, replaced": (model(1.0), model(2.0), precious(embedding, 1.0, 2.0)),
+        "model, new": (nothing, model(2.0), precious(embedding, None, 2.0)),
+        "model, linked": (linked, model(2.0), precious(embedding, 1.0, 2.0)),
+        "trajectory": (
+            lambda folder: runs[1.0].save(folder / "run.npz"),
+            lambda folder: runs[2.0].save(folder / "run.npz"),
+            precious(lambda f: cy.load(f / "run.npz").z[0, 0, 0], 1.0, 2.0),
+        ),
+        "report": (
+            lambda folder: pages[1].save(folder / "page.html"),
+            lambda folder: pages[2].save(folder / "page.html"),
+            precious(page, [1], [2]),
+        ),
+        "measurement": (
+            nothing,
+            measure,
+            precious(measurement, None, [[0.0, 1.0, 2.0]]),
+        ),
+        "run --out": (
+            lambda folder: experiment(folder, 1),
+            lambda folder: experiment(folder, 2),
+            precious(experiment_found, "old", "new"),
+        ),
+    }
+
+
+def measured(n: int) -> Any:
+    import numpy as np
+
+    return np.arange(float(n))
+
+
+@dataclass(frozen=True)
+class Params:
+    seed: int = 1
+
+
+def page_of(seed: int) -> Any:
+    import cynosure as cy
+
+    tables = tuple(cy.Table(name, ("a",), ((seed,),)) for name in ("one", "two"))
+    return cy.Report(f"Seed {seed}", tables=tables, command="cynosure run tiny")
+
+
+def experiment(folder: Path, seed: int) -> None:
+    """`cynosure run tiny --out folder/exp --force`, where the user keeps files of his own."""
+    from cynosure import experiments
+    from cynosure.cli import running
+    from cynosure.experiments._measurements import kept
+
+    def run(p: Params, progress: Any) -> Any:
+        kept(measured, p.seed)
+        return page_of(p.seed)
+
+    for mine in ("measured/mine.npz", "data/mine.csv"):
+        (folder / "exp" / mine).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "exp" / mine).write_bytes(b"mine") if seed == 1 else None
+    tiny = SimpleNamespace(TITLE="Tiny", Params=Params, QUICK=Params(), run=run)
+    context = SimpleNamespace(obj=running.Voice(quiet=True, command="cynosure run tiny"))
+    known, experiments.experiment = experiments.experiment, {"tiny": tiny}.__getitem__
+    try:
+        with redirect_stdout(io.StringIO()):
+            out = folder / "exp"
+            running.run(context, "tiny", out=out, set_=[f"seed={seed}"], force=True)  # type: ignore[arg-type]
+    finally:
+        experiments.experiment = known
+
+
+def experiment_found(folder: Path) -> str:
+    """ "old" or "new" as the page is, and "new" only where all of it is."""
+    out = folder / "exp"
+    if any((out / m).read_bytes() != b"mine" for m in ("measured/mine.npz", "data/mine.csv")):
+        return "a file of the user's is gone"
+    reports = {seed: page_of(seed) for seed in (1, 2)}
+    files = {
+        "report.html": [reports[k].to_html() for k in (1, 2)],
+        "report.json": [reports[k].to_json() for k in (1, 2)],
+        "data/table1-one.csv": [reports[k].tables[0].to_csv() for k in (1, 2)],
+        "data/table2-two.csv": [reports[k].tables[1].to_csv() for k in (1, 2)],
+    }
+    seen = {name: texts.index((out / name).read_text()) for name, texts in files.items()}
+    if seen["report.html"] and not all(seen.values()):
+        return "a new page beside old data"
+    return "new" if seen["report.html"] else "old"
+
+
+def naive() -> tuple[Callable, Callable, Callable]:
+    """A save that writes in place: the judge must find it out."""
+
+    def put(text: str) -> Callable[[Path], Any]:
+        return lambda folder: (folder / "page.html").write_bytes(text.encode())
+
+    return put("old"), put("new!"), precious(lambda f: (f / "page.html").read_text(), "old", "new!")
+
+
+if __name__ == "__main__":
+    step = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    told = {name: tried(*parts, every=step) for name, parts in saves().items()}
+    told["naive"] = tried(*naive())
+    print(json.dumps(told, indent=1))

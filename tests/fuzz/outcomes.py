@@ -1,0 +1,101 @@
+"""One case in a child of its own: how it ended, and what it took."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import linecache
+import os
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+GOOD = ("ok", "refused")
+OUTCOMES = (*GOOD, "traceback", "signal", "slow", "fat")
+SECONDS, MEGABYTES = 20, 2000
+
+
+class Case(NamedTuple):
+    """What is tried: a name, code to paste, and the act, which returns an exit code or None."""
+
+    family: str
+    code: str
+    act: Callable[[], int | None]
+
+
+class Outcome(NamedTuple):
+    kind: str
+    said: str
+    seconds: float
+    megabytes: float
+
+
+def outcome(case: Case) -> Outcome:
+    """The case in a forked child; the parent survives whatever happens there."""
+    start = time.monotonic()
+    with tempfile.TemporaryFile("w+") as told:
+        child = os.fork()
+        if child == 0:
+            try:
+                _limit()
+                told.write(json.dumps(_act(case)))
+                told.flush()
+            finally:
+                os._exit(0)
+        _, status, used = os.wait4(child, 0)
+        seconds, megabytes = time.monotonic() - start, used.ru_maxrss / 1024
+        told.seek(0)
+        text = told.read()
+    code = os.waitstatus_to_exitcode(status)
+    if code == -signal.SIGKILL or code == -signal.SIGALRM or seconds > SECONDS:
+        return Outcome("slow", "", seconds, megabytes)
+    if megabytes > MEGABYTES:
+        return Outcome("fat", "", seconds, megabytes)
+    if code < 0 or not text:
+        return Outcome("signal", f"exit {code}", seconds, megabytes)
+    return Outcome(*json.loads(text), seconds, megabytes)
+
+
+def _limit() -> None:
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.alarm(SECONDS)  # not Python's: compiled code would not hear it
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.setrecursionlimit(1000)
+
+
+def _act(case: Case) -> tuple[str, str]:
+    out, err = io.StringIO(), io.StringIO()
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = case.act()
+    except MemoryError as error:
+        return "refused", f"MemoryError: {error}"  # of the machine, and nothing was taken
+    except (ValueError, TypeError, OSError, OverflowError) as error:
+        kind = "refused" if _is_ours(error) else "traceback"
+        return kind, "".join(traceback.format_exception(error))[-3000:]
+    except BaseException as error:
+        return "traceback", "".join(traceback.format_exception(error))[-3000:]
+    said = err.getvalue()
+    if code in (None, 0):
+        return "ok", ""
+    if code == 1 and "--debug shows where" not in said:
+        return "ok", said[-500:]  # a statement that does not hold, a run that overflowed
+    one_line = said.count("cynosure: error:") == 1 and "Traceback" not in said
+    return ("refused" if code == 2 and one_line else "traceback"), said[-3000:]
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Raised by a `raise` of the package, not by a library that the package misused."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return False
+    last = frames[-1]
+    line = linecache.getline(last.filename, last.lineno or 0)
+    return "cynosure" in Path(last.filename).parts and "raise" in line

@@ -1,0 +1,106 @@
+"""A slice of the fuzzing that `make fuzz` does at length, and its judge judged."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tests.fuzz import outcomes  # noqa: E402
+from tests.fuzz.outcomes import Case, outcome  # noqa: E402
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each case runs in a forked child")
+
+
+@pytest.mark.parametrize(
+    ("families", "count"), [("model", 100), ("run,table,tokens,archive", 80), ("command", 40)]
+)
+def test_mutated_files_and_commands_work_or_are_refused(families: str, count: int) -> None:
+    words = ["-m", "tests.fuzz", "--families", families, "--count", str(count), "--seed", "1"]
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert f"of {count}" in done.stdout
+
+
+def _crash() -> None:
+    os.kill(os.getpid(), signal.SIGTERM)  # any will do, and this one leaves no long message
+
+
+def _bug() -> None:
+    {}["missing"]
+
+
+def _foreign() -> None:
+    float("x")
+
+
+def _exits() -> int:
+    print("cynosure: error: x (KeyError; --debug shows where)", file=sys.stderr)
+    return 1
+
+
+@pytest.mark.parametrize(
+    ("act", "kind"),
+    [
+        (lambda: None, "ok"),
+        (_crash, "signal"),
+        (_bug, "traceback"),
+        (_foreign, "traceback"),
+        (_exits, "traceback"),
+        (lambda: time.sleep(9), "slow"),
+        (lambda: bytearray(b"x" * 300_000_000) and None, "fat"),
+    ],
+)
+def test_the_judge_tells_the_outcomes_apart(monkeypatch, act, kind: str) -> None:
+    monkeypatch.setattr(outcomes, "SECONDS", 3)
+    base = outcome(Case("", "", lambda: None)).megabytes
+    monkeypatch.setattr(outcomes, "MEGABYTES", base + 100)
+    assert outcome(Case("", "", act)).kind == kind
+
+
+def test_what_the_package_refuses_is_told_from_what_it_trips_over() -> None:
+    import cynosure as cy
+
+    assert outcome(Case("", "", lambda: cy.load("no such file") and None)).kind == "refused"
+
+
+# --- what it found, each on its own --------------------------------------------------------------
+
+MAGNITUDES = """
+import sys, numpy as np, cynosure as cy
+signs = np.sign(np.random.default_rng(0).normal(size=(5, 7, 3)))
+for size in (5e-324, 1e-310, 1e-160, 1e200, 1e300):
+    run = cy.simulate(cy.PureAttention(), signs * size, layers=3)
+    for b in range(5):
+        alone = cy.simulate(cy.PureAttention(), signs[b] * size, layers=3)
+        assert (run.select(b).z == alone.z).all(), size
+"""
+
+
+def test_a_batch_of_any_magnitude_stays_inside_its_arrays() -> None:
+    """Norms below 1e-308 made a bucket's number overflow: memory was written out of bounds."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", MAGNITUDES], env=env, capture_output=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_model_of_a_billion_layers_is_neither_saved_nor_loaded(tmp_path: Path) -> None:
+    import numpy as np
+
+    from cynosure.classifier.model import Model, Plane, save_files
+    from cynosure.classifier.text import Vocabulary
+
+    vocabulary, _ = Vocabulary.build(["good film"], min_df=1)
+    one = np.ones(1)
+    plane = Plane(np.ones((len(vocabulary), 2)), np.ones(2), np.ones((1, 2)), one, one)
+    with pytest.raises(ValueError, match="at most 100000"):
+        save_files(tmp_path / "model", Model((plane,), layers=10**9), vocabulary, {})
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,221 @@
+"""Nothing is lost: old or new at every instant, and never a file of the user's."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cynosure as cy
+from cynosure._files import sweep, write_atomically
+from cynosure._files.writing import _machine
+from cynosure.classifier.model import Model, Plane, load_files, save_files
+from cynosure.classifier.text import Vocabulary
+from cynosure.cli import main
+from cynosure.experiments._measurements import forget, keeping, kept
+
+HERE = Path(__file__).parent
+SAVES = ("model, replaced", "model, new", "model, linked", "trajectory", "report", "measurement")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a kill is simulated in a forked child")
+def test_every_fault_at_every_call_leaves_the_old_or_the_new() -> None:
+    """A kill and one of ENOSPC, EIO, EACCES at each call into the system that a save makes.
+
+    All of them at all calls: `make fuzz`.
+    """
+    path = os.pathsep.join([str(HERE.parent / "src"), str(HERE)])
+    done = subprocess.run(
+        [sys.executable, str(HERE / "faults.py"), "40"],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    careless = told.pop("naive")  # writing in place is noticed, so what follows could be
+    assert sum("neither old nor new" in state for state in careless["states"]) >= 2
+    assert set(told) == {*SAVES, "run --out"}
+    for name, found in told.items():
+        assert set(found["states"]) == {"old", "new"}, (name, found)
+        assert found["calls"] >= 15 and found["runs"] >= 30
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+def tiny() -> tuple[Model, Vocabulary]:
+    vocabulary, _ = Vocabulary.build(["good film", "good story !"], min_df=1)
+    one = np.ones(1)
+    plane = Plane(np.ones((len(vocabulary), 2)), np.ones(2), np.ones((1, 2)), one, one)
+    return Model((plane,)), vocabulary
+
+
+def listing(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("header", ["{}", '{"format": "thesis"}', "[1]", "", "{" * 100_000])
+def test_a_folder_with_a_model_json_of_somebody_else_is_not_ours(tmp_path, header) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    (tmp_path / "model.json").write_text(header)
+    with pytest.raises(ValueError, match="not a cynosure model"):
+        save_files(tmp_path, *tiny(), {})
+    assert listing(tmp_path) == ["model.json", "thesis.tex"]
+    assert (tmp_path / "model.json").read_text() == header
+
+
+@pytest.mark.parametrize(
+    "name", ["thesis.tex", ".git", "model.safetensors.bak", "vocabulary.json~"]
+)
+def test_a_model_folder_with_anything_else_is_refused(tmp_path: Path, name: str) -> None:
+    folder = save_files(tmp_path / "model", *tiny(), {"x": 1})
+    (folder / name).write_text("precious")
+    with pytest.raises(ValueError, match="no part of a cynosure model"):
+        save_files(folder, *tiny(), {"x": 2})
+    assert (folder / name).read_text() == "precious" and load_files(folder)[2] == {"x": 1}
+
+
+def test_fit_refuses_such_a_folder_before_it_fits(tmp_path: Path, capsys) -> None:
+    folder = save_files(tmp_path / "model", *tiny(), {"x": 1})
+    (folder / "thesis.tex").write_text("precious")
+    assert main(["fit", "no-such-data.csv", "--out", str(folder), "--force"]) == 2
+    assert "thesis.tex" in capsys.readouterr().err
+    assert (folder / "thesis.tex").read_text() == "precious"
+
+
+def test_a_linked_folder_stays_a_link(tmp_path: Path) -> None:
+    folder = save_files(tmp_path / "model", *tiny(), {"x": 1})
+    link = tmp_path / "link"
+    link.symlink_to(folder, target_is_directory=True)
+    save_files(link, *tiny(), {"x": 2})
+    assert link.is_symlink() and load_files(folder)[2] == {"x": 2}
+    assert listing(tmp_path) == ["link", "model"]
+    assert listing(folder) == ["model.json", "model.safetensors", "vocabulary.json"]
+
+
+def test_a_linked_file_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("real")
+    write_atomically(tmp_path / "link", lambda stream: stream.write(b"new"))
+    assert (tmp_path / "link").is_symlink() and (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_a_model_is_read_between_the_switch_and_the_tidying(tmp_path: Path, monkeypatch) -> None:
+    """A save killed right after the manifest was replaced has saved the new model."""
+    folder = save_files(tmp_path / "model", *tiny(), {"x": 1})
+    model, vocabulary = tiny()
+    moved = Plane(*(2 * x for x in (model.planes[0].embedding, model.planes[0].anchor)),
+                  model.planes[0].v, model.planes[0].b, model.planes[0].prior)  # fmt: skip
+    replace = os.replace
+
+    def only_the_manifest(a, b) -> None:
+        if Path(b).name != "model.json":
+            raise OSError("killed")
+        replace(a, b)
+
+    monkeypatch.setattr(os, "replace", only_the_manifest)
+    save_files(folder, Model((moved,)), vocabulary, {"x": 2})
+    monkeypatch.undo()
+    assert len(listing(folder)) == 5
+    back, _, settings = load_files(folder)
+    assert settings == {"x": 2} and back.planes[0].anchor[0] == 2.0
+    save_files(folder, model, vocabulary, {"x": 3})
+    assert len(listing(folder)) == 3 and load_files(folder)[0].planes[0].anchor[0] == 1.0
+
+
+# --- temporaries ---------------------------------------------------------------------------------
+
+
+def test_only_abandoned_temporaries_of_ours_are_swept(tmp_path: Path) -> None:
+    gone = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"],
+                          capture_output=True, text=True)  # fmt: skip
+    dead, here = int(gone.stdout), _machine()
+    name = ".cynosure-{}-{}-0123456789abcdef.tmp"
+    files = {
+        "dead": name.format(here, dead),
+        "alive": name.format(here, os.getppid()),
+        "elsewhere": name.format("00000000", dead),
+        "old": name.format("00000001", dead),
+        "other": ".cynosure-notes.tmp",
+        "user": ".run.npz.abcdefgh",
+    }
+    for file in files.values():
+        (tmp_path / file).write_text("x")
+    day_ago = time.time() - 100_000
+    os.utime(tmp_path / files["old"], (day_ago, day_ago))
+    sweep(tmp_path)
+    assert set(listing(tmp_path)) == {files[k] for k in ("alive", "elsewhere", "other", "user")}
+
+
+def test_the_longest_name_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / ("x" * 251 + ".npz")
+    run = cy.simulate(cy.PureAttention(), np.eye(2), layers=1)
+    assert cy.load(run.save(path)).z.tobytes() == run.z.tobytes()
+
+
+# --- measurements --------------------------------------------------------------------------------
+
+
+def measure(k: int) -> np.ndarray:
+    CALLS.append(k)
+    return np.random.default_rng(k).normal(size=50)
+
+
+CALLS: list[int] = []
+
+
+def test_force_forgets_what_is_ours_and_nothing_else(tmp_path: Path) -> None:
+    with keeping(tmp_path) as store:
+        kept(measure, 1)
+    (ours,) = store.made
+    np.savez(tmp_path / "mine.npz", x=np.ones(2))
+    np.savez(tmp_path / "mine-0123456789abcdef.npz", x=np.ones(2))
+    (tmp_path / "notes.npz").write_text("no archive")
+    (tmp_path / f"copy-{ours}").write_bytes((tmp_path / ours).read_bytes())
+    forget(tmp_path)
+    assert listing(tmp_path) == sorted(
+        ["mine.npz", "mine-0123456789abcdef.npz", "notes.npz", f"copy-{ours}"]
+    )
+
+
+def test_measurements_from_before_there_were_entries_are_known(tmp_path: Path) -> None:
+    """They are read, and forgotten when asked."""
+    CALLS.clear()
+    with keeping(tmp_path) as store:
+        kept(measure, 2)
+        path = tmp_path / store.made[0]
+        with np.load(path) as file:
+            parts = dict(file)
+        np.savez_compressed(path, **parts)
+        kept(measure, 2)
+    assert CALLS == [2]
+    forget(tmp_path)
+    assert listing(tmp_path) == []
+
+
+@pytest.mark.parametrize("entry", [True, False])
+def test_any_flipped_byte_measures_again_or_changes_nothing(tmp_path: Path, entry: bool) -> None:
+    """With its entry a damaged file is never taken; without, an older one, never for other data."""
+    with keeping(tmp_path) as store:
+        right = kept(measure, 3)
+        path = tmp_path / store.made[0]
+        if not entry:
+            with np.load(path) as file:
+                parts = dict(file)
+            np.savez_compressed(path, **parts)
+        whole = path.read_bytes()
+        content = whole.index(b"cynosure-measurement") if entry else 0
+        draw = np.random.default_rng(0)
+        places = [*range(0, len(whole), 9), *range(len(whole) - 60, len(whole))]
+        for at in places:
+            damaged = bytearray(whole)
+            damaged[at] ^= 1 << int(draw.integers(8))
+            path.write_bytes(damaged)
+            before = len(CALLS)
+            assert kept(measure, 3).tobytes() == right.tobytes()
+            assert at >= content or len(CALLS) == before + 1
