@@ -222,7 +222,7 @@ def _others(starts: list[Start]) -> cy.Table:
 
 def _agree(starts: list[Start]) -> int:
     """In how many starts the eigenvalues of the last P at 1 are as many as the clusters."""
-    return sum(s.flow.near_one[-1] == s.flow.ends for s in starts)
+    return sum(bool(s.flow.near_one[-1] == s.flow.ends) for s in starts)
 
 
 def _late(start: Start) -> float:

@@ -207,7 +207,7 @@ def _comparisons(
         )
         by_size = {size: _ratio(sized[d, size]) for size in _sizes(p)}
         low, high = resampled(by_size[1.0])
-        ends = [by_size[size].mean() for size in (_sizes(p)[0], _sizes(p)[-1])]
+        ends = [float(by_size[size].mean()) for size in (_sizes(p)[0], _sizes(p)[-1])]
         out.append(
             cy.Comparison(
                 f"softmax ends with fewer limits than hardmax has leaders, d = {d}",
@@ -218,7 +218,7 @@ def _comparisons(
                 high < 1 and ends[0] < ends[1],
             )
         )
-    off = [abs(x - 1) for group in (*groups, *sized.values()) for x in group.exponents]
+    off = [float(abs(x - 1)) for group in (*groups, *sized.values()) for x in group.exponents]
     out.append(
         cy.Comparison(
             "every token arrives like e^{-t}",

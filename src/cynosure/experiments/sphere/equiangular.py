@@ -139,7 +139,8 @@ def _comparisons(
 ) -> list[cy.Comparison]:
     """Other cosines at the start; angles that are only nearly equal."""
     worst = max(max(c.error for c in curves), *other)
-    off = [abs(c.rate / (2 if c.model == "SA" else 2 * np.exp(c.beta)) - 1) for c in curves]
+    laws = [2.0 if c.model == "SA" else float(2 * np.exp(c.beta)) for c in curves]
+    off = [abs(c.rate / law - 1) for c, law in zip(curves, laws)]
     smallest, largest = (
         [c for c in noisy if c.beta == beta] for beta in (min(p.beta), max(p.beta))
     )
