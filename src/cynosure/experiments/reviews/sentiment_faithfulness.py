@@ -25,7 +25,7 @@ import numpy as np
 import cynosure as cy
 
 from ...classifier.deletions import Faithfulness
-from .._frame import Progress, at_most, counted, report_of, silent
+from .._frame import Progress, at_most, report_of, silent
 from ._null_models import above, below, blockwise, said, without_layers
 from ._rankings import (
     CLUSTERS,
@@ -250,7 +250,7 @@ def _controls(p: Params, curves: list[Curve]) -> list[cy.Comparison]:
         cy.Comparison(
             "What flips is the work of the attention.",
             "the same weights with 0 layers, after every deletion of every method",
-            f"the same flips: {counted(same, total)}",
+            f"the same outcome in all but {total - same} of {total} cases",
             same < total and not _alike(by[CLUSTERS].flipped[k], by[CLUSTERS].bare[k]),
         ),
         cy.Comparison(

@@ -56,7 +56,7 @@ class Params:
     text: str = "The film was slow but the ending is wonderful."
     layer: int = -1
     times: int = 300
-    others: int = 3
+    others: int = 2
     draws: int = 4
 
 
