@@ -335,3 +335,115 @@ def test_lists_and_defaults_work():
     assert all(
         kind().pull(np.eye(2)).shape == (2, 2) for kind in attention_module.ATTENTIONS.values()
     )
+
+
+# --- scores that are no floats -------------------------------------------------------------------
+
+TURN = np.array([[1.0, 0.5], [-0.3, 0.8]])
+
+
+@pytest.mark.parametrize("k", [-600, -300, -3, 0, 40, 300, 700, 1000])
+@pytest.mark.parametrize("A", [None, TURN])
+def test_a_power_of_two_moves_between_tokens_and_temperature(k, A):
+    """beta <A z, z'> 4^k is one number, whether tokens, A or beta carry the powers of two."""
+    z = np.random.default_rng(0).normal(size=(6, 2))
+    if abs(2 * k) < 1000:
+        for rule in (cy.Softmax, cy.Sinkhorn):
+            expected = rule(float(np.ldexp(0.7, 2 * k)), A).weights(z)
+            np.testing.assert_allclose(rule(0.7, A).weights(np.ldexp(z, k)), expected, rtol=1e-9)
+        near = cy.Localmax(float(np.ldexp(0.5, -2 * k)), A).weights(z)
+        np.testing.assert_array_equal(cy.Localmax(0.5, A).weights(np.ldexp(z, k)), near)
+        pulled = cy.Softmax(float(np.ldexp(0.7, 2 * k)), A).pull(z)
+        moved = cy.Softmax(0.7, A).pull(np.ldexp(z, k))
+        np.testing.assert_allclose(np.ldexp(moved, -k), pulled, rtol=1e-9)
+    elif k > 0 and A is None:  # beta would be no float: the hardmax of the scores
+        hard = cy.Hardmax().weights(z)
+        np.testing.assert_array_equal(cy.Softmax(0.7).weights(np.ldexp(z, k)), hard)
+    form = np.eye(2) if A is None else A
+    if abs(k) < 1000:
+        expected = cy.Softmax(1.0, A).weights(z)
+        other = cy.Softmax(float(np.ldexp(1.0, -k)), np.ldexp(form, k)).weights(z)
+        np.testing.assert_allclose(other, expected, rtol=1e-12)
+
+
+def test_a_small_token_beside_a_large_one_still_looks_around():
+    z = np.array([[1e300, 0.0], [1e-30, 0.0], [0.0, 1.0]])
+    np.testing.assert_array_equal(cy.Softmax().weights(z)[1], [1, 0, 0])
+    np.testing.assert_allclose(cy.Softmax().weights(z)[2], np.array([1, 1, np.e]) / (2 + np.e))
+
+
+def test_sinkhorn_at_any_temperature_is_doubly_stochastic_where_it_converges():
+    z = np.array([[2.0, 0.0], [0.0, 2.0], [-1.5, -1.5]])  # each is its own best partner
+    for beta in (1e2, 1e150, 1e308):
+        np.testing.assert_allclose(cy.Sinkhorn(beta).weights(z), np.eye(3), atol=1e-100)
+    z = np.random.default_rng(0).normal(size=(7, 2))
+    mask = np.array([True] * 5 + [False] * 2)
+    for beta in (1e308, -1e308):
+        P = cy.Sinkhorn(beta).weights(z, mask=mask)
+        assert np.isfinite(P).all() and (P[5:] == 0).all() and (P[:, 5:] == 0).all()
+        np.testing.assert_allclose(P[:5].sum(axis=1), 1, rtol=1e-14)
+
+
+def test_the_size_of_padding_is_nobodys_business():
+    z = np.random.default_rng(1).normal(size=(6, 2))
+    mask = np.array([True] * 4 + [False] * 2)
+    for size in (1e-300, 1e150, 1e300):
+        padded = z.copy()
+        padded[4:] *= size
+        for rule in (cy.Softmax(3.0), cy.Localmax(0.5), cy.Sinkhorn(2.0), cy.Causal(cy.Softmax())):
+            np.testing.assert_allclose(
+                rule.weights(padded, mask=mask)[:4, :4], rule.weights(z[:4]), rtol=1e-9
+            )
+            np.testing.assert_array_equal(rule.pull(padded, mask=mask)[4:], padded[4:])
+
+
+def test_tensors_and_batches_at_both_ends():
+    import torch
+
+    plain = np.random.default_rng(2).normal(size=(5, 2))
+    z = np.stack([1e250 * plain, plain, 1e-250 * plain])
+    for rule in (cy.Softmax(2.0, TURN), cy.Sinkhorn(2.0), cy.Localmax(0.1)):
+        together = rule.weights(z)
+        for one, P in zip(z, together, strict=True):
+            np.testing.assert_allclose(rule.weights(one), P, rtol=1e-12)
+        np.testing.assert_allclose(rule.weights(torch.tensor(z)).numpy(), together, rtol=1e-12)
+    single = torch.tensor(1e30 * plain, dtype=torch.float32)
+    np.testing.assert_allclose(cy.Softmax().weights(single).numpy(), cy.Hardmax().weights(plain))
+
+
+class Squared(cy.attention.RowAttention):
+    """Weights s^2: a rule that knows nothing of powers of two."""
+
+    def share(self, scores, allowed):
+        return scores**2 if allowed is None else np.where(allowed, scores**2, 0.0)
+
+
+def test_a_rule_of_ones_own_gets_its_scores_or_a_refusal():
+    z = np.random.default_rng(3).normal(size=(4, 2))
+    S = (z @ z.T) ** 2
+    np.testing.assert_allclose(Squared().weights(z), S / S.sum(axis=1, keepdims=True))
+    with pytest.raises(OverflowError, match="scores"):
+        Squared().weights(1e200 * z)
+
+
+def test_a_matrix_that_single_precision_cannot_hold():
+    z = np.ones((2, 2), dtype=np.float32)
+    assert np.isfinite(cy.Softmax(1.0, 1e300 * TURN).weights(z)).all()
+    with pytest.raises(ValueError, match="float64"):
+        cy.Heads([cy.Softmax()], [1e300 * TURN]).pull(z)
+
+
+@pytest.mark.parametrize("sizes", [(200, -200), (300, -300), (0, -320), (300, 0)])
+def test_causal_ties_of_tokens_of_very_different_size(sizes):
+    """C_i in rationals on the floats as they are: scaling must not lose the small ones."""
+    rng = np.random.default_rng(4)
+    for A in (None, np.diag([1e200, 1e-200])):
+        z = rng.integers(-2, 3, size=(7, 2)) * 10.0 ** rng.choice(sizes, size=(7, 2))
+        form = [[Fraction(x) for x in row] for row in (np.eye(2) if A is None else A).tolist()]
+        P = cy.Causal(cy.Hardmax(A)).weights(z)
+        rows = [[Fraction(x) for x in row] for row in z.tolist()]
+        for i in range(len(z)):
+            query = [sum(a * x for a, x in zip(row, rows[i])) for row in form]
+            scores = [sum(q * x for q, x in zip(query, key)) for key in rows[: i + 1]]
+            best = [j for j, s in enumerate(scores) if s == max(scores)]
+            assert np.flatnonzero(P[i]).tolist() == best

@@ -430,3 +430,67 @@ def test_tokens_a_rounding_apart_in_space_do_not_defeat_qhull():
     z = cy.simulate(cy.PureAttention(alpha=10.0), cy.configurations.gaussian(256, 4, 1), layers=12)
     p = hull(z.values[-1])
     assert set(cy.roles(z).leaders.tolist()) <= set(p.index.tolist())
+
+
+# --- any unit of length --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 4])
+@pytest.mark.parametrize("k", [-1000, -830, -400, -50, 1, 60, 512, 830, 1000])
+def test_everything_scales_with_a_power_of_two_to_the_last_bit(d, k):
+    rng = np.random.default_rng(d)
+    z, A = rng.standard_normal((12, d)), positive_definite(d, rng)
+    y = np.vstack([1.5 * rng.standard_normal((6, d)), z[:2]])
+    plain, moved = hull(z), hull(np.ldexp(z, k))
+    far = np.ldexp(y, k)
+    np.testing.assert_array_equal(moved.index, plain.index)
+    np.testing.assert_array_equal(moved.contains(far), plain.contains(y))
+    np.testing.assert_array_equal(
+        moved.contains(far, float(np.ldexp(0.3, k))), plain.contains(y, 0.3)
+    )
+    for form in (None, A):
+        np.testing.assert_array_equal(moved.project(far, form), np.ldexp(plain.project(y, form), k))
+        gap = np.ldexp(plain.distance(y, form), k)
+        np.testing.assert_array_equal(moved.distance(far, form), gap)
+    large = float(np.ldexp(1.0, 2 * min(max(k, -450), 450)))
+    np.testing.assert_array_equal(plain.project(y, large * A), plain.project(y, A))
+    assert moved.size == np.ldexp(plain.size, k)
+    with np.errstate(over="ignore"):
+        assert moved.volume == np.ldexp(plain.volume, d * k)  # inf or 0 where it is no float
+    np.testing.assert_array_equal(moved.equations[:, :-1], plain.equations[:, :-1])
+    np.testing.assert_array_equal(moved.equations[:, -1], np.ldexp(plain.equations[:, -1], k))
+    if d < 4:
+        at = np.ldexp(minimal_points(plain, A), k)
+        np.testing.assert_array_equal(minimal_points(moved, A), at)
+
+
+@pytest.mark.parametrize("size", [1e-308, 1e-250, 1e250, 1.7e308])
+def test_the_square_of_any_size(size):
+    square = hull(size * np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]))
+    assert len(square.vertices) == 4
+    assert square.contains(size * np.array([[0.5, 0.5], [1.0, 0.0]])).all()
+    if size < 1e300:
+        assert not square.contains(size * np.array([[1.5, 0.0], [3.0, 3.0]])).any()
+        foot = square.project(size * np.array([3.0, 0.25]))
+        np.testing.assert_allclose(foot, size * np.array([1.0, 0.25]), rtol=1e-15)
+        np.testing.assert_allclose(square.distance(size * np.array([3.0, 0.25])), 2 * size)
+    np.testing.assert_allclose(
+        square.project(size * np.array([0.1, 0.2])), [0.1 * size, 0.2 * size]
+    )
+
+
+def test_a_point_beyond_all_sizes_has_a_foot():
+    square = hull(1e-300 * np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]]))
+    np.testing.assert_array_equal(square.project([1e300, 1e300]), [1e-300, 1e-300])
+    assert not square.contains([1e300, 1e300]) and square.distance([1e300, 0.0]) == 1e300
+
+
+@pytest.mark.parametrize("size", [1e-290, 1e290])
+def test_many_tokens_far_out_are_not_decided_in_rationals(size, monkeypatch):
+    """A power of two first: else every orientation overflows and falls back to them."""
+    from cynosure.analysis import vertices
+
+    asked = []
+    monkeypatch.setattr(vertices, "Fraction", lambda x: asked.append(x) or Fraction(x))
+    hull(size * np.random.default_rng(0).standard_normal((200, 2)))
+    assert len(asked) < 100

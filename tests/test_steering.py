@@ -345,3 +345,68 @@ def test_the_command_confirms_by_the_limit_and_takes_a_lead_away(tmp_path, monke
         assert "--" in capsys.readouterr().err
     assert main(["control", "t.csv", "--remove", "3"]) == 2
     assert "does not lead" in capsys.readouterr().err
+
+
+# --- any unit of length --------------------------------------------------------------------------
+
+SIX = np.array([[2.0, 0.0], [0.2, 1.0], [1.5, 0.9], [0.1, 0.1], [-1.0, -0.7], [-0.4, 0.9]])
+
+
+@pytest.mark.parametrize("k", [-1000, -664, -50, 50, 664, 1020])
+def test_control_and_removal_do_not_see_a_power_of_two(k: int) -> None:
+    z = np.ldexp(SIX, k)
+    for i in range(len(SIX)):
+        plain, far = control(SIX, i), control(z, i)
+        assert far.feasible == plain.feasible and far.witness.reason == plain.witness.reason
+        assert far.margin == plain.margin
+        if plain.A is not None:
+            np.testing.assert_array_equal(far.A, plain.A)
+        elif plain.witness.weights is not None:
+            np.testing.assert_array_equal(far.witness.weights, plain.witness.weights)
+    leader = int(np.flatnonzero(Hardmax().followed(SIX).leads)[0])
+    plain, far = remove_leader(SIX, leader), remove_leader(z, leader)
+    np.testing.assert_array_equal(far.z, np.ldexp(plain.z, k))
+    assert far.distance == np.ldexp(plain.distance, k) and far.follows == plain.follows
+    np.testing.assert_array_equal(far.A, plain.A)
+    assert far.change == plain.change
+    h = k // 4
+    form = np.ldexp(np.eye(2), 2 * h)
+    other = remove_leader(SIX, leader, form)
+    assert other.distance == np.ldexp(plain.distance, h)
+    np.testing.assert_array_equal(other.A, np.ldexp(plain.A, 2 * h))
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_tokens_at_both_ends_are_steered(size: float) -> None:
+    z = size * SIX
+    assert control(z, 1).feasible and control(z, 3).witness.reason == "inside"
+    removal = remove_leader(z, 0)
+    assert not Hardmax().followed(removal.z).leads[0] and 0 < removal.distance < 2 * size
+
+
+def test_tokens_of_very_different_size_are_steered() -> None:
+    z = np.array([[1e200, 0.0], [0.0, 1e-200], [-1e-150, 0.0]])
+    assert control(z, 0).feasible and not control(np.vstack([z, 0 * z[:1]]), 3).feasible
+    removal = remove_leader(z, 0)
+    assert not Hardmax().followed(removal.z).leads[0]
+
+
+@pytest.mark.parametrize(
+    ("z", "leader"),
+    [([[0.0], [2.0]], 1), ([[0.0], [0.0], [2.0]], 2), ([[3.0, 4.0], [0.0, 0.0]], 0)],
+)
+def test_where_all_others_are_zero_one_of_them_has_to_move(z, leader: int) -> None:
+    """The leader itself can only come to 0, where it is one of them and leads with them."""
+    removal = remove_leader(z, leader)
+    j = removal.follows
+    assert j != leader and not Hardmax().followed(removal.z).leads[leader]
+    assert Hardmax().followed(removal.z)[leader].tolist() == [j]
+    still = np.delete(np.arange(len(z)), j)
+    np.testing.assert_array_equal(removal.z[still], np.array(z)[still])
+    np.testing.assert_allclose(removal.distance, np.linalg.norm(z[leader]), rtol=1e-11)
+    assert removal.A is None  # no form prefers 0
+
+
+def test_a_token_on_the_other_side_of_zero_is_followed_not_zero() -> None:
+    removal = remove_leader([[2.0], [-1.0], [0.0]], 0)
+    assert removal.follows == 1 and Hardmax().followed(removal.z)[0].tolist() == [1]

@@ -293,3 +293,207 @@ def test_bad_steppers():
     with pytest.raises(ValueError, match="most_steps"):
         Adaptive(most_steps=0)
     assert all(kind() for kind in STEPPERS.values())
+
+
+# --- every run ends ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_first_velocity_that_is_not_finite_is_refused(gradient):
+    z = conformance.tokens(4, 2)
+    if gradient:
+        torch = pytest.importorskip("torch")
+        pytest.importorskip("torchdiffeq")
+        z = torch.tensor(z, requires_grad=True)
+    flow = UnnormalizedSphereFlow(1000.0)
+    with pytest.raises(OverflowError, match=r"velocity .* at t = 0 is not finite.*smaller beta"):
+        cy.simulate(flow, z, time=1.0, stepper=Adaptive())
+    run = cy.simulate(flow, z, time=1.0, stepper=Adaptive(), throw=False)
+    assert run.status.failed and len(run.t) == len(run.z) and np.isfinite(run.values).all()
+    repr(run)  # also of a run without a state
+
+
+class Poisoned(Flow):
+    """Well until t = 1/2, then NaN."""
+
+    def velocity(self, z, t, *, mask=None):
+        return -z if t < 0.5 else np.nan * z
+
+
+@pytest.mark.parametrize("method", ["DOP853", "LSODA", "auto"])
+def test_a_velocity_that_stops_being_finite_ends_the_run_there(method):
+    run = cy.simulate(
+        Poisoned(), np.ones((2, 1)), time=1.0, stepper=Adaptive(method=method), throw=False
+    )
+    assert run.status.failed and 0.4 < run.t[-1] <= 0.5
+    np.testing.assert_allclose(run.z[:, 0, 0], np.exp(-run.t), atol=1e-7)
+
+
+def test_tokens_of_1e160_flow_as_those_of_1():
+    """Scores of 1e320 are no floats; attention is the hardmax they say."""
+    z = conformance.tokens(5, 2)
+    far = cy.simulate(EuclideanFlow(), 2.0**530 * z, time=1.0).z
+    near = cy.simulate(cy.UnnormalizedFlow(Softmax(1e300)), z, time=1.0).z
+    np.testing.assert_allclose(far / 2.0**530, near, rtol=1e-7)
+
+
+def random_weights(seed):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(3, 2, 2)), rng.normal(size=(6, 2))
+
+
+@pytest.mark.parametrize("seed", [3, 4, 5])
+def test_rescaled_tokens_that_drown_say_so(seed):
+    """An eigenvalue of negative real part: relative to it the leading part has no digits left."""
+    (Q, K, V), z = random_weights(seed)
+    assert np.linalg.eigvals(V).real.min() < -1
+    seen = []
+    run = cy.simulate(RescaledFlow(Q, K, V), z, time=100.0, throw=False, progress=seen.append)
+    assert run.status.code == "overflow" and "drowned" in run.status.message
+    assert "LeadingFlow" in run.status.advice and run.t[-1] > 5 and len(seen) < 500
+    assert RescaledFlow(Q, K, V).drowned(run.z[-1], run.t[-1], 1e-8)
+
+
+def test_coordinates_that_do_not_mix_do_not_drown():
+    flow = RescaledFlow(V=np.diag([1.0, -0.5]))
+    run = cy.simulate(flow, 0.5 * conformance.tokens(5, 2), time=30.0)
+    assert run.status.code == "done" and np.abs(run.z[-1]).max() > 1e5
+    assert not flow.drowned(run.z[-1], 30.0, 1e-9)
+
+
+class Sliding(Flow):
+    """z' = -sign(z) + 1/2: tokens slide along the jump at 0, where no step is short enough."""
+
+    def velocity(self, z, t, *, mask=None):
+        return 0.5 - np.sign(z)
+
+
+def test_a_token_that_slides_along_a_jump_is_given_up_soon():
+    seen = []
+    run = cy.simulate(
+        Sliding(), 0.3 * np.ones((1, 1)), time=10.0, throw=False, progress=seen.append
+    )
+    assert run.status.code == "stiff" and "RK4" in run.status.advice
+    assert len(seen) < 2000 and 0.5 < run.t[-1] <= 0.7
+
+
+def test_fixed_steps_are_counted_before_they_are_taken():
+    z = np.ones((1, 1))
+    with pytest.raises(ValueError, match="times="):
+        cy.simulate(AttentionFlow(), z, time=1e300, stepper=RK4(0.1))
+    with pytest.raises(ValueError, match="larger dt"):
+        cy.simulate(AttentionFlow(), z, times=[1e300], stepper=RK4(0.1))
+    with pytest.raises(ValueError, match="save_every"):
+        cy.simulate(cy.PureAttention(Softmax()), z, layers=10**15)
+
+
+class Slow(Flow):
+    """z' = -z, which lets the clock of `ticking` run on by one second a velocity."""
+
+    def __init__(self, clock):
+        self.clock = clock
+
+    def velocity(self, z, t, *, mask=None):
+        self.clock[0] += 1.0
+        return -z
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("cynosure._deadline.monotonic", lambda: now[0])
+    return now
+
+
+@pytest.mark.parametrize("stepper", [Euler(0.01), RK4(0.01), Adaptive(), Adaptive(method="LSODA")])
+@pytest.mark.parametrize("shape", [(3, 2), (2, 3, 2)])
+def test_a_deadline_ends_a_flow_with_what_it_has(stepper, shape, clock):
+    z = np.random.default_rng(0).normal(size=shape)
+    run = cy.simulate(Slow(clock), z, time=50.0, stepper=stepper, deadline=100.0)
+    assert run.status.code == "deadline" and not run.status.failed and run.status.early
+    assert clock[0] <= 110 and len(run.t) == len(run.z) and 0 < run.t[-1] < 50
+    assert f"t = {run.t[-1]:g}" in run.status.message
+    error = 1e-2 if isinstance(stepper, Euler) else 1e-6
+    decay = np.exp(-run.t).reshape(-1, *[1] * len(shape))
+    np.testing.assert_allclose(run.z, decay * z, atol=error)  # the last state as well
+    whole = cy.simulate(Slow(clock), z, time=1.0, stepper=RK4(0.1), deadline=1e6)
+    assert whole.status.code == "done"
+
+
+def test_a_deadline_before_the_first_step_leaves_the_start(clock):
+    z = np.ones((2, 2))
+
+    class Late(Slow):
+        def retract(self, z):
+            self.clock[0] += 100
+            return z
+
+    for stepper in (RK4(0.1), Adaptive()):
+        run = cy.simulate(Late(clock), z, times=[5.0], stepper=stepper, deadline=50.0)
+        assert run.status.code == "deadline" and run.t[0] >= 0 and len(run.t) == len(run.z) == 1
+
+
+def test_a_deadline_between_flows_that_take_turns(clock):
+    flows = cy.ScheduledFlow([Slow(clock), Slow(clock)], span=0.5)
+    for stepper in (RK4(0.05), Adaptive()):
+        run = cy.simulate(flows, np.ones((1, 1)), times=[0.1, 20.0], stepper=stepper, deadline=150)
+        assert run.status.code == "deadline" and run.t[0] == 0.1 and len(run.t) == 2
+        np.testing.assert_allclose(run.z[:, 0, 0], np.exp(-run.t), atol=1e-6)
+        assert (np.diff(run.t) > 0).all()
+
+
+def test_a_deadline_ends_layers_with_the_last_one(clock, tmp_path):
+    class Ticking(cy.LayerMap):
+        def step(self, z, k, *, mask=None):
+            clock[0] += 1.0
+            return z + 1
+
+    run = cy.simulate(Ticking(), np.zeros((2, 2)), layers=100, save_every=10, deadline=25.5)
+    assert run.t.tolist() == [0, 10, 20, 26] and run.z[:, 0, 0].tolist() == [0, 10, 20, 26]
+    assert run.status.code == "deadline" and "layer 26" in run.status.message
+    again = cy.load(run.save(tmp_path / "run.npz"))
+    assert again.status == run.status and "deadline" in repr(again)
+    exact = cy.simulate(Ticking(), np.zeros((2, 2)), layers=100, save_every=10, deadline=19.5)
+    assert exact.t.tolist() == [0, 10, 20]
+
+
+def test_a_deadline_is_a_time():
+    for seconds in (0, -1.0, float("nan"), "1"):
+        with pytest.raises((ValueError, TypeError), match="deadline"):
+            cy.simulate(cy.PureAttention(), np.eye(2), layers=1, deadline=seconds)
+
+
+# --- sphere starts, and the published scripts ----------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [5e-324, 1e-200, 1e200, 1.7e308])
+@pytest.mark.parametrize("flow", [SphereFlow(), UnnormalizedSphereFlow()])
+def test_starts_of_any_length_are_put_on_the_sphere(size, flow):
+    signs = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 0.0]])
+    run = cy.simulate(flow, size * signs, time=1.0)
+    np.testing.assert_allclose(np.linalg.norm(run.z, axis=-1), 1, atol=1e-15)
+    np.testing.assert_allclose(run.z, cy.simulate(flow, signs, time=1.0).z, atol=1e-12)
+
+
+def test_the_published_sphere_scripts_are_the_noisy_sphere_without_noise():
+    """They normalise x + dt P x, not the tangential step: our Euler differs at second order."""
+    rng, beta = np.random.default_rng(0), 3.0
+    x = rng.normal(size=(6, 3))
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+
+    def script(z, dt, steps):  # as published, line by line
+        for _ in range(steps):
+            attention = np.exp(beta * z @ z.T)
+            attention /= attention.sum(axis=1, keepdims=True)
+            z = z + dt * attention @ z
+            z = z / np.linalg.norm(z, axis=1, keepdims=True)
+        return z
+
+    gaps = []
+    for dt in (0.1, 0.05):
+        published = script(x, dt, 7)
+        ours = cy.simulate(cy.NoisySphere(Softmax(beta), sigma=0.0, dt=dt), x, layers=7)
+        np.testing.assert_allclose(ours.z[-1], published, atol=1e-14)
+        one = cy.simulate(SphereFlow(Softmax(beta)), x, times=[dt], stepper=Euler(dt)).z[-1]
+        gaps.append(np.abs(one - script(x, dt, 1)).max())
+    assert gaps[1] > 1e-5 and 3.5 < gaps[0] / gaps[1] < 4.5

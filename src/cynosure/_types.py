@@ -56,7 +56,7 @@ def _numpy_namespace() -> Any:
     return array_namespace(np.zeros(1))
 
 
-def like(values: np.ndarray, model: Array) -> Array:
+def like(values: Array, model: Array) -> Array:
     """`values` as the kind of array `model` is (torch tensors keep their dtype and device)."""
     if not is_torch(model):
         return values

@@ -428,9 +428,10 @@ def _move(
     middle = z[there] / 2
     away = size(z[i] - middle) - size(middle)
     j = int(away.argmin())
-    towards = (middle[j] - z[i]) / size(z[i] - middle[j])
-    target = z[i] + away[j] * towards
-    moved = _push(z, i, target, size(z[i]) * towards, i, attention)
+    out = (z[i] - middle[j]) / size(z[i] - middle[j])
+    target = middle[j] + size(middle[j]) * out  # from its own ball, which may be tiny beside z_i
+    inwards = -min(size(z[i]), size(z[there[j]])) * out
+    moved = _push(z, i, target, inwards, i, attention)
     return moved, int(there[j]), float(size(moved[i] - z[i]))
 
 

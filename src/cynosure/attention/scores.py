@@ -262,7 +262,7 @@ def cast(values: Array, z: Array, name: str = "A") -> Array:
         )
     with np.errstate(over="ignore"):
         out = like(values, z) if is_torch(z) else values.astype(z.dtype, copy=False)
-    if z.dtype != values.dtype and not bool(namespace(out).all(namespace(out).isfinite(out))):
+    if z.dtype.itemsize < 8 and not bool(namespace(out).all(namespace(out).isfinite(out))):
         raise ValueError(f"{name}: has entries beyond {z.dtype}; pass the tokens as float64")
     return out
 

@@ -28,6 +28,7 @@ _IN_A_ROW, _TO_COME = 20, 1000  # so many such steps done, and so many to come, 
 _MOST_IMPLICIT = 600  # coordinates up to which an implicit method pays: its Jacobian is dense
 _MOST_TRIES = 2000  # velocities for one step, apart from those of a Jacobian
 _WINDOW = 1000  # steps over which the pace is measured
+_PACES = ((100, 100), (_WINDOW, 4))  # over so many steps; so many times the steps allowed
 
 
 class Rules(NamedTuple):
@@ -71,7 +72,7 @@ class Course:
         self.status: Status | None = None
         self.late = False  # stopped by the deadline
         self._model, self._shape = z, tuple(z.shape)
-        self._start = _numpy(z)
+        self._start = self._here = _numpy(z)
         self.out = np.empty((len(times), *self._shape))
         self.saved = int((times <= since).sum())
         self.out[: self.saved] = self._start
@@ -100,10 +101,10 @@ class Course:
         """The tokens at a time within the last step, shape (n, d)."""
         if self._known is not None and t >= self._solver.t:
             return self._known(np.array([t]))[0]
-        if self._solver is None or self._solver.t_old is None:
-            return self._start
         self._tries, self.deadline = 0, Deadline(None)
         with np.errstate(all="ignore"):
+            if t == self.t or self._solver is None:  # a step broken off leaves the solver no past
+                return _numpy(self.flow.retract(like(self._here, self._model)))
             return self._states(np.array([t]))[0]
 
     # --- one step ---------------------------------------------------------------------------------
@@ -133,6 +134,7 @@ class Course:
             self._fail(f"the step fell below {least:.2g}, the spacing of the floats there")
         else:
             step, self.t = float(solver.t - self.t), float(solver.t)
+            self._here = solver.y.reshape(self._shape).copy()
             self._save()
             if not self.over:
                 self._watch(step)
@@ -172,24 +174,30 @@ class Course:
         why = "longer ones would be " + ("unstable" if unstable else "inaccurate")
         if self._taken >= rules.most_steps or (unstable and self._taken + left > rules.most_steps):
             self._fail(f"after {self._taken} steps, the last of length {step:.2g}; {why}")
-        elif self._hopeless():
-            need = self._taken + (self.end - self.t) / np.mean(self._paces)
+        elif (need := self._hopeless()) > 0:
             self._fail(f"after {self._taken} steps, at a pace that needs {need:.1g}; {why}")
 
-    def _hopeless(self) -> bool:
-        """Far more steps to come than allowed, at a pace that does not get better.
+    def _hopeless(self) -> float:
+        """The steps needed, where they are far more than allowed and the pace gets no better; or 0.
 
         Softmax at a growing inverse temperature tends to a flow that jumps where a token changes
-        its mind; where tokens slide along such a jump every step is short, for ever. Steps of very
-        different lengths show that at once; otherwise four times the steps allowed are asked for.
+        its mind; where tokens slide along such a jump every step is short, for ever. The pace of
+        few steps must be hopeless by far, that of many need not; steps of very different lengths
+        are jumps, which do not become fewer.
         """
-        if len(self._paces) < _WINDOW or self._taken % 50:
-            return False
-        steps = np.array(self._paces)
-        before, now = steps[: _WINDOW // 2].mean(), steps[_WINDOW // 2 :].mean()
-        jumps = np.mean(steps < 1e-4 * steps.max()) > 0.05
-        need = self._taken + (self.end - self.t) / steps.mean()
-        return bool(now <= before and need > self.rules.most_steps * (1 if jumps else 4))
+        if self._taken % 50:
+            return 0.0
+        for window, excess in _PACES:
+            if len(self._paces) < window:
+                break
+            steps = np.array(self._paces)[-window:]
+            before, now = steps[: window // 2].mean(), steps[window // 2 :].mean()
+            if excess == 4 and np.mean(steps < 1e-4 * steps.max()) > 0.05:
+                excess = 1
+            need = self._taken + (self.end - self.t) / float(steps.mean())
+            if now <= before and need > self.rules.most_steps * excess:
+                return need
+        return 0.0
 
     def _fail(self, message: str) -> None:
         self.over, self.status = True, too_stiff(self.flow, self.t, message)

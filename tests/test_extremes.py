@@ -1,0 +1,227 @@
+"""Finite tokens and finite parameters: a finite run or a clear refusal, never a NaN, never a hang.
+
+Every dynamics with every attention and every stepper it takes, from tokens of 1e-300 to 1e300,
+zeros, copies, one token, one dimension, and parameters as extreme. `judge` is judged itself.
+"""
+
+from __future__ import annotations
+
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cynosure as cy
+from cynosure.dynamics import DYNAMICS, Flow, Relaxation, ScheduledFlow
+from cynosure.simulation.steppers import STEPPERS, ExponentialEuler
+
+SECONDS = 10  # for one run of a handful of tokens, which takes milliseconds
+
+
+class Hang(Exception):
+    """A run that did not come back."""
+
+
+@contextmanager
+def alarm(seconds: float = SECONDS) -> Iterator[None]:
+    """Hang after so many seconds of computing: other programs on the machine do not count."""
+
+    def ring(*_: Any) -> None:
+        raise Hang
+
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGPROF, ring)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
+
+
+def judge(run: Callable[[], cy.Trajectory], seconds: float = SECONDS) -> str:
+    """How a run ended: "refused" (an error that says what to do), or the code of its status."""
+    with alarm(seconds), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what counts is what comes out
+        try:
+            tr = run()
+        except (ValueError, TypeError, OverflowError) as error:
+            assert ":" in str(error) and len(str(error)) > 30, f"no clear refusal: {error!r}"
+            return "refused"
+    assert np.isfinite(tr.values).all(), f"silently not finite: {tr!r}"
+    assert len(tr.t) == len(tr.values)
+    return tr.status.code
+
+
+def starts() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    plain, line = rng.normal(size=(5, 2)), rng.normal(size=(4, 1))
+    mixed = plain * 10.0 ** np.array([300, -300, 150, -150, 0])[:, None]
+    return {
+        "1e300": 1e300 * plain,
+        "1e160": 1e160 * plain,
+        "1e-160": 1e-160 * plain,
+        "1e-300": 1e-300 * plain,
+        "subnormal": 1e-320 * plain,
+        "largest": np.finfo(float).max * np.sign(plain),
+        "mixed": mixed,
+        "columns": plain * [1e300, 1e-300],
+        "zeros": np.zeros((3, 2)),
+        "one zero": np.vstack([np.zeros(2), plain]),
+        "copies": np.vstack([plain, plain]),
+        "one": plain[:1],
+        "one far": 1e300 * plain[:1],
+        "line": 1e200 * line,
+        "single": (1e38 * np.sign(plain)).astype(np.float32),
+    }
+
+
+def attentions() -> dict[str, Any]:
+    big, small = np.diag([1e300, -1e300]), 1e-300 * np.array([[0.0, 1.0], [-1.0, 0.0]])
+    return {
+        "softmax": cy.Softmax(1.0),
+        "hottest": cy.Softmax(1e-308),
+        "coldest": cy.Softmax(1e308),
+        "repelling": cy.Softmax(-1e308),
+        "big A": cy.Softmax(1.0, big),
+        "small A": cy.Softmax(1e300, small),
+        "localmax": cy.Localmax(0.1),
+        "localmax of all": cy.Localmax(1e308),
+        "sinkhorn": cy.Sinkhorn(1.0),
+        "cold sinkhorn": cy.Sinkhorn(1e308),
+        "sinkhorn big A": cy.Sinkhorn(-1e308, big),
+        "causal": cy.Causal(cy.Softmax(1e308)),
+        "causal localmax": cy.Causal(cy.Localmax(0.0)),
+        "heads": cy.Heads([cy.Softmax(1e308), cy.Sinkhorn(2.0)], [None, 1e300 * np.eye(2)]),
+    }
+
+
+def with_attention(name: str, attention: Any) -> Any:
+    """A dynamics with this attention, None where it takes none or not this one."""
+    kind = DYNAMICS[name]
+    if kind is ScheduledFlow:
+        return ScheduledFlow((cy.AttentionFlow(attention), cy.AttentionFlow()))
+    try:
+        return kind(attention=attention)
+    except TypeError:
+        return None
+
+
+WITH = [n for n in DYNAMICS if n != "scheduled" and with_attention(n, cy.Softmax()) is not None]
+
+
+def runs(dynamics: Any, z: np.ndarray) -> Iterator[Callable[[], cy.Trajectory]]:
+    if not isinstance(dynamics, Flow):
+        yield lambda: cy.simulate(dynamics, z, layers=3, throw=False)
+        return
+    for kind in STEPPERS.values():
+        if kind is not ExponentialEuler or isinstance(dynamics, Relaxation):
+            yield lambda kind=kind: cy.simulate(
+                dynamics, z, time=0.5, stepper=kind(), throw=False, save_every=5
+            )
+
+
+def cases() -> list[tuple[str, str, str]]:
+    """(start, dynamics, attention): all that fit together, in a fixed order."""
+    found = []
+    for start, z in starts().items():
+        for label, attention in attentions().items():
+            fits = z.shape[1] == 2 or (attention.A is None and label != "heads")
+            found += [(start, name, label) for name in WITH if fits]
+    return found
+
+
+def check(chosen: list[tuple[str, str, str]]) -> dict[str, int]:
+    seen: dict[str, int] = {}
+    for start, name, label in chosen:
+        dynamics = with_attention(name, attentions()[label])
+        if dynamics is None:
+            continue  # HeadsFlow takes softmax only
+        for run in runs(dynamics, starts()[start]):
+            try:
+                code = judge(run)
+            except (AssertionError, Hang) as error:
+                raise AssertionError(f"{start}, {name}, {label}: {error!r}") from None
+            seen[code] = seen.get(code, 0) + 1
+    return seen
+
+
+def test_a_slice_of_all_combinations() -> None:
+    everything = cases()
+    chosen = np.random.default_rng(0).choice(len(everything), 60, replace=False)
+    seen = check([everything[i] for i in chosen])
+    assert {"done", "moving", "overflow"} <= set(seen)  # the extremes were reached
+
+
+@pytest.mark.slow
+def test_all_combinations() -> None:
+    check(cases())
+
+
+@pytest.mark.parametrize("start", starts())
+def test_every_dynamics_as_it_comes(start: str) -> None:
+    for name in DYNAMICS:
+        for run in runs(DYNAMICS[name](), starts()[start]):
+            try:
+                judge(run)
+            except (AssertionError, Hang) as error:
+                raise AssertionError(f"{start}, {name}: {error!r}") from None
+
+
+@pytest.mark.parametrize("start", starts())
+def test_every_attention_has_finite_weights_and_pulls_into_the_box(start: str) -> None:
+    z = starts()[start]
+    for name, attention in attentions().items():
+        if name == "heads" or (attention.A is not None and z.shape[1] != 2):
+            continue  # no single P; no matrix for one dimension
+        with alarm(), np.errstate(all="ignore"):
+            P, pulled = attention.weights(z), attention.pull(z)
+        assert np.isfinite(P).all() and (P >= 0).all(), (name, start)
+        rounding = 8 * len(z) * np.finfo(z.dtype).eps
+        np.testing.assert_allclose(P.sum(axis=-1), 1, rtol=rounding)
+        low, high = z.min(axis=0) / 2, z.max(axis=0) / 2  # halves: differences are floats
+        room = rounding * np.abs(z).max(axis=0) / 2 + 1e-323
+        assert (pulled / 2 >= low - room).all() and (pulled / 2 <= high + room).all(), (name, start)
+
+
+# --- the judge is judged -------------------------------------------------------------------------
+
+
+class Broken(cy.LayerMap):
+    """Wrong in the way it is told to be."""
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+
+    def step(self, z: Any, k: int, *, mask: Any = None) -> Any:
+        while self.how == "hangs":
+            pass
+        raise ValueError("bad")
+
+
+class Silent(Flow):
+    """Says that all is well and gives NaN: no stepper lets it through."""
+
+    def velocity(self, z: Any, t: float, *, mask: Any = None) -> Any:
+        return np.full_like(z, np.nan)
+
+
+def test_the_judge_notices_a_hang_a_bare_error_and_a_nan() -> None:
+    z = np.ones((2, 2))
+    with pytest.raises(AssertionError, match="no clear refusal"):
+        judge(lambda: cy.simulate(Broken("errs"), z, layers=1))
+    if hasattr(signal, "setitimer"):
+        with pytest.raises(Hang):
+            judge(lambda: cy.simulate(Broken("hangs"), z, layers=1), seconds=0.2)
+    tr = cy.simulate(cy.AttentionFlow(), z, time=1.0)
+    tr.z[-1] = np.nan
+    with pytest.raises(AssertionError, match="silently"):
+        judge(lambda: tr)
+    for run in runs(Silent(), z):
+        assert judge(run) == "overflow"
