@@ -82,6 +82,9 @@ RUNS: dict[str, Callable[[], Trajectory]] = {
     "rotated square": lambda: run(configurations.rotated_square(0.3)),
     "large numbers": lambda: run(1e200 * configurations.gaussian(30, 2)),
     "small numbers": lambda: run(1e-200 * configurations.gaussian(30, 2)),
+    "subnormal numbers": lambda: run(
+        (2e-45 * np.round(configurations.gaussian(12, 2))).astype(np.float32)
+    ),
     "one layer": lambda: gaussian(30, 2, layers=1),
     "many layers": lambda: gaussian(30, 2, layers=200, alpha=10),
     "opposite pairs": lambda: run(OPPOSITE, A=-np.eye(2)),

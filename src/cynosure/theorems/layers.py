@@ -9,7 +9,7 @@ w the widest set and R the longest token, a stored layer is within
 
     step = (w + 16) u sqrt(d)    of the layer map applied to the stored layer before it, and within
     error = (K + 1) step         of the exact trajectory, since the layer map averages
-    (docs/mathematics.md C8).
+    (docs/mathematics.md C8); u is the spacing of the floats next to 0 for tokens as small as that.
 
 Every tolerance is a Lipschitz constant of the statement times one of these two.
 """
@@ -176,7 +176,10 @@ class LayerRun(Reading):
 
     @cached_property
     def step(self) -> float:
-        u = float(np.finfo(self.trajectory.values.dtype).eps) / 2
+        kind = np.finfo(self.trajectory.values.dtype)
+        grain = float(kind.smallest_subnormal)
+        size = float(np.abs(self.trajectory.values[0, self.real]).max(initial=grain))
+        u = max(float(kind.eps) / 2, grain / size)
         widest = max(int(f.size.max()) for f in {id(f): f for f in self.sets}.values())
         return (widest + 16) * u * float(np.sqrt(self.d))
 

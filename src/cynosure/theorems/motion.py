@@ -36,7 +36,7 @@ WORK = 1e9  # products of coordinates that integrating again may cost; more inte
 SECONDS = 10.0  # and how long; what is left then is not judged
 _EVALUATIONS = 40  # of the velocity in one interval, about
 _ROUGH = 1e-7  # relative: an integration of order 4 this sure of itself is enough
-_TINY = 5e-324  # the spacing of the floats next to 0
+_TINY = 5e-324  # instead of 0 where it divides
 
 
 @final
@@ -71,6 +71,11 @@ class MotionRun(Reading):
     def u(self) -> float:
         """The rounding unit of the stored states."""
         return float(np.finfo(self.trajectory.values.dtype).eps) / 2
+
+    @cached_property
+    def grain(self) -> float:
+        """The spacing of the stored floats next to 0."""
+        return float(np.finfo(self.trajectory.values.dtype).smallest_subnormal)
 
     @cached_property
     def sizes(self) -> np.ndarray:
@@ -122,7 +127,7 @@ def _hardmax(run: MotionRun) -> _Allowed:
         else:
             continue  # the run made again left the floats before this layer
         off[row] = _distance(run.states[row], expected, size * growth)
-        allowed[row] = slack * _error(run, k, d) + (k + 1) * n * _TINY / size / growth
+        allowed[row] = slack * _error(run, k, d) + (k + 1) * n * run.grain / size / growth
     return off, allowed
 
 
@@ -156,7 +161,7 @@ def _computed_again(run: MotionRun) -> _Allowed:
         size = max(run.sizes[row], run.sizes[row + 1], _TINY)
         found = _numpy(advance(z))[run.real]
         off[row + 1] = _distance(run.states[row + 1], found, size)
-        allowed[row + 1] = 64 * run.u + 64 * _TINY / size
+        allowed[row + 1] = 64 * run.u + 64 * run.grain / size
         if not (off[row + 1] <= allowed[row + 1]).all():
             allowed[row + 1] += 64 * _spread(advance, z, 2 * run.u, run.real, found, size)
             if not tr.in_time:
@@ -264,7 +269,11 @@ def _integrated_again(run: MotionRun) -> _Allowed:
             break
         z, after = run.states[row], run.states[row + 1]
         size = max(run.sizes[row], run.sizes[row + 1], _TINY)
-        local = 10 * float(np.sqrt(n * d)) * (stepper.atol / size + stepper.rtol + 2 * run.u)
+        local = (
+            10
+            * float(np.sqrt(n * d))
+            * ((stepper.atol + run.grain) / size + stepper.rtol + 2 * run.u)
+        )
         advance, doubt = _roughly(run, row, size)
         if not doubt <= _ROUGH:
             advance, doubt = _precisely(run, row, stepper), 0.0
