@@ -139,7 +139,7 @@ QUICK = Params(n=2)
 
 
 def run(p, progress=None):
-    return report_of(__name__, p, f"{p.n} times hello.")
+    return report_of(__name__, p, f"{p.n} times hello.", controls=())
 """,
     },
     "a command": {

@@ -66,7 +66,7 @@ def report_of(
     p: Any,
     summary: str,
     *,
-    controls: Iterable[cy.Comparison] = (),
+    controls: Iterable[cy.Comparison],
     tables: Iterable[cy.Table] = (),
     checks: Mapping[str, Iterable[cy.Check]] | None = None,
     figures: Iterable[cy.Picture] = (),
@@ -76,7 +76,7 @@ def report_of(
     """The report of the experiment `module` (its `__name__`) run with the parameters p.
 
     `controls` sets each claim of `summary` beside what it does not mention: parameters varied, and
-    a null model. A finding without one is not a finding yet.
+    a null model. A finding without one is not a finding yet; a pure picture gives ().
     """
     return cy.Report(
         title=sys.modules[module].TITLE,

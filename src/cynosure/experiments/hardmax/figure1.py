@@ -94,7 +94,8 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     more = ("gap to the next", "mean of C_i")
     table = cy.Table("The sets behind the panels", (*columns, *more), sets, note)
     picture = cy.Picture("Figure 1", CAPTION, figure)
-    return report_of(__name__, p, _summary(plain, turned), tables=[table], figures=[picture])
+    text = _summary(plain, turned)
+    return report_of(__name__, p, text, controls=(), tables=[table], figures=[picture])
 
 
 CAPTION = (
