@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import cynosure as cy
-from cynosure._types import as_alpha, as_tokens
+from cynosure._types import as_alpha, as_number, as_tokens, as_whole
 
 Z = [[3.0, 1.0], [1.0, 2.0], [-1.0, 0.5]]
 
@@ -90,3 +90,20 @@ def test_alpha_is_the_number_it_holds():
         assert as_alpha(alpha) == as_alpha(0.5)
     with pytest.raises(ValueError, match="alpha"):
         as_alpha(np.array([0.5, 1.0]))
+
+
+@pytest.mark.parametrize("value", ["3", 2.5, [], {}, None, -1, float("nan"), float("inf")])
+def test_whole_numbers_are_refused_by_name(value):
+    with pytest.raises(ValueError, match="layers: expected a whole number >= 0"):
+        as_whole(value, "layers", 0)
+
+
+@pytest.mark.parametrize("value", ["3", b"1", [], {}, None, -1.0, float("nan"), 10**400])
+def test_numbers_are_refused_by_name(value):
+    with pytest.raises(ValueError, match="dt: expected a positive step, got"):
+        as_number(value, "dt", "a positive step", lambda x: 0 < x < float("inf"))
+
+
+def test_numbers_that_are_numbers_pass():
+    assert as_whole(3.0, "n", 0) == as_whole(np.int32(3), "n", 3) == 3
+    assert as_number(np.float32(0.5), "dt", "a positive step", lambda x: x > 0) == 0.5

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cache
 from numbers import Number
@@ -23,9 +24,11 @@ __all__ = [
     "as_map",
     "as_mask",
     "as_matrix",
+    "as_number",
     "as_parameter",
     "as_rationals",
     "as_tokens",
+    "as_whole",
     "carries_gradient",
     "definite",
     "is_torch",
@@ -246,3 +249,28 @@ def as_rationals(z: Sequence[Sequence[Any]] | Array) -> list[Rational]:
     if not rows or not rows[0] or len({len(row) for row in rows}) != 1:
         raise ValueError("z: expected a non-empty rectangular list of tokens, one row per token")
     return rows
+
+
+def as_whole(value: Any, name: str, least: int) -> int:
+    """`value` as an int of at least `least`; 3.0 is 3, 3.5 and "3" are refused by name."""
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        whole = int(value)
+    else:
+        try:
+            whole = operator.index(value)
+        except TypeError:
+            whole = least - 1
+    if whole < least:
+        raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
+    return whole
+
+
+def as_number(value: Any, name: str, expected: str, good: Callable[[float], bool]) -> float:
+    """`value` as a float that is `good`; refused by name, with what was `expected`."""
+    try:
+        number = float("nan") if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = float("nan")
+    if not good(number):
+        raise ValueError(f"{name}: expected {expected}, got {value!r}")
+    return number

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 import scipy  # loads its submodules on first use only
 from jaxtyping import Float, Int
 
-from cynosure._types import Array, as_tokens
+from cynosure._types import Array, as_number, as_tokens
 
 LINKAGE_LIMIT = 5000  # single linkage holds all n (n - 1) / 2 distances: 100 MB at this size
 RELATIVE_TOL = 1e-6
@@ -94,10 +94,8 @@ def _longest(x: np.ndarray) -> float:
     return top * float(np.linalg.norm(x / top, axis=1).max()) if top > 0 else 0.0
 
 
-def _checked(tol: float | int) -> float:
-    if not 0 <= tol < np.inf:
-        raise ValueError(f"tol: expected a finite distance, at least 0; got {tol}")
-    return float(tol)
+def _checked(tol: Any) -> float:
+    return as_number(tol, "tol", "a finite distance >= 0", lambda x: 0 <= x < np.inf)
 
 
 def _first(labels: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import Any, SupportsIndex, final
 import numpy as np
 
 from .._deadline import Deadline
-from .._types import Array, Rational, as_mask, as_rationals, as_tokens, definite
+from .._types import Array, Rational, as_mask, as_rationals, as_tokens, as_whole, definite
 from ..dynamics import Dynamics
 from ..engine.budget import Budget
 from ..engine.certificates import RULE_WORDS, RULES
@@ -137,8 +137,7 @@ def limit(
             "limit: expected PureAttention(Hardmax(...)), the model whose limit can be proved; "
             f"got {type(dynamics).__name__}. Unnormalised layers grow for ever; use PureAttention"
         )
-    if max_layers < 0:
-        raise ValueError(f"max_layers: expected a whole number >= 0, got {max_layers!r}")
+    max_layers = as_whole(max_layers, "max_layers", 0)
     until = Deadline(deadline)
     rationals = as_rationals(z0) if exact else None
     tokens = as_tokens(z0 if rationals is None else _nearest_floats(rationals), "z0", ndim=2)

@@ -19,7 +19,9 @@ from .._types import (
     Array,
     as_floats,
     as_mask,
+    as_number,
     as_tokens,
+    as_whole,
     carries_gradient,
     definite,
     is_torch,
@@ -85,7 +87,7 @@ def simulate(
             f"dynamics: expected a LayerMap such as PureAttention() or a Flow, got {dynamics!r}"
         )
     _check_clock(dynamics, layers, time, times, stepper)
-    every = _whole(save_every, "save_every", 1)
+    every = as_whole(save_every, "save_every", 1)
     tokens = as_tokens(z0, "z0")
     real = as_mask(mask, tokens.shape[:-1])
     if words is not None and len(words) != tokens.shape[-2]:
@@ -182,9 +184,8 @@ def _check_clock(
 def _times(time: Any, times: Any, stepper: Stepper, every: int) -> np.ndarray:
     """The times to save: those given, or those the stepper proposes up to `time`."""
     if times is None:
-        if not 0 <= float(time) < float("inf"):
-            raise ValueError(f"time: expected a finite time >= 0, got {time!r}")
-        grid = stepper.grid(float(time))
+        finite = as_number(time, "time", "a finite time >= 0", lambda t: 0 <= t < float("inf"))
+        grid = stepper.grid(finite)
     else:
         grid = np.asarray(times, dtype=np.float64)
         if grid.ndim != 1 or not len(grid) or not (np.diff(grid, prepend=-1.0) > 0).all():
@@ -196,7 +197,7 @@ def _times(time: Any, times: Any, stepper: Stepper, every: int) -> np.ndarray:
 
 def _layers(layers: Any, every: int) -> np.ndarray:
     """The layers to save: every so many, and the last."""
-    last = _whole(layers, "layers", 0)
+    last = as_whole(layers, "layers", 0)
     if last // every > _MOST_SAVED:
         raise ValueError(
             f"layers: {last} layers, of which {last // every} would be saved; "
@@ -267,18 +268,6 @@ def _on_manifold(flow: Flow, z: Array, mask: np.ndarray | None) -> tuple[Array, 
         xp = namespace(z)
         moved = xp.where(xp.asarray(mask[..., None], device=device(z)), moved, z)
     return moved, (f"{count} token(s) were put on the sphere at t = 0.",) if count else ()
-
-
-def _whole(value: Any, name: str, least: int) -> int:
-    """`value` as an int, or what is wrong with it."""
-    if (
-        value != value
-        or value in (float("inf"), float("-inf"))
-        or value != int(value)
-        or value < least
-    ):
-        raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
-    return int(value)
 
 
 def _step(dynamics: LayerMap, z: Array, plan: _Plan) -> tuple[Array, np.ndarray, Status]:

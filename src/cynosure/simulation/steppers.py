@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from .._deadline import Deadline
-from .._types import Array, carries_gradient, is_torch, like, namespace
+from .._types import Array, as_number, carries_gradient, is_torch, like, namespace
 from ..attention import act
 from ..dynamics import Flow, Relaxation
 from .adaptive import Course, Rules
@@ -358,8 +358,7 @@ def _relaxed(rate: bytes, d: int, dt: float) -> np.ndarray:
 
 
 def _check_step(dt: float) -> None:
-    if not 0 < dt < float("inf"):
-        raise ValueError(f"dt: expected a positive step, got {dt!r}")
+    as_number(dt, "dt", "a positive step", lambda x: 0 < x < float("inf"))
 
 
 def _done(flow: Flow, stepper: Stepper, t: float) -> Status:

@@ -91,6 +91,10 @@ class Trajectory:
             )
         if not index:
             return self
+        try:
+            np.empty(batch, dtype=bool)[index]
+        except (IndexError, TypeError):
+            raise IndexError(f"select: {index} is no place in a batch of {tuple(batch)}") from None
         history = self.history
         if history is not None:
             history = replace(
