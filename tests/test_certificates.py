@@ -167,3 +167,12 @@ def test_a_deadline_ends_the_exact_part():
     assert li.layers == 0 and len(li.undecided) == 3
     with pytest.raises(ValueError, match="deadline: expected a positive number"):
         cy.limit(cy.PureAttention(), [[1.0]], deadline=0)
+
+
+def test_sets_that_switch_for_ever_end_undecided():
+    """A = -1: whoever is not in the extreme pair shrinks by 1/(1 + alpha) a layer, the pair faster,
+    so the pair is always another one: no set is constant, and the integers stay as small."""
+    layers = []
+    z = [[0.0], [4.0], [3.0], [-4.0]]
+    li = cy.limit(hardmax([[-1]], 0.5), z, progress=lambda layer, open_: layers.append(layer))
+    assert len(li.undecided) > 0 and 100 < len(layers) < 10_000

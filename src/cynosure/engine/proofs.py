@@ -20,6 +20,7 @@ _STILL = 8  # layers without a change after which untied sets are looked at
 _MOST_STILL = 10_000  # and after which the walk ends if nothing can be proved
 _FEW = 64  # open classes that are looked at as soon as there is a tie
 _SHARE = 0.25  # of the budget that is left, for one attempt
+_LAYER, _EXACT_LAYER = 200, 4000  # units for walking a layer, and one with exact decisions
 
 
 def prove(walk: Walk, max_layers: int, progress: Callable[[int, int], Any] | None = None) -> None:
@@ -37,7 +38,9 @@ def _prove(walk: Walk, max_layers: int, progress: Callable[[int, int], Any] | No
     still, next_try = 0, 0  # layers without a change; the layer of the next attempt at H and T
     while True:
         walk.budget.look()
+        exact = walk.exact_decisions
         walk.decide()
+        walk.budget.spend(_EXACT_LAYER if walk.exact_decisions > exact else _LAYER)
         open_ = len(walk.searched)
         if progress is not None:
             progress(walk.k, open_)
