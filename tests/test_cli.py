@@ -47,6 +47,24 @@ def left(folder: Path) -> set[str]:
 # --- results -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("how", [["--dynamics", "attention_flow"], ["--attention", "softmax"]])
+def test_a_deadline_ends_a_run_with_what_it_has(here: Path, capsys, monkeypatch, how) -> None:
+    now = iter(range(1000))
+    monkeypatch.setattr("cynosure._deadline.monotonic", lambda: float(next(now)))
+    until = ["--time", "9"] if "--dynamics" in how else ["--layers", "900"]
+    args = ["simulate", "tokens.csv", *how, *until, "--deadline", "40", "--out", "r.npz"]
+    assert main(args) == 0
+    assert "deadline passed" in capsys.readouterr().err
+    run = cy.load("r.npz")
+    assert run.status.code == "deadline" and 0 < run.t[-1] < float(until[1])
+
+
+@pytest.mark.parametrize("command", ["simulate", "limit"])
+def test_a_deadline_must_be_a_time(here: Path, capsys, command) -> None:
+    assert main([command, "tokens.csv", "--deadline", "-1"]) == 2
+    assert "deadline: expected a positive number of seconds" in capsys.readouterr().err
+
+
 def test_simulate_prints_the_last_layer_and_writes_what_was_asked(here: Path, capsys) -> None:
     files = ["--out", "r.npz", "--plot", "f.png", "--movie", "f.gif"]
     assert main(["simulate", "tokens.csv", "--alpha", "0.5", "--layers", "3", *files]) == 0
