@@ -163,7 +163,7 @@ def corruptions(tr: Trajectory, rng: np.random.Generator) -> dict[str, Trajector
 
 @pytest.mark.parametrize("name", RUNS)
 def test_one_wrong_number_is_noticed(name: str) -> None:
-    """Before B39 and B40 a third of these passed every statement."""
+    """Before B39 and B40 three in four of such runs passed every statement."""
     tr, rng = RUNS[name](), np.random.default_rng(sum(map(ord, name)))
     tested = 0
     for _ in range(2):
