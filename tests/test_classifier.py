@@ -6,7 +6,12 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable
+from datetime import date
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +21,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer
 
+from cynosure.classifier.columns import as_labels, as_texts
 from cynosure.classifier.datasets import Dataset, read, synthetic
 from cynosure.classifier.estimator import HardmaxClassifier
 from cynosure.classifier.placement import Placed
@@ -68,7 +74,7 @@ def test_more_than_two_classes(data: Dataset) -> None:
     assert clf.explain(fresh.texts[0]).label == clf.predict(fresh.texts[:1])[0]
 
 
-@pytest.mark.parametrize("labels", [[0, 1], [True, False], [2.5, -1.0], ["ja", "nein"]])
+@pytest.mark.parametrize("labels", [[0, 1], [True, False], [2.0, -1.0], ["ja", "nein"]])
 def test_labels_of_any_kind_come_back(data: Dataset, labels: list) -> None:
     y = [labels[int(x == "positive")] for x in data.labels]
     clf = HardmaxClassifier(leaders=4).fit(data.texts, y)
@@ -121,6 +127,103 @@ def test_polars(data: Dataset, clf: HardmaxClassifier) -> None:
     series = polars.DataFrame({"text": list(data.texts), "label": data.labels.tolist()})
     again = HardmaxClassifier(leaders=6).fit(series["text"], series["label"])
     assert again.predict(series["text"]).tolist() == expected
+
+
+class Bare:
+    """An array as other libraries hand it over: `__array__` and nothing else."""
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+        return np.asarray(self.rows, dtype=dtype)
+
+
+class Arrow:
+    """What pyarrow's arrays and tables can do, where pyarrow itself is not installed."""
+
+    def __init__(self, **columns: list) -> None:
+        self.columns = list(columns.values())
+        self.column_names = list(columns)
+
+    def __getitem__(self, name: str) -> ArrowColumn:
+        return ArrowColumn(self.columns[self.column_names.index(name)])
+
+
+class ArrowColumn:
+    def __init__(self, rows: list) -> None:
+        self.rows = rows
+
+    def to_pylist(self) -> list:
+        return self.rows
+
+
+def tables() -> list[Any]:
+    """Ways to make a table of named columns."""
+    out: list[Any] = [pytest.param(Arrow, id="like pyarrow")]
+    for library, make in (
+        ("pandas", lambda m: lambda **c: m.DataFrame(c)),
+        ("polars", lambda m: lambda **c: m.DataFrame(c)),
+        ("pyarrow", lambda m: lambda **c: m.table(c)),
+    ):
+        try:
+            out.append(pytest.param(make(__import__(library)), id=library))
+        except ImportError:
+            out.append(pytest.param(None, id=library, marks=pytest.mark.skip(f"needs {library}")))
+    return out
+
+
+@pytest.mark.parametrize("table", tables())
+def test_a_table_of_one_column_is_that_column(table: Callable[..., Any]) -> None:
+    texts, labels = ["a good film", "a bad film"] * 4, ["good", "bad"] * 4
+    one, both = table(text=texts), table(text=texts, label=labels)
+    clf = HardmaxClassifier(ngrams=(1, 1)).fit(one, table(label=labels))
+    assert clf.predict(one).tolist() == labels
+    assert clf.predict(both["text"]).tolist() == labels
+    assert as_labels(both["label"]).tolist() == labels
+    with pytest.raises(ValueError, match=r"2 columns: 'text', 'label'; .*table\['text'\]"):
+        clf.predict(both)
+    with pytest.raises(ValueError, match=r"y: expected one column of labels.*'text', 'label'"):
+        clf.fit(one, both)
+
+
+def test_missing_values_of_every_library_are_named() -> None:
+    pandas = pytest.importorskip("pandas")
+    for missing in (pandas.NA, pandas.NaT, None, float("nan"), np.nan):
+        with pytest.raises(ValueError, match=r"texts\[1\].*missing value"):
+            as_texts(["a", missing])
+        with pytest.raises(ValueError, match=r"y\[1\]: a missing label"):
+            as_labels(["a", missing])
+
+
+def test_arrays_of_others() -> None:
+    assert as_texts(Bare(["a", "b"])) == ["a", "b"]
+    assert as_labels(Bare([1, 0])).tolist() == [1, 0]
+    assert as_labels(Bare(["x", "y"])).tolist() == ["x", "y"]
+    record = np.array([("a",), ("b",)], dtype=[("text", "U3")])
+    assert as_texts(record) == ["a", "b"]
+    polars = pytest.importorskip("polars")
+    with pytest.raises(TypeError, match=r"frame\.collect\(\)"):
+        as_texts(polars.LazyFrame({"text": ["a"]}))
+
+
+def test_the_display_has_nothing_to_complain_about(clf: HardmaxClassifier) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for shown in (clf, HardmaxClassifier(), Pipeline([("clf", clf)])):
+            assert "HardmaxClassifier" in shown._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("share", "number"), [(0.07, 7), (0.1, 10), (1.0, 100), (0.0, 1), (1 / 3, 34)]
+)
+def test_a_share_of_the_texts_is_a_number_of_them(share: float, number: int) -> None:
+    """Term k is in k of 100 texts; 0.07 * 100 is above 7 in floats, and 7 texts are 0.07 of 100."""
+    names = [a + b for a in "abcdefghij" for b in "klmnopqrst"]
+    texts = [" ".join(names[k] for k in range(100) if k >= t) for t in range(100)]
+    found = HardmaxClassifier(ngrams=(1, 1), min_df=share).fit(texts, [0, 1] * 50).vocabulary_
+    assert found.df.min() == number and found.df.max() == 100
+    assert len(found) == 101 - number
 
 
 def test_pickling_and_refitting(data: Dataset, clf: HardmaxClassifier) -> None:
@@ -200,6 +303,21 @@ def test_a_text_of_very_many_terms() -> None:
     ("texts", "labels", "error", "message"),
     [
         (["a", "b"], ["x", "x"], ValueError, "at least two classes"),
+        (["a", "b"], [0.5, 1.25], ValueError, "continuous"),
+        (["a", "b"], ["x", ""], ValueError, r"y\[1\]: an empty label"),
+        (["a", "b"], ["x", " "], ValueError, r"y\[1\]: an empty label"),
+        (["a", "b"], [0.0, float("inf")], ValueError, r"y\[1\]: an infinite label"),
+        (["a", "b"], [date(2020, 1, 1), date(2020, 1, 2)], TypeError, r"y\[0\].*date.*str"),
+        (["a", "b"], np.array(["2020-01-01", "2020-01-02"], "M8[D]"), TypeError, "date"),
+        (["a", "b"], [Fraction(1, 2), Fraction(1, 3)], TypeError, "Fraction"),
+        (["a", "b"], [True, 2], TypeError, "partly booleans"),
+        (["a", "b"], [1, 2**70], ValueError, "beyond 64 bits"),
+        (["a", "b"], {"x": 0, "y": 1}, TypeError, "keys 'x', 'y'"),
+        (["a", "b"], None, ValueError, "y is None"),
+        ({"text": ["a", "b"]}, [0, 1], TypeError, "keys 'text'"),
+        ({"a", "b"}, [0, 1], TypeError, "no order"),
+        (np.array("abc"), [0, 1, 0], TypeError, "got one value 'abc'"),
+        (np.array([["a", "b"], ["c", "d"]]), [0, 1], ValueError, r"one column .*\(2, 2\)"),
         (["a", "b"], ["x"], ValueError, "2 texts and 1 labels"),
         ([], [], ValueError, "at least one text"),
         (["a", float("nan")], [0, 1], ValueError, r"texts\[1\].*missing value"),
@@ -228,12 +346,29 @@ def test_bad_input_is_named(
         ({"alpha": -1.0}, "alpha"),
         ({"ngrams": (2, 1)}, "ngrams"),
         ({"ngrams": (1, 2, 3)}, "ngrams"),
+        ({"ngrams": (1.5, 2)}, "ngrams: expected two whole numbers"),
+        ({"ngrams": 2}, "ngrams"),
         ({"class_weight": "heavy"}, "class_weight"),
+        ({"class_weight": {"positive": 0.0, "negative": 1.0}}, "class_weight: .* > 0"),
+        ({"layers": 1.5}, "layers: expected a whole number"),
+        ({"layers": -1}, "layers"),
+        ({"layers": True}, "layers"),
+        ({"dim": 2.5}, "dim: expected a whole number"),
+        ({"words": float("nan")}, "words"),
+        ({"alpha": float("nan")}, "alpha"),
+        ({"min_df": 0}, "min_df: expected a number of texts"),
+        ({"min_df": 1.5}, "min_df"),
+        ({"min_df": -0.1}, "min_df"),
+        ({"max_features": -5}, "max_features: expected a whole number >= 1"),
+        ({"max_features": 0}, "max_features"),
+        ({"max_features": 10.0}, "max_features"),
+        ({"random_state": -1}, "random_state"),
+        ({"random_state": np.random.default_rng(0)}, "random_state"),
     ],
 )
 def test_bad_parameters_are_named(data: Dataset, options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        HardmaxClassifier(**options).fit(data.texts, data.labels)
+        HardmaxClassifier().set_params(**options).fit(data.texts, data.labels)
 
 
 def test_a_method_must_be_a_fit(data: Dataset) -> None:
@@ -262,6 +397,62 @@ def test_save_keeps_labels_weights_and_method(data: Dataset, tmp_path: Path) -> 
     assert again.method == Placed(C=2.0)
     with pytest.raises(NotFittedError):
         HardmaxClassifier().save(tmp_path / "n")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"layers": np.int64(6), "dim": np.int32(3), "leaders": np.float32(4.5)},
+        {"alpha": Fraction(1, 2), "words": Fraction(9, 2), "min_df": np.float64(0.05)},
+        {"ngrams": np.array([1, 2]).tolist(), "max_features": np.int64(50)},
+        {"lowercase": np.bool_(False), "class_weight": {"positive": np.int64(2), "negative": 1}},
+        {"random_state": np.random.RandomState(3)},
+        {"random_state": None},
+        {"method": Placed(C=float(np.float64(2.0)))},
+    ],
+)
+def test_parameters_of_any_kind_are_saved(data: Dataset, options: dict, tmp_path: Path) -> None:
+    clf = HardmaxClassifier(**options).fit(data.texts, data.labels)
+    again = HardmaxClassifier.load(clf.save(tmp_path / "m"))
+    assert (again.decision_function(data.texts) == clf.decision_function(data.texts)).all()
+    refitted = clone(again).fit(data.texts, data.labels)
+    assert (refitted.decision_function(data.texts) == clf.decision_function(data.texts)).all()
+
+
+def test_a_grid_of_numpy_numbers_is_saved(data: Dataset, tmp_path: Path) -> None:
+    grid = {"layers": np.arange(2, 4), "leaders": np.linspace(3, 5, 2)}
+    search = GridSearchCV(HardmaxClassifier(ngrams=(1, 1)), grid, cv=2)
+    best = search.fit(list(data.texts), data.labels).best_estimator_
+    again = HardmaxClassifier.load(best.save(tmp_path / "m"))
+    assert again.get_params() == best.get_params()
+
+
+def test_what_cannot_be_saved_is_refused_before_anything_is_written(
+    data: Dataset, tmp_path: Path
+) -> None:
+    clf = HardmaxClassifier(leaders=4).fit(data.texts, data.labels)
+    clf.set_params(class_weight={"positive": date(2020, 1, 1)})
+    with pytest.raises(TypeError, match="class_weight: a model file cannot hold date"):
+        clf.save(tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_either_of_two_labels_is_explained(data: Dataset, clf: HardmaxClassifier) -> None:
+    for text in [*data.texts[:10], "", "great"]:
+        second, first = clf.explain(text, "positive"), clf.explain(text, "negative")
+        assert second.to_json() == clf.explain(text).to_json()
+        assert (first.label, first.other) == ("negative", "positive")
+        assert first.decision == -second.decision
+        assert second.decision == pytest.approx(clf.decision_function([text])[0], abs=1e-12)
+        assert first.probability == clf.predict_proba([text])[0, 0]
+        assert first.prediction == second.prediction == clf.predict([text])[0]
+        total = first.intercept + sum(leader.contribution for leader in first.leaders)
+        assert total == pytest.approx(first.decision, abs=1e-12)
+        assert [-w.contribution for w in first.words] == [w.contribution for w in second.words]
+        assert first.without(0) == -second.without(0) if first.leaders else True
+        assert f'"tie": "{clf.classes_[0]}"' in first.to_html()
+    scores = {x.term: x.score for x in clf.lexicon(data.texts[:20], "negative")}
+    assert all(-x.score == scores[x.term] for x in clf.lexicon(data.texts[:20]))
 
 
 def test_lexicon_lists_the_leaders(data: Dataset, clf: HardmaxClassifier) -> None:

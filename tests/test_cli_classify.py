@@ -254,6 +254,19 @@ def test_explain_says_what_python_says_offline(here: Path, capsys) -> None:
     assert "A slow film" in page and not re.search(r"(?:src|href)=\"https?:", page)
 
 
+def test_either_of_two_labels_is_explained(trained: Path, capsys) -> None:
+    found = {}
+    for label in ("positive", "negative"):
+        command = ["explain", str(trained), "a wonderful, dull film", "--label", label]
+        assert main([*command, "--json", "-q"]) == 0
+        found[label] = json.loads(said(capsys)[0])["result"]
+        assert found[label]["label"] == label
+        assert main([*command, "-q"]) == 0
+        assert f"log-odds of {label} {found[label]['decision']:+.3f}" in said(capsys)[0]
+    assert found["negative"]["decision"] == -found["positive"]["decision"] != 0
+    assert found["negative"]["probability"] == pytest.approx(1 - found["positive"]["probability"])
+
+
 def test_explain_is_plain_when_not_on_a_terminal(trained: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr("sys.stdin", Stdin(b"not great, a dull story\n"))
     assert main(["explain", str(trained), "-"]) == 0

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
 from cynosure.classifier.datasets import _TONES, Dataset, synthetic
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.placement import Placed, _decoder, _lloyd, _placed
+from cynosure.classifier.placement import Placed, _decoder, _line, _lloyd, _placed
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +231,87 @@ def test_the_share_of_a_class_moves_the_bias() -> None:
 
 def test_placed_describes_itself() -> None:
     assert Placed(C=2.0).describe() == {"name": "placed", "C": 2.0, "folds": 3}
+
+
+@pytest.mark.parametrize("ngrams", [(1, 1), (1, 2)])
+def test_texts_of_one_graded_mean_leave_the_prior(ngrams: tuple[int, int]) -> None:
+    """The graded means differ by rounding alone; a slope through them is rounding over rounding."""
+    texts, y = ["a b", "a c", "b c", "a d", "b d", "c d"], [0, 1, 0, 0, 1, 0]
+    clf = HardmaxClassifier(ngrams=ngrams).fit(texts, y)
+    prior = np.log(2 / 4)
+    assert np.abs(clf.decision_function(texts) - prior).max() < 0.1
+
+
+def test_a_line_is_drawn_through_a_spread_and_not_through_rounding() -> None:
+    y, once = np.array([1.0, 2.0, 4.0]), np.ones(3)
+    noise = 0.1 + np.array([0.0, 1.0, -1.0]) * 2.0**-54
+    assert _line(noise, y, once, np.full(3, 2.0**-53))[0] == 1.0
+    assert _line(np.full(3, 0.1), y, once, np.zeros(3))[0] == 1.0
+    slope, shift = _line(0.5 * y - 3.0, y, once, np.full(3, 2.0**-53))
+    assert (slope, shift) == pytest.approx((2.0, 6.0))
+    small = 1e-9 * y  # far above its rounding: a spread like any other
+    assert _line(small, y, once, np.full(3, 1e-24))[0] == pytest.approx(1e9)
+    weighed = _line(y, y**2, np.array([2.0, 1.0, 0.5]), np.zeros(3))
+    assert weighed == pytest.approx(np.polyfit(y, y**2, 1, w=np.sqrt([2.0, 1.0, 0.5])))
+
+
+def same_fit(one: HardmaxClassifier, other: HardmaxClassifier, texts: list[str]) -> bool:
+    """Equal, not close: vocabulary with its counts, decisions, saved arrays."""
+    return (
+        one.classes_.tolist() == other.classes_.tolist()
+        and one.vocabulary_.terms == other.vocabulary_.terms
+        and (one.vocabulary_.df == other.vocabulary_.df).all()
+        and (one.decision_function(texts) == other.decision_function(texts)).all()
+        and all(
+            (p.embedding == q.embedding).all() and p.count == q.count
+            for p, q in zip(one.model_.planes, other.model_.planes, strict=True)
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("n", "options"),
+    [
+        (240, {}),
+        (240, {"words": None, "ngrams": (1, 1), "max_features": 60}),
+        (240, {"class_weight": "balanced", "min_df": 0.02}),
+        (240, {"class_weight": {"positive": 3, "negative": 0.5}}),
+        (18, {"min_df": 1}),
+    ],
+)
+def test_a_weight_is_a_number_of_repetitions(n: int, options: dict) -> None:
+    data, rng = synthetic(n), np.random.default_rng(n)
+    texts, y = list(data.texts), data.labels
+    times = rng.integers(0, 4, n)
+    clf = HardmaxClassifier(leaders=5, **options)
+    weighed = clone(clf).fit(texts, y, sample_weight=times)
+    rows = np.repeat(np.arange(n), times)
+    assert same_fit(weighed, clone(clf).fit([texts[i] for i in rows], y[rows]), texts)
+    halves = np.concatenate((times, times)) / 2  # said twice with half the weight
+    assert same_fit(weighed, clone(clf).fit(texts * 2, np.tile(y, 2), halves), texts)
+    kept = np.flatnonzero(times)
+    less = clone(clf).fit([texts[i] for i in kept], y[kept], times[kept])
+    assert same_fit(weighed, less, texts)
+    assert not same_fit(weighed, clone(clf).fit(texts, y), texts)
+
+
+def test_a_class_of_no_weight_is_no_class() -> None:
+    data = synthetic(90, classes=("a", "b", "c"))
+    present = data.labels != "c"
+    clf = HardmaxClassifier(leaders=5).fit(data.texts, data.labels, sample_weight=present * 1.0)
+    assert clf.classes_.tolist() == ["a", "b"]
+    rows = np.flatnonzero(present)
+    less = HardmaxClassifier(leaders=5).fit([data.texts[i] for i in rows], data.labels[rows])
+    assert same_fit(clf, less, list(data.texts))
+
+
+def test_few_texts_may_come_in_any_order() -> None:
+    """No class has texts enough to hold some out in blocks, and only blocks follow the order."""
+    data = synthetic(20)
+    order = np.random.default_rng(0).permutation(20)
+    one = HardmaxClassifier(min_df=1).fit(data.texts, data.labels)
+    other = HardmaxClassifier(min_df=1).fit([data.texts[i] for i in order], data.labels[order])
+    assert same_fit(one, other, list(data.texts))
 
 
 @pytest.mark.parametrize("n", [4, 40])

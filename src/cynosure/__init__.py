@@ -133,14 +133,16 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .theorems import check as check
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f"cynosure.{_MODULES[name]}.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module 'cynosure' has no attribute {name!r}")
-    value = getattr(import_module(f"cynosure.{_HOME[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # hidden from type checkers: to them every name it could give is typed above
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"cynosure.{_MODULES[name]}.{name}")
+        if name not in _HOME:
+            raise AttributeError(f"module 'cynosure' has no attribute {name!r}")
+        value = getattr(import_module(f"cynosure.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

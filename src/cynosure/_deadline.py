@@ -16,8 +16,8 @@ class Deadline:
     A loop that may be long asks `passed` once per turn and then ends with what it has. Asking costs
     less than a tenth of a microsecond.
 
-    Example
-    -------
+    Examples
+    --------
     >>> Deadline(None).passed, Deadline(3600).passed
     (False, False)
     """

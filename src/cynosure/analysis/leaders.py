@@ -68,8 +68,8 @@ def can_lead(trajectory: Trajectory) -> bool:
 def roles(trajectory: Trajectory) -> Roles:
     """Who leads in a hardmax trajectory, and since when.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
     >>> tr = cy.simulate(cy.PureAttention(), [[2.0, 0.0], [1.0, 0.5], [0.0, 1.0]], layers=5)
     >>> cy.roles(tr).leaders.tolist()

@@ -123,8 +123,8 @@ def limit(
     timed: without a deadline the same call gives the same answer everywhere.
     `progress(layer, undecided)` is called after each layer.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
     >>> square = [[1, 1], [1, -1], [-1, -1], [-1, 1], [0.5, 0.0]]
     >>> li = cy.limit(cy.PureAttention(alpha=0.5), square)

@@ -17,9 +17,10 @@ from typing import Any, final
 
 import numpy as np
 
+from .columns import as_texts
 from .estimator import HardmaxClassifier
 from .explanation import Explanation
-from .text import Documents, as_texts
+from .text import Documents
 
 __all__ = ["Deletion", "Faithfulness", "faithfulness"]
 

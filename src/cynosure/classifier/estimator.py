@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from numbers import Integral
 from pathlib import Path
-from typing import Any, final
+from typing import Any, SupportsFloat, final
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import compute_class_weight
 from sklearn.utils.validation import check_is_fitted
 
+from .columns import as_labels, as_texts
 from .explanation import Explanation, explain
 from .model import FOLDER, Verdicts, load_files, save_files
+from .parameters import Parameters, as_json, class_weights, repetitions, seed_of
 from .placement import Fit, Placed, Task
-from .text import Tokenizer, Vocabulary, as_texts
+from .text import Tokenizer, Vocabulary
 
 __all__ = ["HardmaxClassifier", "Lexeme"]
 
@@ -54,9 +56,11 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         NB-SVM, with nearly every word contributing a little.
     method : how to fit: `Placed()` (the default: convex, seconds) or `Learned()` (gradient, torch).
     alpha, layers : step (> 0) and number of the attention layers.
-    lowercase, min_df, max_features : vocabulary, as in scikit-learn's CountVectorizer.
-    class_weight : None, "balanced", or a weight per label.
-    random_state : an int; the same int gives the same model.
+    lowercase, min_df, max_features : vocabulary, as in scikit-learn's CountVectorizer; min_df is a
+        number of texts (a whole number) or a share of them (a float from 0.0 to 1.0).
+    class_weight : None, "balanced", or a weight per label: how often its texts count.
+    random_state : an int; the same int gives the same model. From a RandomState or None an int is
+        drawn at each fit.
 
     Two classes share one plane. With more, `Placed` gives each class a plane of its own (that class
     against the rest), so every decision can be drawn; `Learned` gives each class a decoder row.
@@ -73,19 +77,19 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
 
     def __init__(
         self,
-        dim: int = 2,
-        ngrams: Sequence[int] = (1, 2),
-        leaders: float | int = 10,
+        dim: SupportsFloat = 2,  # numpy's numbers too: a grid search makes them
+        ngrams: Sequence[SupportsFloat] = (1, 2),
+        leaders: SupportsFloat = 10,
         *,
-        words: float | int | None = 40,
+        words: SupportsFloat | None = 40,
         method: Fit | None = None,
-        alpha: float | int = 1.0,
-        layers: int = 8,
-        lowercase: bool = True,
-        min_df: int = 2,
-        max_features: int | None = None,
+        alpha: SupportsFloat = 1.0,
+        layers: SupportsFloat = 8,
+        lowercase: bool | np.bool_ = True,
+        min_df: SupportsFloat = 2,
+        max_features: SupportsFloat | None = None,
         class_weight: Any = None,
-        random_state: int = 0,
+        random_state: Any = 0,
     ) -> None:
         self.dim = dim
         self.ngrams = ngrams
@@ -109,58 +113,66 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     # --- fit ----------------------------------------------------------------------------------
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HardmaxClassifier:
-        """Learn vocabulary, placement and decoder from texts X and labels y."""
-        texts, labels = as_texts(X), _labels(y)
-        self._check(len(texts), len(labels))
+        """Learn vocabulary, placement and decoder from texts X and labels y.
+
+        A text of weight k counts as k equal texts with that label would, in the vocabulary too
+        (`min_df` and `max_features` count weights), and one of weight 0 as if it were not there:
+        these fits are equal, not merely close. Equal texts with one label are one text of their
+        summed weight; the weight of a class multiplies that of its texts.
+        Trap: weights that sum to 1 leave no term in `min_df` texts; scale them to a mean of 1.
+        """
+        texts, labels = as_texts(X), as_labels(y)
+        given = self._checked(len(texts), len(labels))
+        rows, times = _counted(texts, labels, repetitions(sample_weight, len(texts)))
+        texts, labels = [texts[i] for i in rows.tolist()], labels[rows]
         classes, number = np.unique(labels, return_inverse=True)
         if len(classes) < 2:
-            raise ValueError(f"y: expected at least two classes, got only {classes.tolist()}")
-        weight = compute_class_weight(self.class_weight, classes=classes, y=labels)[number]
-        if sample_weight is not None:
-            given = np.asarray(sample_weight, dtype=float)
-            if given.shape != weight.shape or not (given >= 0).all() or not given.any():
-                raise ValueError(f"sample_weight: expected {len(texts)} numbers >= 0")
-            weight = weight * given
-        tokenizer = Tokenizer((int(self.ngrams[0]), int(self.ngrams[1])), self.lowercase)
+            weighed = "" if sample_weight is None else " with a weight > 0"
+            raise ValueError(
+                f"y: expected at least two classes{weighed}, got one class: {classes.tolist()}"
+            )
+        weight = class_weights(self.class_weight, classes, number, times)[number] * times
+        least = given.threshold(float(weight.sum()))
         vocabulary, documents = Vocabulary.build(
-            texts, tokenizer, min_df=self.min_df, max_features=self.max_features
+            texts,
+            Tokenizer(given.ngrams, given.lowercase),
+            min_df=least,
+            max_features=given.max_features,
+            times=weight,
         )
         if not len(vocabulary):
+            weighed = "" if (weight == 1).all() else ", counted by their weights"
             raise ValueError(
-                f"texts: no term occurs in {self.min_df} texts; give more texts or min_df=1"
+                f"texts: no term occurs in {least:g} texts{weighed}; give more texts or min_df=1"
             )
+        self.seed_ = seed_of(self.random_state)
         task = Task(
             documents=documents,
             y=number,
             weight=weight,
-            df=vocabulary.df,
+            df=np.bincount(documents.indices, np.repeat(weight, documents.sizes), len(vocabulary)),
             spelled=vocabulary.spelled,
             classes=len(classes),
-            dim=self.dim,
-            leaders=self.leaders,
-            words=self.words,
-            alpha=self.alpha,
-            layers=self.layers,
-            seed=self.random_state,
+            dim=given.dim,
+            leaders=given.leaders,
+            words=given.words,
+            alpha=given.alpha,
+            layers=given.layers,
+            seed=self.seed_,
         )
         self.model_ = (self.method or Placed()).model(task)
         self.vocabulary_ = vocabulary
         self.classes_ = classes
         return self
 
-    def _check(self, texts: int, labels: int) -> None:
+    def _checked(self, texts: int, labels: int) -> Parameters:
         if texts != labels:
             raise ValueError(f"expected one label per text, got {texts} texts and {labels} labels")
         if not texts:
             raise ValueError("texts: expected at least one text, got none")
         if self.method is not None and not isinstance(self.method, Fit):
             raise TypeError(f"method: expected Placed() or Learned(), got {self.method!r}")
-        if not self.leaders >= 1:
-            raise ValueError(f"leaders: expected a budget of at least 1, got {self.leaders!r}")
-        if self.words is not None and not self.words >= 1:
-            raise ValueError(f"words: expected a budget of at least 1, or None, got {self.words!r}")
-        if len(self.ngrams) != 2:
-            raise ValueError(f"ngrams: expected (low, high), got {self.ngrams!r}")
+        return Parameters.of(self.get_params(deep=False))
 
     # --- predict ------------------------------------------------------------------------------
 
@@ -200,23 +212,26 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     # --- explain ------------------------------------------------------------------------------
 
     def explain(self, text: str, label: Any = None) -> Explanation:
-        """Why `text` gets its decision; for `label`, or for the label the model predicts.
+        """Why `text` gets its decision: for `label`, or for the label the model predicts.
 
-        With two classes the decision is always the log-odds of classes_[1].
+        With two classes and no `label` it is the log-odds of classes_[1], whatever is predicted;
+        those of classes_[0] are the same numbers with the other sign.
         """
         check_is_fitted(self, "model_")
         (text,) = as_texts([text], "text")
         if label is not None and label not in self.classes_:
             raise ValueError(f"label: expected one of {self.classes_.tolist()}, got {label!r}")
-        if len(self.classes_) == 2:
-            row, of, other = 0, self.classes_[1], str(self.classes_[0])
-        else:
-            of = self.predict([text])[0] if label is None else label
-            row = int(np.flatnonzero(self.classes_ == of)[0])
-            other = "the other classes"
-        column = int(np.flatnonzero(self.classes_ == of)[0])
+        two = len(self.classes_) == 2
+        if label is None:
+            label = self.classes_[1] if two else self.predict([text])[0]
+        column = int(np.flatnonzero(self.classes_ == label)[0])
         p = float(self.predict_proba([text])[0, column])
-        return explain(text, self.vocabulary_, self.model_, row, str(of), other, p)
+        if not two:
+            of, other = str(self.classes_[column]), "the other classes"
+            return explain(text, self.vocabulary_, self.model_, column, of, other, p)
+        first, second = map(str, self.classes_)
+        out = explain(text, self.vocabulary_, self.model_, 0, second, first, p)
+        return out if column else out.reversed(p)
 
     def lexicon(self, X: Any, label: Any = None, *, top: int | None = 50) -> list[Lexeme]:
         """The words that lead most often in the texts X, with polarity and mean share."""
@@ -236,12 +251,16 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model folder (safetensors and JSON with checksums), whole or not at all."""
         check_is_fitted(self, "model_")
-        settings = {k: v for k, v in self.get_params(deep=False).items() if k != "method"}
-        settings["ngrams"] = list(settings["ngrams"])
-        if isinstance(self.class_weight, dict):
-            settings["class_weight"] = [[_plain(k), v] for k, v in self.class_weight.items()]
+        given = {k: v for k, v in self.get_params(deep=False).items() if k != "method"}
+        if not isinstance(self.random_state, Integral):
+            given["random_state"] = self.seed_  # the int that was drawn: it gives this model again
+        if isinstance(self.class_weight, Mapping):
+            given["class_weight"] = list(self.class_weight.items())
+        settings = {name: as_json(name, value) for name, value in given.items()}
         method = None if self.method is None else self.method.describe()
-        classes = [_plain(c) for c in self.classes_]
+        if method is not None:
+            method = {name: as_json(f"method.{name}", value) for name, value in method.items()}
+        classes = as_json("classes_", self.classes_)
         described = {"params": settings, "method": method, "classes": classes}
         return save_files(path, self.model_, self.vocabulary_, described)
 
@@ -255,6 +274,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise FOLDER.refused(Path(path), f"settings: {error}") from None
         out.model_, out.vocabulary_ = model, vocabulary
+        out.seed_ = out.random_state
         return out
 
 
@@ -287,26 +307,23 @@ def _method(described: dict[str, Any] | None) -> Fit | None:
     return kind(**{f.name: described[f.name] for f in fields(kind) if f.name in described})  # type: ignore[arg-type]
 
 
-def _plain(x: Any) -> Any:
-    return x.item() if isinstance(x, np.generic) else x
+def _counted(
+    texts: Sequence[str], labels: np.ndarray, times: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of the different (text, label) pairs that count, as they first appear; how often each.
 
-
-def _labels(y: Any) -> np.ndarray:
-    """Labels as a one-dimensional array of strings, numbers or booleans, none missing."""
-    if hasattr(y, "to_numpy"):
-        y = y.to_numpy()
-    if isinstance(y, str | bytes):
-        raise TypeError("y: expected a list of labels, got one string")
-    rows: Sequence[Any] = list(y)
-    labels = np.array(rows)
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.ndim != 1:
-        raise ValueError(f"y: expected one label per text, got shape {labels.shape}")
-    missing = [i for i, x in enumerate(labels.tolist()) if x is None or x != x]
-    if missing:
-        raise ValueError(f"y[{missing[0]}]: a missing label; drop the row")
-    kinds = {type(_plain(x)) for x in rows}
-    if len(kinds) > 1 and str in kinds:
-        raise TypeError("y: labels are partly strings, partly not; make them one kind")
-    return labels.astype(str) if labels.dtype == object else labels
+    What is fitted thus depends on how often a text counts, not on how that was written down.
+    """
+    place: dict[tuple[str, Any], int] = {}
+    rows: list[int] = []
+    total: list[float] = []
+    pairs = zip(texts, labels.tolist(), times.tolist(), strict=True)
+    for i, (text, label, once) in enumerate(pairs):
+        if not once:
+            continue
+        j = place.setdefault((text, label), len(rows))
+        if j == len(rows):
+            rows.append(i)
+            total.append(0.0)
+        total[j] += once
+    return np.array(rows, dtype=np.intp), np.array(total)

@@ -13,10 +13,10 @@ from typing import Any, final
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from .columns import as_labels, as_texts
 from .datasets import blocks
 from .deletions import Faithfulness, Progress, faithfulness
 from .estimator import HardmaxClassifier
-from .text import as_texts
 
 __all__ = ["Evaluation", "LogRatio", "Rivals", "calibration_error", "evaluate"]
 
@@ -85,7 +85,7 @@ def evaluate(
     >>> evaluate(clf, data.texts, data.labels, explained=0).accuracy > 0.9
     True
     """
-    texts, labels = as_texts(texts), np.asarray(labels)
+    texts, labels = as_texts(texts), as_labels(labels, "labels")
     if len(texts) != len(labels):
         raise ValueError(
             f"expected one label per text, got {len(texts)} texts and {len(labels)} labels"
@@ -161,7 +161,7 @@ class Rivals:
     def fit(cls, texts: Any, labels: Any, ngrams: tuple[int, int] = (1, 2)) -> Rivals:
         from sklearn.feature_extraction.text import CountVectorizer
 
-        texts, labels = as_texts(texts), np.asarray(labels)
+        texts, labels = as_texts(texts), as_labels(labels, "labels")
         vectorizer = CountVectorizer(ngram_range=ngrams, min_df=2, token_pattern=_WORDS)
         counts = vectorizer.fit_transform(texts)
         held = np.flatnonzero(blocks(labels, 0.1))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -85,11 +85,41 @@ class Explanation:
     v: np.ndarray
     prior: float
     count: float
+    takes_ties: bool = False
 
     @property
     def prediction(self) -> str:
-        """The side of the boundary the text is on: `label` or `other`."""
-        return self.label if self.decision > 0 else self.other
+        """The side of the boundary the text is on: `label` or `other`; on it, the first class."""
+        ahead = self.decision > 0 or (self.takes_ties and self.decision == 0)
+        return self.label if ahead else self.other
+
+    def reversed(self, probability: float) -> Explanation:
+        """The same text for `other`: each number with the other sign, and that probability."""
+
+        def turned(w: Word) -> Word:
+            return replace(w, score=0.0 - w.score, contribution=0.0 - w.contribution)
+
+        leaders = tuple(
+            replace(
+                leader,
+                score=0.0 - leader.score,
+                contribution=0.0 - leader.contribution,
+                followers=tuple(map(turned, leader.followers)),
+            )
+            for leader in self.leaders
+        )
+        return replace(
+            self,
+            label=self.other,
+            other=self.label,
+            decision=0.0 - self.decision,  # no -0.0
+            intercept=0.0 - self.intercept,
+            probability=probability,
+            leaders=leaders,
+            v=0.0 - self.v,
+            prior=0.0 - self.prior,
+            takes_ties=not self.takes_ties,
+        )
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -335,6 +365,7 @@ def _plane_view(ex: Explanation) -> dict[str, Any]:
         "cluster": cluster.tolist(),
         "names": [NEUTRAL, *(ex.trajectory.words or ())[1:]],
         "count": ex.count,
+        "tie": ex.label if ex.takes_ties else ex.other,
         "anchor": ex._anchor if ex.leaders else 0.0,
         "boundary": -ex.intercept / size if size else None,
         "tokens": {

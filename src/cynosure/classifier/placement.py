@@ -23,7 +23,7 @@ Trap: radii must differ *within* a grade, or several words lead together (equal 
 from __future__ import annotations
 
 import abc
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -41,7 +41,8 @@ _MOST_GRADES = 255
 class Task:
     """What a fit is given: texts as sets of terms, their class numbers and weights, the budgets.
 
-    `y` (texts,) in 0..classes-1, `weight` (texts,) > 0, `df` (terms,) document frequencies;
+    `y` (texts,) in 0..classes-1, `weight` (texts,) > 0: how often a text counts, in `df` (terms,),
+    the document frequencies, too;
     `spelled` (terms, words) sparse, 1 where a term has a word; at most `leaders` leaders and
     `words` telling words (None: any number) per text on average, tokens in R^dim, `layers` layers
     with step `alpha`.
@@ -65,6 +66,18 @@ class Task:
         inside = float(self.weight[self.y == c].sum())
         return float(np.log(inside) - np.log(float(self.weight.sum()) - inside))
 
+    def ordered(self) -> Task:
+        """The same texts in an order of their own: by class, then by their terms."""
+        terms = [self.documents[i].tolist() for i in range(len(self.y))]
+        key = list(zip(self.y.tolist(), terms, self.weight.tolist(), strict=True))
+        rows = np.array(sorted(range(len(key)), key=key.__getitem__), dtype=np.intp)
+        return replace(
+            self,
+            documents=self.documents.take(rows),
+            y=self.y[rows],
+            weight=self.weight[rows],
+        )
+
 
 class Fit(abc.ABC):
     """A way to find a model's embedding and decoder."""
@@ -87,7 +100,9 @@ class Placed(Fit):
     take part on average and 12 beyond, the values found by cross-validation over blocks of IMDb's
     training part for unigrams (and for the telling terms) and for n-grams. `folds` blocks are held
     out in turn: that chooses the telling terms, and sets the decoder's scale and bias and the
-    anchor's weight by likelihood, which makes the decision a calibrated log-odds.
+    anchor's weight by likelihood, which makes the decision a calibrated log-odds. Blocks follow the
+    order of the texts (neighbours are alike: reviews of one film), so that order matters a little;
+    where a class has too few texts for blocks it does not matter at all.
     """
 
     C: float | int | None = None
@@ -103,13 +118,16 @@ class Placed(Fit):
         return Model(tuple(self._plane(task, c) for c in classes), task.alpha, task.layers)
 
     def _plane(self, task: Task, c: int) -> Plane:
+        if not self._training(task.y == c):
+            task = task.ordered()
         inside = task.y == c
         x = _presence(task.documents, len(task.df))
         s, held = self._weighed(task, x, inside)
         count, slope, b = _decoder(held, task.documents.sizes, inside, task.weight)
         grade, value = _graded(s, task)
         total = task.documents.sizes + count
-        scale, shift = _line(x @ value[grade] / total, x @ s / total)
+        rounding = _summing_error(x, value[grade]) / total
+        scale, shift = _line(x @ value[grade] / total, x @ s / total, task.weight, rounding)
         slope, b = slope * scale, b + slope * shift
         top = max(float(np.abs(value).max()), 1e-12)
         evidence = task.df * _log_ratio(x, inside, task.weight) ** 2
@@ -153,10 +171,12 @@ class Placed(Fit):
     ) -> np.ndarray:
         """Weights of `terms` from the texts x = X[rows]; 0 for the other terms."""
         part = x[:, terms]
-        C = self.C if self.C is not None else (1.0 if part.nnz <= 200 * part.shape[0] else 12.0)
+        weight = task.weight[rows]
+        few = weight @ np.diff(part.indptr) <= 200 * weight.sum()
+        C = self.C if self.C is not None else (1.0 if few else 12.0)
         s = np.zeros(x.shape[1])
         if part.shape[1]:
-            s[terms] = _weights(part, inside[rows], task.weight[rows], C, task.seed)
+            s[terms] = _weights(part, inside[rows], weight, C, task.seed)
         return s
 
 
@@ -177,11 +197,12 @@ def _decoder(
         mean = sums / (sizes + m)
         slope, b = _logistic(mean, inside, weight)
         z = np.where(inside, -1.0, 1.0) * (b + slope * mean)
-        fits.append((weight * np.logaddexp(0.0, z), (m, slope, b)))
+        fits.append((np.logaddexp(0.0, z), (m, slope, b)))
     plain = fits[0]
-    best = min(fits, key=lambda fit: float(fit[0].sum()))
-    gain = plain[0] - best[0]
-    seen = gain.mean() > 2 * gain.std() / np.sqrt(len(gain))
+    best = min(fits, key=lambda fit: float(weight @ fit[0]))
+    gain, texts = plain[0] - best[0], weight.sum()
+    mean = weight @ gain / texts
+    seen = mean > 2 * np.sqrt(weight @ (gain - mean) ** 2) / texts
     return best[1] if seen else plain[1]
 
 
@@ -195,13 +216,14 @@ def _telling(s: np.ndarray, task: Task, x: Any) -> np.ndarray:
     order = np.argsort(-np.abs(s) * task.df / (task.df + 5.0), kind="stable")
     order = order[s[order] != 0]
     longest = int(task.spelled.sum(axis=1).max(initial=1))
-    present = np.cumsum(task.df[order]) / x.shape[0]
+    texts = task.weight.sum()
+    present = np.cumsum(task.df[order]) / texts
     low, high = 0, int(np.searchsorted(present, longest * task.words, side="right")) + 1
     high = min(high, len(order) + 1)
     while high - low > 1:
         middle = (low + high) // 2
         some = order[:middle]
-        named = (x[:, some] @ task.spelled[some]).nnz / x.shape[0]
+        named = task.weight @ np.diff((x[:, some] @ task.spelled[some]).indptr) / texts
         low, high = (middle, high) if named <= task.words else (low, middle)
     return np.sort(order[: max(low, 1)])
 
@@ -220,14 +242,16 @@ def _log_ratio(x: Any, inside: np.ndarray, weight: np.ndarray) -> np.ndarray:
     return np.log(here / here.sum()) - np.log(there / there.sum())
 
 
-def _weights(x: Any, inside: np.ndarray, weight: np.ndarray, C: float, seed: int) -> np.ndarray:
+def _weights(
+    x: Any, inside: np.ndarray, weight: np.ndarray, C: float | int, seed: int
+) -> np.ndarray:
     """s_j: the mean of two linear classifiers on presence, each of unit size over occurrences."""
     from scipy.sparse import csr_array
     from sklearn.linear_model import LogisticRegression
 
     ratio = _log_ratio(x, inside, weight)
-    df = np.asarray(x.sum(axis=0))
-    rarity = np.log((1.0 + len(inside)) / (1.0 + df)) + 1.0
+    df = x.T @ weight
+    rarity = np.log((1.0 + weight.sum()) / (1.0 + df)) + 1.0
     total = np.zeros(x.shape[1])
     for scale in (ratio, rarity):
         size = np.maximum(np.sqrt(x @ scale**2), 1e-12)  # texts are scaled to unit length
@@ -247,20 +271,37 @@ def _logistic(mean: np.ndarray, inside: np.ndarray, weight: np.ndarray) -> tuple
     """Slope > 0 and bias of a one-dimensional logistic regression."""
     from sklearn.linear_model import LogisticRegression
 
-    unit = float(mean.std())
+    centre = weight @ mean / weight.sum()
+    unit = float(np.sqrt(weight @ (mean - centre) ** 2 / weight.sum()))
     if unit <= 1e-9 * float(np.abs(mean).max(initial=0.0)):  # all alike: only the prior is learnt
         total = float(weight[inside].sum()), float(weight[~inside].sum())
-        return 1e-3, float(np.log(total[0] / total[1])) - 1e-3 * float(mean.mean())
+        return 1e-3, float(np.log(total[0] / total[1])) - 1e-3 * float(centre)
     fit = LogisticRegression(C=100.0).fit(mean[:, None] / unit, inside, sample_weight=weight)
     return max(float(fit.coef_[0, 0]), 1e-3) / unit, float(fit.intercept_[0])
 
 
-def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """Slope and intercept of the least-squares line y ~ x: what rounding to grades shifts."""
-    spread = x - x.mean()
-    slope = float(spread @ y / max(float(spread @ spread), 1e-300))
+def _summing_error(x: Any, value: np.ndarray) -> np.ndarray:
+    """A bound on the rounding error of x @ value and one division after it: m terms in any order
+    err by at most (m + 1) u sum |value_j| to first order, u = 2^-53; 2u covers the higher ones."""
+    return (np.diff(x.indptr) + 1.0) * 2.0**-52 * (x @ np.abs(value))
+
+
+def _line(
+    x: np.ndarray, y: np.ndarray, weight: np.ndarray, rounding: np.ndarray
+) -> tuple[float, float]:
+    """Slope and intercept of the least-squares line y ~ x: what rounding to grades shifts.
+
+    `rounding` (texts,) bounds the error of x. Where x spreads by no more than a thousand of these,
+    the slope would be a quotient of rounding errors: texts of one graded mean get the slope 1.
+    """
+    texts = weight.sum()
+    centre = weight @ x / texts
+    spread = x - centre
+    slope = 0.0
+    if float(np.ptp(x)) > 1024 * float(rounding.max(initial=0.0)):
+        slope = float(weight @ (spread * y) / (weight @ spread**2))
     slope = slope if slope > 0 else 1.0
-    return slope, float(y.mean() - slope * x.mean())
+    return slope, float(weight @ y / texts - slope * centre)
 
 
 def _graded(s: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray]:
@@ -273,7 +314,7 @@ def _graded(s: np.ndarray, task: Task) -> tuple[np.ndarray, np.ndarray]:
         present = np.zeros((n, grades), bool)
         present[text, grade[task.documents.indices]] = True
         present[:, (grades - 1) // 2] = True  # the anchor leads the neutral ones
-        return float(present.sum(axis=1).mean())
+        return float(task.weight @ present.sum(axis=1) / task.weight.sum())
 
     low, high = 2, _MOST_GRADES + 1  # the mean number of leaders grows with the number of grades
     best = _lloyd(s, task.df, order, low)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from ..engine.kernels.contract import Indices
+from .columns import as_texts
 
 __all__ = ["Documents", "Occurrence", "Tokenizer", "Vocabulary", "as_texts"]
 
@@ -52,40 +53,6 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
     for character in "'’ʼ＇":
         kind[ord(character)], lower[ord(character)] = APOSTROPHE, ord("'")
     return kind, lower
-
-
-def as_texts(texts: Any, name: str = "texts") -> list[str]:
-    """A list of strings from a list, array, or pandas / polars column; bytes are read as UTF-8."""
-    if isinstance(texts, str | bytes):
-        raise TypeError(f"{name}: expected a list of texts, got one text; write [text]")
-    if hasattr(texts, "to_list"):
-        texts = texts.to_list()
-    elif hasattr(texts, "tolist"):
-        texts = texts.tolist()
-    try:
-        out = list(texts)
-    except TypeError:
-        raise TypeError(f"{name}: expected a list of texts, got {type(texts).__name__}") from None
-    for i, text in enumerate(out):
-        if isinstance(text, str):
-            continue
-        if isinstance(text, list | tuple) and len(text) == 1 and isinstance(text[0], str):
-            out[i] = text[0]  # a one-column table
-        elif isinstance(text, bytes):
-            try:
-                out[i] = text.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{name}[{i}]: bytes that are not UTF-8 ({error.reason} at byte {error.start});"
-                    " decode them first, for example text.decode('latin-1')"
-                ) from None
-        else:
-            missing = text is None or text != text
-            raise ValueError(
-                f"{name}[{i}]: expected a string, got {'a missing value' if missing else text!r}; "
-                "drop the row or replace it by ''"
-            )
-    return out
 
 
 class Words(NamedTuple):
@@ -269,22 +236,31 @@ class Vocabulary:
         texts: Sequence[str],
         tokenizer: Tokenizer | None = None,
         *,
-        min_df: int = 2,
+        min_df: float | int = 2,
         max_features: int | None = None,
+        times: np.ndarray | None = None,
     ) -> tuple[Vocabulary, Documents]:
-        """Terms in at least `min_df` texts, the `max_features` most frequent; and those texts."""
+        """Terms in at least `min_df` texts, the `max_features` most frequent; and those texts.
+
+        Text t counts times[t] (once by default), as that many equal texts would; where these are no
+        whole numbers, the document frequencies of the vocabulary are rounded, the choice is not.
+        """
         from ..engine.kernels.words import count_terms, distinct_terms, table_of
 
         tokenizer = tokenizer or Tokenizer()
         words = _scan_all(tokenizer, texts)
         low, high = tokenizer.ngrams
-        hashes, df, order, first = count_terms(words.hash, words.indptr, low, high)
+        hashes, df, order, first = count_terms(
+            words.hash, words.indptr, low, high, np.ones(len(texts)) if times is None else times
+        )
         keep = np.flatnonzero(df >= min_df)
         terms = _spelled(tokenizer, texts, words, first[keep], order[keep])
         ranked = np.array(sorted(range(len(keep)), key=terms.__getitem__), dtype=np.intp)
         ranked = ranked[np.argsort(-df[keep][ranked], kind="stable")][:max_features]
         vocabulary = cls(
-            tuple(terms[j] for j in ranked.tolist()), df[keep][ranked].astype(np.intp), tokenizer
+            tuple(terms[j] for j in ranked.tolist()),
+            np.maximum(np.rint(df[keep][ranked]), 1).astype(np.intp),
+            tokenizer,
         )
         keys, value = table_of(hashes[keep][ranked])
         seen = np.full(len(ranked), -1, np.int32)

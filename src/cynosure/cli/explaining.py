@@ -32,7 +32,7 @@ def explain(
         ),
     ],
     label: Annotated[
-        str | None, typer.Option(help="Explain this label [the predicted one].")
+        str | None, typer.Option(help="Explain this label [the predicted one; of two, the second].")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="The explanation as a page (.html).")] = None,
     json_: JsonOption = False,

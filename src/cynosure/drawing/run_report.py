@@ -54,8 +54,8 @@ def report(
     `checks` are all theorems unless given. `inputs` are names and values for the table of
     parameters (where the tokens came from, for instance), `command` the line that repeats it all.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
     >>> tr = cy.simulate(cy.PureAttention(), [[2.0, 0.0], [1.0, 0.5], [0.0, 1.0]], layers=5)
     >>> page = cy.report(tr)

@@ -41,8 +41,8 @@ def sheet(
 
     `how` goes to `Figure.subplots` (sharex, gridspec_kw, ...).
 
-    Example
-    -------
+    Examples
+    --------
     >>> figure, axes = sheet(1, 2)
     >>> axes.shape
     (1, 2)

@@ -40,8 +40,8 @@ class Table:
     ) -> Table:
         """One row per record: under each header the field of that name, or what a function says.
 
-        Example
-        -------
+        Examples
+        --------
         >>> pairs = [(2, 3), (5, 7)]
         >>> table = Table.of("", pairs, {"first": lambda p: p[0], "sum": sum})
         >>> table.rows

@@ -75,8 +75,8 @@ def simulate(
     exactly `times`. A matrix or an alpha that requires a gradient gets one where torch can follow
     it, which needs tokens that are a tensor; the run records their values.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
     >>> tr = cy.simulate(cy.PureAttention(alpha=0.5), [[2.0, 0.0], [1.0, 0.5]], layers=3)
     >>> tr.z.shape

@@ -42,8 +42,8 @@ THEOREMS: dict[str, Theorem] = {
 def check(trajectory: Trajectory, only: Iterable[str] | None = None) -> list[Check]:
     """Check every statement of THEOREMS (or those named in `only`) on one trajectory, in order.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
     >>> tr = cy.simulate(cy.PureAttention(), [[2.0, 0.0], [1.0, 0.5], [0.0, 1.0]], layers=5)
     >>> [c.theorem for c in cy.check(tr) if c.applies][-4:]

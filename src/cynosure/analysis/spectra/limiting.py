@@ -182,8 +182,8 @@ def recognise(trajectory: Trajectory, tol: float = 1e-3) -> LimitingObject:
     that grow by a known factor are divided by it. For the certified limits of hardmax runs take
     `cynosure.limit`.
 
-    Example
-    -------
+    Examples
+    --------
     >>> import cynosure as cy
     >>> tr = cy.simulate(cy.RescaledFlow(), cy.configurations.gaussian(12, 2), time=20.0)
     >>> print(cy.recognise(tr))

@@ -137,13 +137,13 @@ def table_of(hashes):
 
 
 @njit(cache=True, nogil=True)
-def count_terms(word_hash, word_start, low, high):
+def count_terms(word_hash, word_start, low, high, times):
     """Every term of `low` to `high` words: hash, texts that have it, order, first word of its first
-    occurrence; in order of first appearance."""
+    occurrence; in order of first appearance. Text t counts times[t] times."""
     size, used = 1 << 16, 0
     keys, at_of = np.zeros(size, np.uint64), np.empty(size, np.int32)
     room = size // 2
-    h_out, df = np.empty(room, np.uint64), np.empty(room, np.int32)
+    h_out, df = np.empty(room, np.uint64), np.empty(room, np.float64)
     last, order, first = np.empty(room, np.int32), np.empty(room, np.int8), np.empty(room, np.int64)
     for t in range(len(word_start) - 1):
         for i in range(word_start[t], word_start[t + 1]):
@@ -152,14 +152,15 @@ def count_terms(word_hash, word_start, low, high):
                 at = _slot(keys, h)
                 if keys[at] == EMPTY:
                     keys[at], at_of[at] = h, used
-                    h_out[used], df[used], last[used], order[used], first[used] = h, 1, t, n, i
+                    h_out[used], df[used], last[used] = h, times[t], t
+                    order[used], first[used] = n, i
                     used += 1
                 elif last[at_of[at]] != t:
                     last[at_of[at]] = t
-                    df[at_of[at]] += 1
+                    df[at_of[at]] += times[t]
                 if used == room:
                     h_out = np.concatenate((h_out, np.empty(room, np.uint64)))
-                    df = np.concatenate((df, np.empty(room, np.int32)))
+                    df = np.concatenate((df, np.empty(room, np.float64)))
                     last = np.concatenate((last, np.empty(room, np.int32)))
                     order = np.concatenate((order, np.empty(room, np.int8)))
                     first = np.concatenate((first, np.empty(room, np.int64)))

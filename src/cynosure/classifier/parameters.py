@@ -1,0 +1,183 @@
+"""What a classifier is told: its parameters checked at fit, and as JSON can hold them.
+
+scikit-learn stores parameters untouched and sets them by name, numpy's integers of a grid search
+included, so they are judged when they are used, each under its own name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from numbers import Integral, Real
+from typing import Any, final
+
+import numpy as np
+from sklearn.utils import check_random_state, compute_class_weight
+
+__all__ = ["Parameters", "as_json", "class_weights", "repetitions", "seed_of"]
+
+
+@final
+@dataclass(frozen=True)
+class Parameters:
+    """The parameters of a classifier, checked, as Python's own numbers."""
+
+    dim: int
+    ngrams: tuple[int, int]
+    leaders: float | int
+    words: float | int | None
+    alpha: float | int
+    layers: int
+    lowercase: bool
+    min_df: float | int
+    max_features: int | None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Parameters:
+        """The parameters `given` by name; a wrong one is refused by its name."""
+        words, most = given["words"], given["max_features"]
+        lowercase = given["lowercase"]
+        if not isinstance(lowercase, bool | np.bool_):
+            raise ValueError(f"lowercase: expected True or False, got {lowercase!r}")
+        return cls(
+            dim=_whole("dim", given["dim"], 1),
+            ngrams=_ngrams(given["ngrams"]),
+            leaders=_number("leaders", given["leaders"], 1, "a budget of at least 1"),
+            words=words
+            if words is None
+            else _number("words", words, 1, "a budget of at least 1, or None"),
+            alpha=_alpha(given["alpha"]),
+            layers=_whole("layers", given["layers"], 0),
+            lowercase=bool(lowercase),
+            min_df=_least_texts(given["min_df"]),
+            max_features=None if most is None else _whole("max_features", most, 1, " or None"),
+        )
+
+    def threshold(self, total: float) -> float:
+        """min_df as a number of texts: itself, or that share of `total` texts.
+
+        The share is the decimal that was written: 0.07 of 100 texts is 7, while the product of
+        floats is a little more and would drop the terms of exactly 7 texts.
+        """
+        if isinstance(self.min_df, int):
+            return float(self.min_df)
+        return float(Fraction(repr(self.min_df)) * Fraction(total))
+
+
+def _is_number(x: Any, kind: type) -> bool:
+    return isinstance(x, kind) and not isinstance(x, bool | np.bool_)
+
+
+def _whole(name: str, x: Any, least: int, more: str = "") -> int:
+    if not _is_number(x, Integral) or x < least:
+        raise ValueError(f"{name}: expected a whole number >= {least}{more}, got {x!r}")
+    return int(x)
+
+
+def _number(name: str, x: Any, least: int, expected: str) -> float | int:
+    if not _is_number(x, Real) or not x >= least:
+        raise ValueError(f"{name}: expected {expected}, got {x!r}")
+    return int(x) if isinstance(x, Integral) else float(x)
+
+
+def _alpha(x: Any) -> float | int:
+    if not _is_number(x, Real) or not 0 < x < float("inf"):
+        raise ValueError(f"alpha: expected a step > 0, got {x!r}")
+    return int(x) if isinstance(x, Integral) else float(x)
+
+
+def _least_texts(x: Any) -> float | int:
+    if _is_number(x, Integral) and x >= 1:
+        return int(x)
+    if _is_number(x, Real) and not isinstance(x, Integral) and 0 <= x <= 1:
+        return float(x)
+    raise ValueError(
+        f"min_df: expected a number of texts (a whole number >= 1) or a share of them (a float "
+        f"from 0.0 to 1.0), got {x!r}"
+    )
+
+
+def _ngrams(x: Any) -> tuple[int, int]:
+    try:
+        low, high = x
+    except (TypeError, ValueError):
+        raise ValueError(f"ngrams: expected (low, high), got {x!r}") from None
+    if not (_is_number(low, Integral) and _is_number(high, Integral)):
+        raise ValueError(f"ngrams: expected two whole numbers (low, high), got {x!r}")
+    return int(low), int(high)  # their order and size are the tokenizer's to judge
+
+
+def seed_of(random_state: Any) -> int:
+    """The seed of a fit: the int given, or one drawn from the RandomState (None: numpy's own)."""
+    if _is_number(random_state, Integral):
+        if not 0 <= random_state < 2**32:
+            raise ValueError(f"random_state: expected 0 <= seed < 2^32, got {random_state!r}")
+        return int(random_state)
+    if random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    raise ValueError(
+        f"random_state: expected an int, a numpy RandomState or None, got {random_state!r}"
+    )
+
+
+def repetitions(sample_weight: Any, texts: int) -> np.ndarray:
+    """How often each text counts (texts,): the weights given, or once each."""
+    if sample_weight is None:
+        return np.ones(texts)
+    if hasattr(sample_weight, "to_numpy"):
+        sample_weight = sample_weight.to_numpy()
+    try:
+        times = np.asarray(sample_weight, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(f"sample_weight: expected {texts} numbers >= 0") from None
+    if times.ndim == 0 and np.isfinite(times):
+        times = np.full(texts, float(times))
+    if times.shape != (texts,):
+        raise ValueError(
+            f"sample_weight: expected {texts} numbers >= 0, got an array of shape {times.shape}"
+        )
+    bad = np.flatnonzero(~((times >= 0) & np.isfinite(times)))
+    if len(bad):
+        raise ValueError(
+            f"sample_weight[{bad[0]}]: expected a number >= 0, got {float(times[bad[0]])}"
+        )
+    if not times.any():
+        raise ValueError(
+            "sample_weight: expected a weight > 0, got zero for every text; that removes them all"
+        )
+    return times
+
+
+def class_weights(
+    given: Any, classes: np.ndarray, number: np.ndarray, times: np.ndarray
+) -> np.ndarray:
+    """The weight of each class: 1, what `given` says, or balanced (texts / classes / texts in it).
+
+    `number` (texts,) is the class of each text, which counts `times`.
+    """
+    if isinstance(given, str) and given == "balanced":
+        return times.sum() / (len(classes) * np.bincount(number, times, len(classes)))
+    if given is not None and not isinstance(given, Mapping):
+        raise ValueError(
+            f"class_weight: expected None, 'balanced' or a weight per label, got {given!r}"
+        )
+    weight = np.asarray(compute_class_weight(given, classes=classes, y=classes[number]), float)
+    if not (np.isfinite(weight) & (weight > 0)).all():
+        raise ValueError(f"class_weight: expected numbers > 0, got {given!r}")
+    return weight
+
+
+def as_json(name: str, x: Any) -> Any:
+    """x as JSON holds it, numpy's numbers and fractions as Python's; refused by name where not."""
+    if isinstance(x, np.generic):
+        x = x.item()
+    if x is None or isinstance(x, str | bool):
+        return x
+    if isinstance(x, Integral):
+        return int(x)
+    if isinstance(x, Real):
+        return float(x)
+    if isinstance(x, list | tuple | np.ndarray):
+        return [as_json(name, y) for y in x]
+    raise TypeError(f"{name}: a model file cannot hold {type(x).__name__} {x!r}; nothing written")
