@@ -24,7 +24,7 @@ from .checks import U
 __all__ = ["ExactLayer", "exact_layers"]
 
 EFFORT = 4e5  # products of integers one run may cost, long ones counted by their length
-_LONG = 1000  # bits from which an integer counts as more than one
+_LONG = 1000  # bits from which an integer counts as more than one (products by Karatsuba)
 
 
 class ExactLayer(NamedTuple):
@@ -68,7 +68,7 @@ def exact_layers(
         queries = distinct if form is None else distinct @ form.T
         sets, compared = _maximisers(queries, distinct)
         yield ExactLayer(W, D, label, sets)
-        spent += (W.size * (1 + W.shape[1]) + compared) * (1 + _bits(W) / _LONG)
+        spent += (W.size * (1 + W.shape[1]) + compared) * (1 + _bits(W) / _LONG) ** 1.6
         if spent > EFFORT:
             return
         count = np.bincount(label)

@@ -90,6 +90,11 @@ class MotionRun(Reading):
         z0, last = self.trajectory.values[0, self.real], int(self.trajectory.t[-1])
         return list(exact_layers(z0, layers.attention.A, layers.alpha, last))
 
+    @cached_property
+    def widest(self) -> int:
+        """The largest |C_i| of the layers in integers."""
+        return max(int(np.bincount(e.label)[s].sum()) for e in self.exact for s in e.sets)
+
     @property
     def whole(self) -> bool:
         """True when the layers in integers reach the end of the run."""
@@ -133,8 +138,7 @@ def _hardmax(run: MotionRun) -> _Allowed:
 
 def _error(run: MotionRun, k: int, d: int) -> float:
     """Of layer k in units of its size: a certified run rounds the stored states once only."""
-    widest = max(int(np.bincount(e.label)[s].sum()) for e in run.exact for s in e.sets)
-    each = (widest + 16) * float(np.sqrt(d))
+    each = (run.widest + 16) * float(np.sqrt(d))
     if run.trajectory.history is None:  # somebody's own loop, which rounds at every layer
         return (k + 1) * each * run.u
     return (k + 1) * each * U + 4 * float(np.sqrt(d)) * run.u
