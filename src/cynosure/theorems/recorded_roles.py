@@ -8,7 +8,6 @@ import numpy as np
 
 from ..engine.followed import Followed, History
 from .checks import Hypothesis, Part, exactly, statement
-from .exact_sets import ExactLayer
 from .motion import MotionRun
 
 
@@ -17,25 +16,18 @@ def _has_history(run: MotionRun) -> Hypothesis:
     return Hypothesis("hardmax layers with a history of roles", ok, float(ok))
 
 
-def _merged(layer: ExactLayer, first: np.ndarray) -> np.ndarray:
-    """For each token: tokens that were apart at layer 0 are now where it is (A not definite)."""
-    classes = np.unique(np.stack([layer.label, first]), axis=1)[0]
-    return (np.bincount(classes) > 1)[layer.label]
-
-
-def _wrong_roles(run: MotionRun, history: History, apart: bool) -> tuple[np.ndarray, np.ndarray]:
+def _wrong_roles(run: MotionRun, history: History) -> tuple[np.ndarray, np.ndarray]:
     """Tokens whose recorded birth is not the exact one; and those whose recorded leader, or the
     layer since when they follow it, is not.
 
-    Where tokens meet that were apart at layer 0 (A not definite), a run may count them as one or
-    go on counting them `apart`, in which case neither of them leads (docs/mathematics.md C4).
+    Tokens that meet after layer 0 (A not definite) are one from then on (docs/mathematics.md C4).
     """
-    first, n = run.exact[0].label, len(run.real)
+    n = len(run.real)
     told, settled = history.leader[run.real], history.settled_at[run.real]
     place = np.full(run.trajectory.values.shape[1], -1)
     born, since, right = np.full(n, -1), np.full(n, -1), np.zeros(n, dtype=bool)
     for k, layer in enumerate(run.exact):
-        leads = layer.leads & ~(_merged(layer, first) & apart)
+        leads = layer.leads
         born[(born < 0) & leads] = k
         one = np.array([s[0] if len(s) == 1 else -1 for s in layer.sets])
         goal = one[layer.label]
@@ -94,8 +86,7 @@ def roles_of_states(run: MotionRun) -> list[Part]:
     """
     history = run.trajectory.history
     assert history is not None
-    readings = [_wrong_roles(run, history, apart) for apart in (False, True)]
-    born, leader = min(readings, key=lambda wrong: int(sum(w.sum() for w in wrong)))
+    born, leader = _wrong_roles(run, history)
     tokens: Any = {"token": run.real}
     parts = [
         exactly("born", born, "token", **tokens),
