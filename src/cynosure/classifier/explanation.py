@@ -65,6 +65,9 @@ class Leader:
     followers: tuple[Word, ...]
     token: int
 
+    def __repr__(self) -> str:
+        return f"Leader({self.text!r}, {self.contribution:+.3f}, {len(self.followers)} followers)"
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -85,6 +88,10 @@ class Explanation:
     v: np.ndarray
     prior: float
     count: float
+
+    def __repr__(self) -> str:
+        what = f"{self.prediction!r}, log-odds of {self.label!r} {self.decision:+.3f}"
+        return f"Explanation({what}, {len(self.leaders)} leaders of {self.n} tokens)"
 
     @property
     def prediction(self) -> str:

@@ -15,6 +15,8 @@ from itertools import islice
 import typer
 
 from .app import app
+from .environment import missing_extra
+from .terminal import field
 
 __all__ = ["app", "main"]
 
@@ -76,7 +78,9 @@ def _complain(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         message = error.format_message()
         hint = f" (see {context.command_path if context else 'cynosure'} --help)"
+    elif isinstance(error, ImportError) and (extra := missing_extra(error)):
+        message = extra
     elif not isinstance(error, _MENDABLE):
         hint, code = f" ({type(error).__name__}; --debug shows where)", 1
-    print(f"cynosure: error: {' '.join(message.split())}{hint}", file=sys.stderr)
+    print(f"cynosure: error: {field(message)}{hint}", file=sys.stderr)
     return code
