@@ -718,5 +718,6 @@ def test_an_interrupt_is_130_and_leaves_no_file(here: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.strip() == "cynosure: interrupted"
+    assert err.splitlines()[-1] == "cynosure: interrupted"
+    assert set(err.splitlines()[:-1]) <= {"computing ..."}  # it took long enough to be said
     assert left(here) == set()

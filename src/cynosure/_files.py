@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -92,7 +92,7 @@ def read(path: str | os.PathLike[str]) -> np.ndarray:
         raise FileNotFoundError(f"{path} {what}; expected a token file ({', '.join(_ALL)}){found}")
     suffix = path.suffix.lower()
     if suffix in WORKBOOKS:
-        raise ValueError(f"{path}: {WORKBOOK}")
+        raise ValueError(f"{path}: {WORKBOOK} (expected one of {', '.join(_ALL)})")
     if suffix not in _ALL:
         raise ValueError(f"{path}: expected one of {', '.join(_ALL)}; got {suffix or 'no ending'}")
     z = _read_text(path) if suffix in _TEXT else _as_matrix(_read_array(path, suffix), path)
@@ -158,6 +158,8 @@ def _as_matrix(z: np.ndarray, path: Path) -> np.ndarray:
 
 def _read_text(path: Path) -> np.ndarray:
     written = _encoding_of(path)
+    if written.startswith("utf-16"):
+        raise ValueError(f"{path}: written in UTF-16; save it as UTF-8 CSV")
     try:
         with path.open(encoding=written) as lines:
             first = list(islice(_rows(lines), 2))
@@ -191,7 +193,7 @@ def _read_text(path: Path) -> np.ndarray:
 
 
 def _read_slowly(
-    path: Path, rows: Iterator[tuple[int, list[str], str | None]], names: list[str]
+    path: Path, rows: Iterator[tuple[int, list[str], str | None]], names: Sequence[str] = ()
 ) -> np.ndarray:
     """The reference reader: every cell with Python's float, every complaint with its place.
 
@@ -205,10 +207,10 @@ def _read_slowly(
                 hint = "; use a decimal point" if _is_number(cell.replace(",", ".")) else ""
                 if names and cell and not hint:
                     hint = "; if it is a label, leave its column out"
-                name = f" ({names[column - 1]})" if column <= len(names) else ""
+                name = f" under {names[column - 1]!r}" if column <= len(names) else ""
                 raise ValueError(
-                    f"{path}: line {line}, column {column}{name}: expected a number; got "
-                    f"{found}{hint}"
+                    f"{path}: line {line}, column {column}: expected a number; got "
+                    f"{found}{name}{hint}"
                 )
         if z and len(cells) != len(z[0]):
             raise ValueError(
