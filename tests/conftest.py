@@ -32,6 +32,12 @@ hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000
 hypothesis.settings.load_profile("repeatable")
 
 
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine adds no line to what a command says; tests of that line set it themselves."""
+    monkeypatch.setattr("cynosure.cli.output.PATIENCE", 3600.0)
+
+
 @pytest.fixture(scope="session")
 def imdb() -> Path:
     """The Large Movie Review Dataset archive: $CYNOSURE_IMDB, or one kept beside the checkout."""

@@ -223,11 +223,60 @@ def test_an_undecided_limit_says_so_and_is_no_failure(here: Path, capsys) -> Non
     assert "undecided" in out and "undecided: " in err and "--max-layers" in err
 
 
-def test_check_says_which_hypotheses_fail(here: Path, capsys) -> None:
+def statements(out: str) -> list[str]:
+    """The labels of the statements shown; what belongs to one is indented below it."""
+    return [line.split()[0] for line in out.splitlines() if line[0] not in " ."]
+
+
+def test_check_shows_what_applies_and_counts_the_rest(here: Path, capsys) -> None:
+    tr = cy.simulate(cy.PureAttention(alpha=0.5), configurations.golden("G2"), layers=5)
+    apply = [c.theorem for c in cy.check(tr) if c.applies]
     assert main(["check", "tokens.csv", "--layers", "5"]) == 0
+    out = capsys.readouterr().out
+    assert statements(out) == apply and "[fails" not in out
+    rest = len(theorems.THEOREMS) - len(apply)
+    assert out.splitlines()[-1] == f"... {rest} more do not apply (--all says why)"
+    assert max(map(len, out.splitlines())) <= 80
+    words = " ".join(out.split())
+    assert all(theorem.statement in words for theorem in cy.check(tr, only=apply))
+
+
+def test_long_rationals_are_abbreviated_unless_asked_for(here: Path, capsys) -> None:
+    line = ["limit", "golden:G4", "--alpha", "1/10", "--exact"]
+    exact = cy.limit(cy.PureAttention(alpha="1/10"), configurations.golden_exact("G4"), exact=True)
+    assert exact.exact_points is not None
+    long, near = str(exact.exact_points[4][0]), f"≈{exact.points[4][0]:.10g}"
+    assert main(line) == 0
     out, err = capsys.readouterr()
-    assert [line.split()[0] for line in out.splitlines()[1:]] == list(theorems.THEOREMS)
+    assert near in out and long not in out and f"{len(long)} characters; --full" in err
+    assert main([*line, "--full", "--out", "l.csv"]) == 0
+    out, err = capsys.readouterr()
+    assert long in out and "≈" not in out + err
+    assert long in Path("l.csv").read_text("utf-8")
+    assert main([*line, "--out", "again.csv"]) == 0
+    assert Path("again.csv").read_text("utf-8") == Path("l.csv").read_text("utf-8")
+
+
+def test_a_terminal_is_never_wider_than_it_is(here: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    for line in (
+        ["limit", "tokens.csv"], ["limit", "gaussian:n=30,d=9"],
+        ["simulate", "gaussian:n=10000,d=12", "--layers", "1"],
+    ):  # fmt: skip
+        assert main(line) == 0
+        out = capsys.readouterr().out
+        assert max(map(len, out.splitlines())) <= 80 and out.startswith("token")
+        assert ("columns left out" in out) == ("d=" in line[1] or "gap" not in out)
+    assert "9960 more" in out and "z11" in out and "--json" in out
+
+
+def test_check_says_which_hypotheses_fail(here: Path, capsys) -> None:
+    assert main(["check", "tokens.csv", "--layers", "5", "--all"]) == 0
+    out, err = capsys.readouterr()
+    assert statements(out) == list(theorems.THEOREMS) and "does not apply" in out
     assert f"of {len(theorems.THEOREMS)} statements apply" in err
+    assert max(map(len, out.splitlines())) <= 80
     assert main(["check", "tokens.csv", "--A", "skew.csv", "--only", "b1,B3", "-v"]) == 0
     out, err = capsys.readouterr()
     assert "B1  holds" in out and "[fails: A symmetric" in out
@@ -625,7 +674,7 @@ def test_a_terminal_gets_the_first_tokens_and_a_pipe_all(here: Path, capsys, mon
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert main(["limit", "gaussian:n=100"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 42 and lines[-1].startswith("... 60 more")
+    assert len(lines) == 43 and lines[-2].startswith("... 60 more")
 
 
 def test_progress_only_on_a_terminal(here: Path, capsys, monkeypatch) -> None:
@@ -687,5 +736,6 @@ def test_an_interrupt_is_130_and_leaves_no_file(here: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert err.strip() == "cynosure: interrupted"
+    assert err.splitlines()[-1] == "cynosure: interrupted"
+    assert set(err.splitlines()[:-1]) <= {"computing ..."}  # it took long enough to be said
     assert left(here) == set()

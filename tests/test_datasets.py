@@ -159,3 +159,45 @@ def test_the_real_archive(imdb: Path) -> None:
     assert len(data) == 25_000
     assert (data.labels == "pos").sum() == 12_500
     assert all(data.texts)
+
+
+# --- as spreadsheets save tables -----------------------------------------------------------------
+
+SHEET = 'text|label\r\n"slow; but fine, really"|good\r\nnaïve|bad\r\n'
+SHEET_ROWS = [("slow; but fine, really", "good"), ("naïve", "bad")]
+
+
+@pytest.mark.parametrize("code", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_tables_of_spreadsheets_are_read(tmp_path, code, mark) -> None:
+    path = tmp_path / "sheet.csv"
+    text = SHEET.replace("|", mark)
+    path.write_bytes(text.encode(code))
+    assert list(stream(path)) == SHEET_ROWS
+    packed = tmp_path / "sheet.csv.gz"
+    packed.write_bytes(gzip.compress(text.encode(code)))
+    assert list(stream(packed)) == SHEET_ROWS
+
+
+def test_a_comma_is_taken_before_a_semicolon(tmp_path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("text,label\na;b,good\n")
+    assert list(stream(path)) == [("a;b", "good")]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [("t.csv", "review,stars\nfine,3\n"), ("t.jsonl", '{"review": "fine"}\n')]
+)
+def test_a_missing_column_says_how_to_name_it(tmp_path, name, line) -> None:
+    (tmp_path / name).write_text(line)
+    with pytest.raises(ValueError, match=r"it has 'review'.*--text-column"):
+        list(stream(tmp_path / name))
+    with pytest.raises(ValueError, match="--label-column"):
+        list(stream(tmp_path / name, text="review"))
+
+
+@pytest.mark.parametrize("name", ["book.xlsx", "book.xls", "book.csv", "book.jsonl"])
+def test_a_workbook_is_recognised_by_name_and_by_content(tmp_path, name) -> None:
+    (tmp_path / name).write_bytes(b"PK\x03\x04" + bytes(range(60)))
+    with pytest.raises(ValueError, match="Excel workbook; save its sheet as CSV"):
+        list(stream(tmp_path / name))

@@ -16,15 +16,19 @@ from .bounded import (
     read_bytes,
 )
 from .folders import Folder
+from .tokens import WORKBOOK, WORKBOOKS, encoding, header, read
 from .tokens import _read_slowly as _read_slowly
 from .tokens import _rows as _rows
-from .tokens import read
 from .writing import sweep, write_atomically
 
 __all__ = [
     "LONGEST_LINE",
+    "WORKBOOK",
+    "WORKBOOKS",
     "Folder",
     "bounded_lines",
+    "encoding",
+    "header",
     "member_names",
     "parsed_json",
     "parsed_toml",

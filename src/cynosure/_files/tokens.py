@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -17,7 +17,44 @@ __all__ = ["read"]
 _LONGEST_ROW = 1 << 20  # bytes of one line: some 40,000 coordinates
 
 
+def encoding(start: bytes, name: object) -> str:
+    """How a text file that begins with these bytes is written: UTF-8, or UTF-16 as Excel saves it.
+
+    UTF-16 is known by its mark or, without one, by the zero byte beside each Latin letter. A
+    workbook is no text whatever it is called: ValueError.
+    """
+    if start.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        raise ValueError(f"{name}: {WORKBOOK}")
+    if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "utf-16"
+    zeros = [start[side::2].count(0) / max(len(start[side::2]), 1) for side in (0, 1)]
+    if zeros[0] == 0 and zeros[1] > 0.4:
+        return "utf-16-le"
+    if zeros[1] == 0 and zeros[0] > 0.4:
+        return "utf-16-be"
+    return "utf-8-sig"
+
+
+WORKBOOK = "an Excel workbook; save its sheet as CSV (File, Save as, CSV UTF-8) and give that"
+WORKBOOKS = (".xlsx", ".xlsm", ".xls", ".ods")
+
+
+def _encoding_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return encoding(file.read(64), path)
+
+
 _TEXT = (".csv", ".tsv", ".txt")
+
+
+def header(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """The column names on the first line of a text file of tokens; () where it holds numbers."""
+    path = Path(path)
+    if path.suffix.lower() not in _TEXT or not path.is_file():
+        return ()
+    with path.open(encoding=_encoding_of(path), errors="replace") as lines:
+        _, cells, _ = next(_rows(lines), (0, ["0"], None))
+    return () if any(map(_is_number, cells)) else tuple(cells)
 
 
 def read(path: str | os.PathLike[str]) -> np.ndarray:
@@ -35,6 +72,8 @@ def read(path: str | os.PathLike[str]) -> np.ndarray:
         what = "is a folder" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {what}; expected a token file ({', '.join(_ALL)}){found}")
     suffix = path.suffix.lower()
+    if suffix in WORKBOOKS:
+        raise ValueError(f"{path}: {WORKBOOK} (expected one of {', '.join(_ALL)})")
     if suffix not in _ALL:
         raise ValueError(f"{path}: expected one of {', '.join(_ALL)}; got {suffix or 'no ending'}")
     z = _read_text(path) if suffix in _TEXT else _as_matrix(_read_array(path, suffix), path)
@@ -107,14 +146,17 @@ def _as_matrix(z: np.ndarray, path: Path) -> np.ndarray:
 
 
 def _read_text(path: Path) -> np.ndarray:
+    written = _encoding_of(path)
+    if written.startswith("utf-16"):
+        raise ValueError(f"{path}: written in UTF-16; save it as UTF-8 CSV")
     _refuse_long_lines(path)
     try:
-        with path.open(encoding="utf-8-sig") as lines:
+        with path.open(encoding=written) as lines:
             first = list(islice(_rows(lines), 2))
         if not first:
             raise ValueError(f"{path}: the file is empty; expected one token per line")
-        header = not any(map(_is_number, first[0][1]))
-        if header and len(first) == 1:
+        named = not any(map(_is_number, first[0][1]))
+        if named and len(first) == 1:
             raise ValueError(
                 f"{path}: line {first[0][0]} is {' '.join(first[0][1])!r} and no token follows;"
                 " expected one token per line, as numbers"
@@ -123,16 +165,17 @@ def _read_text(path: Path) -> np.ndarray:
             return np.loadtxt(
                 path,
                 delimiter=first[0][2],
-                skiprows=first[0][0] if header else 0,
+                skiprows=first[0][0] if named else 0,
                 ndmin=2,
-                encoding="utf-8-sig",
+                encoding=written,
             )
         except UnicodeDecodeError:
             raise
         except ValueError:
             # loadtxt is fast but its messages name no column; the slow reader finds the cell.
-            with path.open(encoding="utf-8-sig") as lines:
-                return _read_slowly(path, islice(_rows(lines), header, None))
+            names = first[0][1] if named else []
+            with path.open(encoding=written) as lines:
+                return _read_slowly(path, islice(_rows(lines), named, None), names)
     except UnicodeDecodeError as e:
         raise ValueError(
             f"{path}: not a text file in UTF-8 ({e.reason} at byte {e.start}); save it as UTF-8 CSV"
@@ -150,8 +193,13 @@ def _refuse_long_lines(path: Path) -> None:
                 )
 
 
-def _read_slowly(path: Path, rows: Iterator[tuple[int, list[str], str | None]]) -> np.ndarray:
-    """The reference reader: every cell with Python's float, every complaint with its place."""
+def _read_slowly(
+    path: Path, rows: Iterator[tuple[int, list[str], str | None]], names: Sequence[str] = ()
+) -> np.ndarray:
+    """The reference reader: every cell with Python's float, every complaint with its place.
+
+    `names` are the columns' where a header gives them.
+    """
     z = array("d")  # numbers, not objects: a long file stays as small as it is
     width = 0
     for line, cells, _ in rows:
@@ -159,8 +207,12 @@ def _read_slowly(path: Path, rows: Iterator[tuple[int, list[str], str | None]]) 
             if not _is_number(cell):
                 found = repr(cell) if cell else "an empty cell"
                 hint = "; use a decimal point" if _is_number(cell.replace(",", ".")) else ""
+                if names and cell and not hint:
+                    hint = "; if it is a label, leave its column out"
+                name = f" under {names[column - 1]!r}" if column <= len(names) else ""
                 raise ValueError(
-                    f"{path}: line {line}, column {column}: expected a number; got {found}{hint}"
+                    f"{path}: line {line}, column {column}: expected a number; got "
+                    f"{found}{name}{hint}"
                 )
         if z and len(cells) != width:
             raise ValueError(

@@ -8,6 +8,7 @@ from typing import SupportsIndex, final
 
 import numpy as np
 
+from .._display import facts, grid
 from ..engine.followed import Followed, History
 from ..simulation.trajectory import Trajectory
 
@@ -26,6 +27,22 @@ class Roles:
 
     born: np.ndarray
     trajectory: Trajectory
+
+    def __repr__(self) -> str:
+        *batch, n = self.born.shape
+        of = f"batch {tuple(batch)} of n={n}" if batch else f"n={n}"
+        when = f", born at layers 0..{self.born.max()}" if self.leads.any() else ""
+        return f"Roles({of}, {int(self.leads.sum())} leaders{when})"
+
+    def _repr_html_(self) -> str:
+        if self.born.ndim > 1:
+            return facts("Roles", [("of a batch", repr(self)), ("one of it", "trajectory.select")])
+        words = self.trajectory.words
+        rows = [
+            (int(i), words[i] if words else "", int(self.born[i])) for i in self.leaders.tolist()
+        ]
+        told = [("tokens", self.born.shape[0]), ("leaders", len(rows))]
+        return facts("Roles", told) + grid(("leader", "word", "leads since layer"), rows, len(rows))
 
     @property
     def leads(self) -> np.ndarray:

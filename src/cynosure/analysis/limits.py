@@ -17,6 +17,7 @@ from typing import Any, SupportsIndex, final
 import numpy as np
 
 from .._deadline import Deadline
+from .._display import MOST_ROWS, facts, grid
 from .._types import Array, Rational, as_mask, as_rationals, as_tokens, as_whole, definite
 from ..dynamics import Dynamics
 from ..engine.budget import Budget
@@ -64,6 +65,19 @@ class Limit:
         n, d = self.points.shape
         what = "certified" if self.certified else f"{len(self.undecided)} undecided"
         return f"Limit(n={n}, d={d}, {len(self.leaders)} leaders, {what} at layer {self.layers})"
+
+    def _repr_html_(self) -> str:
+        n, d = self.points.shape
+        what = "all proved" if self.certified else f"{len(self.undecided)} of {n} undecided"
+        head = ("token", "how it was settled", *(f"limit{j}" for j in range(min(d, 4))))
+        shown = self.points[:, :4].tolist()
+        rows = [(i, self.in_words(i), *shown[i]) for i in range(min(n, MOST_ROWS))]
+        told = [
+            ("tokens", f"{n} in dimension {d}: {what}, at layer {self.layers}"),
+            ("leaders", len(self.leaders)),
+            ("arithmetic", self.arithmetic),
+        ]
+        return facts("Limit", told) + grid(head, rows, n)
 
     @property
     def undecided(self) -> np.ndarray:

@@ -18,13 +18,13 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any, final
 
 import numpy as np
 
-from .._files import LONGEST_LINE, bounded_lines, parsed_json
+from .._files import LONGEST_LINE, WORKBOOK, WORKBOOKS, bounded_lines, encoding, parsed_json
 
 __all__ = ["Dataset", "blocks", "imdb", "read", "stream", "synthetic"]
 
@@ -210,27 +210,31 @@ def stream(
 ) -> Iterator[tuple[str, Any]]:
     """(text, label) row by row from a .csv, .tsv or .jsonl file (or one of these with .gz).
 
-    `text` and `label` name the columns; label=None reads texts only and gives None. Constant
-    memory: one row at a time.
+    `text` and `label` name the columns, divided by commas or, where that is how the first line
+    reads, by semicolons or tabs; UTF-8, or UTF-16 as spreadsheets save it. label=None reads
+    texts only and gives None. Constant memory: one row at a time.
     """
     path = Path(path)
     packed = path.suffix.lower() == ".gz"
     kind = Path(path.stem if packed else path.name).suffix.lower()
+    if kind in WORKBOOKS:
+        raise ValueError(f"{path}: {WORKBOOK} (expected one of {', '.join(_TABLES)})")
     if kind not in _TABLES:
         raise ValueError(f"{path}: expected one of {', '.join(_TABLES)} (or .gz), got {kind!r}")
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file")
     opened: Any = gzip.open if packed else open
-    with (
-        opened(path, "rb") as raw,
-        io.TextIOWrapper(raw, encoding="utf-8-sig", newline="") as lines,
-    ):
+    with opened(path, "rb") as raw:
         try:
-            if kind in (".csv", ".tsv"):
-                yield from _separated(lines, path, text, label, "," if kind == ".csv" else "\t")
-            else:
-                yield from _json_lines(lines, path, text, label)
-        except UnicodeDecodeError as error:
+            written = encoding(_start(raw), path)
+            with io.TextIOWrapper(raw, encoding=written, newline="") as lines:
+                if kind in (".csv", ".tsv"):
+                    yield from _separated(lines, path, text, label, "," if kind == ".csv" else "\t")
+                else:
+                    yield from _json_lines(lines, path, text, label)
+        except UnicodeError as error:
+            if not isinstance(error, UnicodeDecodeError):  # UTF-16 without its mark, say
+                raise ValueError(f"{path}: {error}; save it as UTF-8") from None
             raise ValueError(
                 f"{path}: not UTF-8 ({error.reason}); convert it, for example with "
                 "`iconv -f latin1 -t utf-8`"
@@ -275,13 +279,19 @@ def _separated(
 ) -> Iterator[tuple[str, Any]]:
     csv.field_size_limit(LONGEST_LINE)
     lines = _RowByRow(source, path)
-    rows = csv.reader(lines, delimiter=mark)
+    first = next(lines, "")
+    wanted = [text] if label is None else [text, label]
+    for other in ",;\t":  # a spreadsheet of many a country writes semicolons
+        if set(wanted) <= set(next(csv.reader([first], delimiter=other), [])):
+            mark = other
+            break
+    rows = csv.reader(chain([first] if first else [], lines), delimiter=mark)
     head = next(rows, None)
     if head is None:
         raise ValueError(f"{path}: empty; expected a header line with a column {text!r}")
-    for name in [text] if label is None else [text, label]:
+    for name in wanted:
         if name not in head:
-            raise ValueError(f"{path}: no column {name!r}; it has {_few(head)}")
+            raise ValueError(f"{path}: no column {name!r}; {_offered(head, name == text)}")
     at, of = head.index(text), None if label is None else head.index(label)
     for row in rows:
         lines.row_ended()
@@ -300,6 +310,19 @@ def _few(names: Iterable[Any]) -> str:
     return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "")
 
 
+def _start(raw: Any) -> bytes:
+    """The first bytes of a stream that can go back."""
+    start = raw.read(64)
+    raw.seek(0)
+    return start
+
+
+def _offered(names: Iterable[Any], text: bool) -> str:
+    """The columns there are, and how to say which one is meant."""
+    how = "text= (--text-column)" if text else "label= (--label-column)"
+    return f"it has {_few(names)}: say which one by {how}"
+
+
 def _json_lines(
     lines: Iterable[str], path: Path, text: str, label: str | None
 ) -> Iterator[tuple[str, Any]]:
@@ -312,9 +335,8 @@ def _json_lines(
         except (ValueError, TypeError):
             raise ValueError(f"{path}, line {number}: expected a JSON object") from None
         except KeyError as error:
-            raise ValueError(
-                f"{path}, line {number}: no field {error}; it has {_few(row)}"
-            ) from None
+            told = _offered(list(row), error.args[0] == text)
+            raise ValueError(f"{path}, line {number}: no field {error}; {told}") from None
         if not isinstance(pair[0], str):
             raise ValueError(f"{path}, line {number}: field {text!r} is not a string")
         yield pair

@@ -65,6 +65,9 @@ class Leader:
     followers: tuple[Word, ...]
     token: int
 
+    def __repr__(self) -> str:
+        return f"Leader({self.text!r}, {self.contribution:+.3f}, {len(self.followers)} followers)"
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -86,6 +89,10 @@ class Explanation:
     prior: float
     count: float
     takes_ties: bool = False
+
+    def __repr__(self) -> str:
+        what = f"{self.prediction!r}, log-odds of {self.label!r} {self.decision:+.3f}"
+        return f"Explanation({what}, {len(self.leaders)} leaders of {self.n} tokens)"
 
     @property
     def prediction(self) -> str:

@@ -16,6 +16,8 @@ from itertools import islice
 import typer
 
 from .app import app
+from .environment import missing_extra
+from .terminal import field
 
 __all__ = ["app", "main"]
 
@@ -75,6 +77,8 @@ def _complain(error: Exception) -> int:
         context = getattr(error, "ctx", None)
         message = error.format_message()
         hint = f" (see {context.command_path if context else 'cynosure'} --help)"
+    elif isinstance(error, ImportError) and (extra := missing_extra(error)):
+        message = extra
     elif isinstance(error, OSError) and error.strerror:
         message = error.strerror
         if error.filename is not None:
@@ -87,7 +91,7 @@ def _complain(error: Exception) -> int:
         message = f"a number is too large for float64 ({message}); scale the tokens down"
     elif not isinstance(error, ValueError | OSError):
         hint, code = f" ({type(error).__name__}; --debug shows where)", 1
-    print(f"cynosure: error: {' '.join(message.split())}{hint}", file=sys.stderr)
+    print(f"cynosure: error: {field(message)}{hint}", file=sys.stderr)
     return code
 
 

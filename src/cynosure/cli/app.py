@@ -16,6 +16,7 @@ from .inspecting import inspect
 from .output import Voice
 from .running import demo, info, run
 from .simulating import check, limit, simulate
+from .terminal import show
 
 __all__ = ["app"]
 
@@ -27,7 +28,7 @@ COMMANDS = (
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"cynosure {__version__}")
+        show(f"cynosure {__version__}")
         raise typer.Exit
 
 

@@ -13,6 +13,7 @@ from .. import __version__
 from .inputs import can_be_made
 from .options import ForceOption, JsonOption
 from .output import Voice
+from .terminal import field, show, show_json
 from .texts import DATA, chunks, labelled, load_model, model_and, texts_of
 
 if TYPE_CHECKING:
@@ -67,7 +68,6 @@ def fit(
     """
     import time
 
-    from ..classifier.estimator import HardmaxClassifier
     from ..classifier.model import FOLDER
 
     voice: Voice = ctx.obj
@@ -75,16 +75,21 @@ def fit(
         raise ValueError(f"{out} exists (use --force to replace it)")
     FOLDER.refuse_foreign(out)
     can_be_made(out)
-    clf = HardmaxClassifier(
-        dim, _ngrams(ngrams), leaders, words=words or None,
-        method=_method(method, epochs, device, checkpoint), max_features=max_features,
-        min_df=min_df, random_state=seed,
-    )  # fmt: skip
-    train = labelled(data, "train", text_column, label_column)
-    held_out = None if test is None else labelled(test, "test", text_column, label_column)
+    with voice.working(f"reading {data}") as step:
+        from ..classifier.estimator import HardmaxClassifier
+
+        clf = HardmaxClassifier(
+            dim, _ngrams(ngrams), leaders, words=words or None,
+            method=_method(method, epochs, device, checkpoint), max_features=max_features,
+            min_df=min_df, random_state=seed,
+        )  # fmt: skip
+        train = labelled(data, "train", text_column, label_column)
+        step(0.1, f"reading {test}")
+        held_out = None if test is None else labelled(test, "test", text_column, label_column)
     voice.note(f"fitting on {len(train)} texts")
     started = time.perf_counter()
-    clf.fit(train.texts, train.labels)
+    with voice.working("fitting"):
+        clf.fit(train.texts, train.labels)
     seconds = time.perf_counter() - started
     clf.save(out)
     voice.note(f"wrote {out}")
@@ -99,7 +104,7 @@ def fit(
         _print_document(voice, [data, test], facts | {"test": jsonable(tested)})
         return
     rows = [(name.replace("_", " "), _words(value)) for name, value in facts.items()]
-    print(_facts(rows + ([] if tested is None else _rows(tested))).to_text())
+    show(_facts(rows + ([] if tested is None else _rows(tested))).to_text())
 
 
 def _ngrams(text: str) -> tuple[int, int]:
@@ -155,24 +160,27 @@ def predict(
     if jsonl and json_:
         raise ValueError("--json and --jsonl: choose one")
     texts = texts_of(source, text_column)
-    clf = load_model(model)
+    with voice.working("reading the model"):
+        clf = load_model(model)
     if json_:
         head = {"version": __version__, "command": voice.command, "inputs": {"texts": source}}
-        sys.stdout.write(json.dumps(head, ensure_ascii=False)[:-1] + ', "result": [')
+        show_json(json.dumps(head, ensure_ascii=False)[:-1] + ', "result": [', end="")
     done = 0
-    with voice.bar(None, " texts") as move:
+    with voice.bar(None, " texts", "labelling texts") as move:
         for chunk in chunks(texts):
             lines = _answers(clf, chunk, as_json=json_ or jsonl)
             if json_:  # rows of one list, across chunks
-                sys.stdout.write((", " if done else "") + ", ".join(lines))
+                show_json((", " if done else "") + ", ".join(lines), end="")
+            elif jsonl:
+                show_json("\n".join(lines))
             else:
-                sys.stdout.write("\n".join(lines) + "\n")
+                show("\n".join(lines))
             sys.stdout.flush()
             done += len(chunk)
             if move is not None:
                 move(done)
     if json_:
-        sys.stdout.write("]}\n")
+        show_json("]}")
     voice.note(f"{done} texts")
 
 
@@ -182,7 +190,7 @@ def _answers(clf: HardmaxClassifier, texts: list[str], *, as_json: bool) -> list
     best = [(classes[c], float(p[i, c])) for i, c in enumerate(p.argmax(axis=1).tolist())]
     if as_json:
         return [json.dumps({"label": c, "score": x}, ensure_ascii=False) for c, x in best]
-    return [f"{label}\t{score:.6f}" for label, score in best]
+    return [f"{field(label)}\t{score:.6f}" for label, score in best]
 
 
 def evaluate(
@@ -215,9 +223,11 @@ def evaluate(
     """
     voice: Voice = ctx.obj
     model, data = model_and(given, "DATA")
-    clf = load_model(model)
-    held_out = labelled(data, "test", text_column, label_column)
-    texts = None if train is None else labelled(train, "train", text_column, label_column)
+    with voice.working("reading the model") as step:
+        clf = load_model(model)
+        step(0.1, f"reading {data}")
+        held_out = labelled(data, "test", text_column, label_column)
+        texts = None if train is None else labelled(train, "train", text_column, label_column)
     evaluation = _evaluation(voice, clf, held_out, explained)
     rivals = [] if texts is None else _rivals(voice, clf, texts, held_out)
     if json_:
@@ -226,14 +236,14 @@ def evaluate(
         result = {"model": model or "imdb", "evaluation": jsonable(evaluation), "rivals": rivals}
         _print_document(voice, [data, train], result)
         return
-    print(_facts(_rows(evaluation)).to_text())
+    show(_facts(_rows(evaluation)).to_text())
     if evaluation.faithfulness is not None:
-        print("\n" + _faithful(evaluation.faithfulness))
+        show("\n" + _faithful(evaluation.faithfulness))
     if rivals:
         from ..drawing.report import Table
 
         rows = (("this model", evaluation.accuracy), *((r["name"], r["accuracy"]) for r in rivals))
-        print("\n" + Table("", ("fitted on the same texts", "accuracy"), rows).to_text())
+        show("\n" + Table("", ("fitted on the same texts", "accuracy"), rows).to_text())
 
 
 def _rivals(
@@ -260,7 +270,7 @@ def _print_document(voice: Voice, sources: list[str | None], result: dict[str, A
     """One JSON document: what made it, from which files, and the result."""
     named = [source for source in sources if source is not None]
     head = {"version": __version__, "command": voice.command, "inputs": {"data": named}}
-    print(json.dumps(head | {"result": result}, allow_nan=False, ensure_ascii=False))
+    show_json(json.dumps(head | {"result": result}, allow_nan=False, ensure_ascii=False))
 
 
 def _evaluation(
@@ -268,7 +278,7 @@ def _evaluation(
 ) -> Evaluation:
     from ..classifier.evaluation import evaluate as judge
 
-    with voice.bar(1.0, "") as move:
+    with voice.bar(1.0, "", f"judging {len(held_out)} texts") as move:
         return judge(clf, held_out.texts, held_out.labels, explained=explained, progress=move)
 
 

@@ -10,6 +10,7 @@ import typer
 from .inputs import Inputs, claim, listed
 from .options import ForceOption, JsonOption, MatrixOption, TokensArg
 from .output import Voice, document, write_text
+from .terminal import show, show_json
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,9 +63,9 @@ def control(
     if json_:
         from ..drawing.report import jsonable
 
-        print(document(voice, inputs, jsonable(data)))
+        show_json(document(voice, inputs, jsonable(data)))
     elif out is None and rows:
-        print("\n".join(rows))
+        show("\n".join(rows))
     if out is not None and rows:
         write_text(out, "\n".join(rows) + "\n")
         voice.note(f"wrote {out}")

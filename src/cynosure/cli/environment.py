@@ -7,7 +7,16 @@ from typing import Any
 
 from .. import __version__
 
-__all__ = ["environment"]
+__all__ = ["environment", "kernels_are_compiled", "missing_extra"]
+
+# Extra -> the distribution and the module that tell whether it is there.
+EXTRAS = {
+    "torch": ("torch", "torch"),
+    "models": ("transformers", "transformers"),
+    "movie": ("imageio-ffmpeg", "imageio_ffmpeg"),
+    "control": ("cvxpy", "cvxpy"),
+    "bench": ("faiss-cpu", "faiss"),
+}
 
 
 def environment() -> dict[str, Any]:
@@ -23,23 +32,29 @@ def environment() -> dict[str, Any]:
             return None
 
     base = "numpy scipy scikit-learn numba matplotlib pillow typer tqdm safetensors".split()
-    extras = {
-        "torch": "torch", "models": "transformers", "movie": "imageio-ffmpeg",
-        "control": "cvxpy", "bench": "faiss-cpu",
-    }  # fmt: skip
     return {
         "cynosure": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cores": os.cpu_count(),
         "packages": {name: installed(name) for name in base},
-        "extras": {name: installed(package) for name, package in extras.items()},
+        "extras": {name: installed(package) for name, (package, _) in EXTRAS.items()},
         "devices": _devices(),
         "ffmpeg": shutil.which("ffmpeg")
         or ("imageio-ffmpeg" if installed("imageio-ffmpeg") else None),
         "numba_cache": _numba_cache(),
         "blas": _blas(),
     }
+
+
+def missing_extra(error: ImportError) -> str:
+    """What to install, where an import failed for want of an extra; "" for any other failure."""
+    if "pip install" in str(error):  # said where it was needed
+        return str(error)
+    wanted = (error.name or "").partition(".")[0]
+    names = [extra for extra, (_, module) in EXTRAS.items() if module == wanted]
+    names += ["torch"] if wanted == "torchdiffeq" else []
+    return f'this needs {wanted}: pip install "cynosure[{names[0]}]"' if names else ""
 
 
 def _devices() -> list[str]:
@@ -58,6 +73,26 @@ def _numba_cache() -> str:
         getattr(config, "CACHE_DIR", "")
         or "beside the source (__pycache__), or the user's cache folder"
     )
+
+
+def kernels_are_compiled() -> bool:
+    """True where numba has stored a kernel of this package; the first run compiles them all.
+
+    Nothing is imported for it: where the kernels' modules are not loaded yet, numba's own folder
+    is looked for where it would be. A cache elsewhere reads as none, which only says too much.
+    """
+    import sys
+    from pathlib import Path
+
+    kernels = Path(__file__).parent.parent / "engine" / "kernels"
+    elsewhere = os.environ.get("NUMBA_CACHE_DIR")
+    folders = {Path(elsewhere) if elsewhere else kernels / "__pycache__"}
+    for name in [name for name in sys.modules if name.startswith("cynosure.engine.kernels.")]:
+        for kernel in list(vars(sys.modules[name]).values()):
+            stored = getattr(getattr(kernel, "stats", None), "cache_path", None)
+            folders |= {Path(stored)} if isinstance(stored, str) else set()
+    mark = f".py{sys.version_info[0]}{sys.version_info[1]}"
+    return any(mark in path.name for folder in folders for path in folder.rglob("*.nbi"))
 
 
 def _blas() -> dict[str, Any]:

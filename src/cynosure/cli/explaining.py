@@ -13,6 +13,7 @@ from .. import __version__
 from .inputs import claim
 from .options import ForceOption, JsonOption
 from .output import Voice
+from .terminal import show, show_coloured, show_json
 from .texts import decoded, load_model, model_and
 
 if TYPE_CHECKING:
@@ -51,18 +52,19 @@ def explain(
     claim(html, (".html",), force)
     if text == "-":
         text = decoded(sys.stdin.buffer.read(), "stdin")
-    clf = load_model(model)
-    names = {str(c): c for c in clf.classes_.tolist()}
-    if label is not None and label not in names:
-        raise ValueError(f"--label: expected one of {', '.join(names)}, got {label!r}")
-    ex = clf.explain(text, None if label is None else names[label])
+    with voice.working("reading the model"):
+        clf = load_model(model)
+        names = {str(c): c for c in clf.classes_.tolist()}
+        if label is not None and label not in names:
+            raise ValueError(f"--label: expected one of {', '.join(names)}, got {label!r}")
+        ex = clf.explain(text, None if label is None else names[label])
     if html is not None:
         ex.save(html)
         voice.note(f"wrote {html}")
     if json_:
         inputs = {"model": model or "imdb"}
         head = {"version": __version__, "command": voice.command, "inputs": inputs}
-        print(json.dumps(head | {"result": ex.to_dict()}, ensure_ascii=False))
+        show_json(json.dumps(head | {"result": ex.to_dict()}, ensure_ascii=False))
         return
     _show(ex)
 
@@ -70,33 +72,29 @@ def explain(
 def _show(ex: Explanation) -> None:
     """The verdict, the words in place (on a terminal), and a row per leader."""
     from ..drawing.report import Table
-    from .terminal import coloured, plain, wants_colour
 
     sure = ex.probability if ex.prediction == ex.label else 1.0 - ex.probability
-    print(
+    show(
         f"{ex.prediction}  probability {sure:.3f}\n"
         f"log-odds of {ex.label} {ex.decision:+.3f} = intercept {ex.intercept:+.3f} "
         f"and {len(ex.leaders)} leaders:"
     )
     if ex.note:
-        print(ex.note)
+        show(ex.note)
     if ex.leaders:
         rows = tuple(
             (
-                plain(leader.text), round(leader.contribution, 3), round(leader.share, 3),
+                leader.text, round(leader.contribution, 3), round(leader.share, 3),
                 round(leader.score, 2), _followers(leader.followers),
             )
             for leader in ex.leaders
         )  # fmt: skip
         head = ("leader", "contribution", "share", "score", "followers")
-        print(Table("", head, rows).to_text())
-    if wants_colour(sys.stdout):
-        print("\n" + coloured(ex))
+        show(Table("", head, rows).to_text())
+    show_coloured(ex)
 
 
 def _followers(words: tuple[Any, ...], shown: int = 6) -> str:
-    from .terminal import plain
-
-    names = [plain(w.text) for w in sorted(words, key=lambda w: -abs(w.contribution))]
+    names = [w.text for w in sorted(words, key=lambda w: -abs(w.contribution))]
     more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return ", ".join(names[:shown]) + more

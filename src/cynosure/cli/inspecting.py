@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import warnings
 from dataclasses import replace
@@ -13,6 +14,7 @@ import typer
 from .inputs import claim
 from .options import ForceOption, JsonOption
 from .output import ROWS_ON_SCREEN, Voice
+from .terminal import show, show_json
 
 if TYPE_CHECKING:
     from ..drawing.report import Report, Table
@@ -78,11 +80,11 @@ def inspect(
         raise ValueError(f"--iterate: expected a number of times from 1 on, got {iterate}")
     if out is not None:
         claim(out / "report.html", (".html",), force)
-    from ..pretrained.inspection import inspection
-
-    transformer = _load(model, allow_pickle)
-    with warnings.catch_warnings():
+    with voice.steps(_source(voice, model)) as step, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # cut texts are in the report, said below
+        transformer = _load(model, allow_pickle)
+        from ..pretrained.inspection import inspection
+
         report = inspection(
             transformer,
             text,
@@ -92,6 +94,7 @@ def inspect(
             words=words,
             iterate=iterate or 0,
             pictures=out is not None,
+            progress=step,
         )
     report = replace(report, command=voice.command)
     if out is not None:
@@ -100,13 +103,26 @@ def inspect(
         report.save(out / "report.html")
     voice.note(report.summary.replace("\n\n", "\n"))
     if json_:
-        print(report.to_json())
+        show_json(report.to_json())
     elif out is not None:
-        print(out / "report.html")
+        show(out / "report.html")
     else:
         if layer is not None and text is None:  # a table of heads has each set of weights once
             layer = transformer.original(layer)
         _print(_asked(report, text, head, iterate), layer, head)
+
+
+def _source(voice: Voice, model: str) -> str:
+    """What is read, for the first line; a question to the hub is said before it is asked.
+
+    A folder of that name is taken, with or without ./ before it. Only names that can be hub ids
+    (`name`, `owner/name`) are asked for.
+    """
+    here = Path(model).expanduser().exists()
+    if not here and re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", model):
+        voice.note(f"no folder {model} here: looking for {model} on the Hugging Face hub ...")
+        return "waiting for the hub"
+    return f"reading {model}"
 
 
 def _load(model: str, pickled: bool) -> Transformer:
@@ -131,10 +147,10 @@ def _print(tables: tuple[Table, ...], layer: int | None, head: int | None) -> No
     for i, table in enumerate(tables):
         rows = _rows_of(table, layer, head)
         shown = rows if not sys.stdout.isatty() else rows[:ROWS_ON_SCREEN]
-        print(("\n" if i else "") + f"{table.title}\n")
-        print(replace(table, rows=shown).to_text())
+        show(("\n" if i else "") + f"{table.title}\n")
+        show(replace(table, rows=shown).to_text())
         if len(shown) < len(rows):
-            print(f"... {len(rows) - len(shown)} more (pipe the output, or use --json or --out)")
+            show(f"... {len(rows) - len(shown)} more (pipe the output, or use --json or --out)")
 
 
 def _rows_of(table: Table, layer: int | None, head: int | None) -> tuple[tuple, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from .. import __version__
+from .environment import kernels_are_compiled
 from .inputs import Inputs, listed
+from .terminal import plain, show
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,11 +28,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Voice",
     "check_detail",
-    "check_table",
+    "check_text",
     "document",
     "limit_data",
     "limit_sentence",
     "limit_table",
+    "long_rationals",
     "print_table",
     "recognised",
     "rows_shown",
@@ -40,6 +44,12 @@ __all__ = [
     "write_text",
 ]
 
+PATIENCE = 0.7  # seconds of silence before a line says what is going on
+LONGEST_RATIONAL = 24  # characters of a rational that a table shows digit by digit
+WIDTH = 80  # columns of prose
+SHORT = {  # columns of a file -> of a screen
+    "settled at": "settled", "leads since": "leads", "tends to": "to", "smallest gap": "gap",
+}  # fmt: skip
 ROWS_ON_SCREEN = 40  # a terminal gets the first tokens; a pipe or a file gets them all
 
 
@@ -54,31 +64,90 @@ class Voice:
 
     def note(self, text: str) -> None:
         if not self.quiet:
-            print(text, file=sys.stderr)
+            print(plain(text), file=sys.stderr)
 
     def detail(self, text: str) -> None:
-        if self.verbose and not self.quiet:
-            print(text, file=sys.stderr)
+        if self.verbose:
+            self.note(text)
 
     def status(self, tr: Trajectory) -> None:
         self.note(f"{tr.status.code}: {tr.status.message} {tr.status.advice}".rstrip())
         for text in tr.status.notes:
             self.note(f"note: {text}")
 
+    def taken(self, inputs: Inputs) -> None:
+        """Which columns of a token file with a header became coordinates: a label may be one."""
+        from .._files import header
+
+        if names := header(inputs.source):
+            shown = listed(names[:8]) + (", ..." if len(names) > 8 else "")
+            n, d = inputs.z.shape
+            self.note(f"{inputs.source}: {n} tokens, d = {d}; coordinates are the columns {shown}")
+
     @contextmanager
-    def bar(self, total: float | None, unit: str) -> Iterator[Callable[..., None] | None]:
-        """A progress bar on a terminal, nothing elsewhere; call it with (done, what)."""
+    def working(self, what: str) -> Iterator[Callable[[float, str], None]]:
+        """Say what is going on if it is not done within a second: nobody sits in the dark.
+
+        Work that is quick most days stays silent. Call what it gives with (share done, step) as a
+        new step begins: from the first line on, each has its own. Where the kernels were never
+        compiled, which takes the longest, the first line says so.
+        """
+        if self.quiet:
+            yield lambda done, step: None
+            return
+        from threading import Timer
+
+        now, late = [what], []
+
+        def say() -> None:
+            late.append(True)
+            first = "" if kernels_are_compiled() else "; compiling kernels, once, takes a while"
+            self.note(f"{now[0]}{first} ...")
+
+        def step(done: float, what: str) -> None:
+            now[0] = what
+            if late:
+                self.note(f"{what} ...")
+
+        timer = Timer(PATIENCE, say)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield step
+        finally:
+            timer.cancel()
+
+    @contextmanager
+    def bar(
+        self, total: float | None, unit: str, what: str = "computing"
+    ) -> Iterator[Callable[..., None] | None]:
+        """A progress bar on a terminal; elsewhere a line if it takes long. Call it (done, what)."""
         if self.quiet or not sys.stderr.isatty():
-            yield None
+            with self.working(what):
+                yield None
             return
         from tqdm import tqdm
 
         with tqdm(total=total, unit=unit, leave=False, file=sys.stderr) as progress:
 
             def move(done: float, what: object = "") -> None:
-                progress.set_postfix_str(str(what), refresh=False)
+                progress.set_postfix_str(plain(str(what)), refresh=False)
                 progress.update(done - progress.n)
 
+            if not kernels_are_compiled():
+                progress.set_postfix_str("compiling kernels, once")
+            yield move
+
+    @contextmanager
+    def steps(self, what: str) -> Iterator[Callable[[float, str], None]]:
+        """For a few long steps: a bar on a terminal, a line each elsewhere; (share done, step)."""
+        if self.quiet or not sys.stderr.isatty():
+            with self.working(what) as step:
+                yield step
+            return
+        with self.bar(1.0, "") as move:
+            assert move is not None
+            move(0.0, what)
             yield move
 
 
@@ -92,10 +161,41 @@ def rows_shown(z: np.ndarray) -> int:
     return min(len(z), ROWS_ON_SCREEN) if sys.stdout.isatty() else len(z)
 
 
-def print_table(table: Table, total: int) -> None:
-    print(table.to_text())
-    if len(table.rows) < total:
-        print(f"... {total - len(table.rows)} more (pipe the output or use --json for all)")
+def print_table(table: Table, total: int, spare: Sequence[str] = ()) -> None:
+    """The table, in short column names; a terminal gets no more than its width.
+
+    `total` is the number of rows there are, `spare` the columns that go first.
+    """
+    from dataclasses import replace
+
+    table = replace(table, columns=tuple(SHORT.get(name, name) for name in table.columns))
+    table, gone = narrowed(table, spare) if sys.stdout.isatty() else (table, [])
+    show(table.to_text())
+    left = [f"{total - len(table.rows)} more"] if len(table.rows) < total else []
+    left += [f"{len(gone)} columns left out: {_first_and_last(gone)}"] if gone else []
+    if left:
+        show(f"... {'; '.join(left)}\n    (pipe the output or use --json for all)")
+
+
+def narrowed(table: Table, spare: Sequence[str]) -> tuple[Table, list[str]]:
+    """The table as wide as the terminal, and the columns that had to go: spare ones, then the last.
+
+    The first column and one more always stay.
+    """
+    from dataclasses import replace
+    from shutil import get_terminal_size
+
+    width, before = get_terminal_size().columns, table.columns
+    while len(table.columns) > 2 and max(map(len, table.to_text().split("\n"))) > width:
+        name = next((name for name in spare if name in table.columns), table.columns[-1])
+        at = table.columns.index(name)
+        cut = tuple(row[:at] + row[at + 1 :] for row in table.rows)
+        table = replace(table, columns=table.columns[:at] + table.columns[at + 1 :], rows=cut)
+    return table, [name for name in before if name not in table.columns]
+
+
+def _first_and_last(names: Sequence[str]) -> str:
+    return listed(names) if len(names) < 4 else f"{names[0]}, ..., {names[-1]}"
 
 
 def write_text(path: Path, text: str) -> None:
@@ -182,11 +282,29 @@ def rules_in_words(li: Limit) -> list[str]:
     return [RULE_WORDS[str(rule)] for rule in li.rule]
 
 
-def limit_table(li: Limit, rows: int, rules: Sequence[str]) -> Table:
-    """The first `rows` tokens, each with its rule as `rules` say it."""
+def long_rationals(li: Limit) -> int:
+    """Digits of the longest rational among the limits; 0 where all are short enough to read."""
+    points = li.exact_points or ()
+    longest = max((len(str(x)) for row in points for x in row), default=0)
+    return longest if longest > LONGEST_RATIONAL else 0
+
+
+def limit_table(li: Limit, rows: int, rules: Sequence[str], *, full: bool = True) -> Table:
+    """The first `rows` tokens, each with its rule as `rules` say it.
+
+    Unless `full`, a rational too long to read is the float nearest to it, marked by ≈.
+    """
     from ..drawing.report import Table
 
     points: Sequence = li.points.tolist() if li.exact_points is None else li.exact_points
+    if not full and long_rationals(li):
+        points = [
+            [
+                x if len(str(x)) <= LONGEST_RATIONAL else f"≈{near:.10g}"
+                for x, near in zip(row, floats)
+            ]
+            for row, floats in zip(points, li.points.tolist())
+        ]
     return Table(
         "",
         (
@@ -230,20 +348,23 @@ def limit_sentence(li: Limit) -> str:
     )
 
 
-def check_table(checks: Sequence[Check]) -> Table:
-    from ..drawing.report import Table
+def check_text(checks: Sequence[Check]) -> str:
+    """Verdict, margin and statement of each, in 80 columns; below it the hypotheses that fail."""
+    from ..drawing.tables import short_text
 
-    def verdict(c: Check) -> str:
-        return "does not apply" if not c.applies else "holds" if c.holds else "FAILS"
-
-    def statement(c: Check) -> str:
+    margins = [short_text(c.margin) if c.applies else "" for c in checks]
+    name = max((len(c.theorem) for c in checks), default=0)
+    said = max(map(len, ["verdict", *(c.verdict for c in checks)]))
+    margin = max(map(len, ["margin", *margins]))
+    at = name + said + margin + 6
+    lines = [f"{'':{name}}  {'verdict':{said}}  {'margin':>{margin}}  statement"]
+    for c, number in zip(checks, margins):
         missing = [h.name.partition(" (")[0] for h in c.hypotheses if not h.holds]
-        return c.statement + (f" [fails: {listed(missing)}]" if missing else "")
-
-    rows = tuple(
-        (c.theorem, verdict(c), c.margin if c.applies else None, statement(c)) for c in checks
-    )
-    return Table("", ("", "verdict", "margin", "statement"), rows)
+        parts = [c.statement, *([f"[fails: {listed(missing)}]"] if missing else [])]
+        text = [line for part in parts for line in textwrap.wrap(part, WIDTH - at)]
+        lines.append(f"{c.theorem:{name}}  {c.verdict:{said}}  {number:>{margin}}  {text[0]}")
+        lines += [" " * at + line for line in text[1:]]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def check_detail(c: Check) -> str:

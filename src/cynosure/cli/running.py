@@ -12,6 +12,7 @@ import typer
 from .inputs import can_be_made, listed, settings
 from .options import ForceOption, JsonOption
 from .output import Voice
+from .terminal import show, show_json
 
 if TYPE_CHECKING:
     from ..drawing.report import Report
@@ -54,7 +55,7 @@ def run(
         from ..drawing.report import Table
 
         rows = tuple((key, module.TITLE) for key, module in available().items())
-        print(Table("", ("name", "what it shows"), rows).to_text())
+        show(Table("", ("name", "what it shows"), rows).to_text())
         return
     if name is None:
         known = sorted(one for names in chapters().values() for one in names)
@@ -96,12 +97,12 @@ def info(json_: JsonOption = False) -> None:
 
     data = environment()
     if json_:
-        print(json.dumps(data, indent=1))
+        show_json(json.dumps(data, indent=1))
         return
     for group, values in data.items():
-        print(f"{group}: {values}" if not isinstance(values, dict) else f"{group}:")
+        show(f"{group}: {values}" if not isinstance(values, dict) else f"{group}:")
         for key, value in values.items() if isinstance(values, dict) else ():
-            print(f"  {key:<16} {value}")
+            show(f"  {key:<16} {value}")
 
 
 def _measured(out: Path, force: bool, redraw: bool) -> Path:
@@ -144,7 +145,10 @@ def _is_report(path: Path) -> bool:
 
 def _finish(voice: Voice, report: Report, page: Path, json_: bool) -> None:
     """Say where the page is; fail when a check failed."""
-    print(report.to_json() if json_ else page)
+    if json_:
+        show_json(report.to_json())
+    else:
+        show(page)
     voice.note(report.verdict)
     for name, failed in report.failures:
         voice.note(f"FAILED {failed.theorem} on {name}: {failed.statement}")

@@ -38,11 +38,12 @@ from .options import (
 from .output import (
     Voice,
     check_detail,
-    check_table,
+    check_text,
     document,
     limit_data,
     limit_sentence,
     limit_table,
+    long_rationals,
     print_table,
     recognised,
     rows_shown,
@@ -52,6 +53,7 @@ from .output import (
     trajectory_table,
     write_text,
 )
+from .terminal import show, show_json
 
 if TYPE_CHECKING:
     from ..analysis.limits import Limit
@@ -107,6 +109,7 @@ def simulate(
     claim(report, (".html",), force)
     voice: Voice = ctx.obj
     inputs = Inputs.read(tokens, A, Q=Q, K=K, V=V)
+    voice.taken(inputs)
     model = Model(
         dynamics=dynamics or ["pure_attention"],
         attention=attention or [],
@@ -142,6 +145,9 @@ def limit(
         bool,
         typer.Option("--exact", help="Every decision in rationals; golden:NAME starts from them."),
     ] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show rationals to the last digit, however long.")
+    ] = False,
     max_layers: Annotated[
         int, typer.Option(help="Give up on undecided tokens after these.")
     ] = 100_000,
@@ -168,6 +174,7 @@ def limit(
     claim(report, (".html",), force)
     voice: Voice = ctx.obj
     inputs = Inputs.read(tokens, A)
+    voice.taken(inputs)
     dynamics = PureAttention(inputs.attention(), step(alpha))
     li = _prove(voice, inputs, dynamics, exact, max_layers, deadline)
     voice.note(limit_sentence(li))
@@ -189,10 +196,12 @@ def limit(
         _save_report(voice, report, inputs, trajectory, li)
         voice.note(f"wrote {report}")
     if json_:
-        print(whole())
+        show_json(whole())
     else:
-        shown = limit_table(li, rows_shown(inputs.z), rules_in_words(li))
-        print_table(shown, len(inputs.z))
+        shown = limit_table(li, rows_shown(inputs.z), rules_in_words(li), full=full)
+        print_table(shown, len(inputs.z), spare=("gap", "settled", "leads"))
+        if not full and (digits := long_rationals(li)):
+            voice.note(f"≈ stands for a rational of up to {digits} characters; --full shows it.")
 
 
 def check(
@@ -206,13 +215,17 @@ def check(
     ] = None,
     A: MatrixOption = None,
     only: Annotated[str | None, typer.Option(help="Some statements, such as B1,B5.")] = None,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Also the statements that do not apply, and why.")
+    ] = False,
     report: ReportOption = None,
     json_: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
     """The theorems B1-B41 on a run: does each apply, hold, by how much.
 
-    Exit code 1 when a statement applies and does not hold. With -v: the hypotheses that fail and
+    Exit code 1 when a statement applies and does not hold. Those that do not apply are counted;
+    --all, or naming them in --only, shows them. With -v: the hypotheses that fail and
     the witness of each statement.
 
     \b
@@ -227,7 +240,8 @@ def check(
     wanted = _statements(only)
     inputs, trajectory = _run_or_saved(voice, tokens, alpha, layers, A)
     voice.status(trajectory)
-    checks = judge(trajectory) if wanted is None else judge(trajectory, only=wanted)
+    with voice.working("checking the theorems"):
+        checks = judge(trajectory) if wanted is None else judge(trajectory, only=wanted)
     if report is not None:
         _save_report(voice, report, inputs, trajectory, checks=checks)
         voice.note(f"wrote {report}")
@@ -235,9 +249,12 @@ def check(
     if json_:
         from ..drawing.report import jsonable
 
-        print(document(voice, inputs, {"holds": not failed, "checks": jsonable(checks)}))
+        show_json(document(voice, inputs, {"holds": not failed, "checks": jsonable(checks)}))
     else:
-        print_table(check_table(checks), len(checks))
+        asked = [c for c in checks if all_ or wanted is not None or c.applies]
+        show(check_text(asked))
+        if len(asked) < len(checks):
+            show(f"... {len(checks) - len(asked)} more do not apply (--all says why)")
     for c in checks:
         voice.detail(check_detail(c))
     apply = sum(c.applies for c in checks)
@@ -273,6 +290,7 @@ def _run_or_saved(
         trajectory = load(tokens)
         return Inputs(tokens, trajectory.values[0]), trajectory
     inputs = Inputs.read(tokens, A)
+    voice.taken(inputs)
     dynamics = PureAttention(inputs.attention(), step(alpha or "0.5"))
     return inputs, _run(voice, inputs, dynamics, Clock(layers))
 
@@ -321,9 +339,10 @@ def _show_run(
         voice.note(f"limit: {end}")
     if json_:
         data = trajectory_data(trajectory, end) | {"files": [str(path) for path in files]}
-        print(document(voice, inputs, data))
+        show_json(document(voice, inputs, data))
     else:
-        print_table(trajectory_table(trajectory, end, rows_shown(inputs.z)), len(inputs.z))
+        table = trajectory_table(trajectory, end, rows_shown(inputs.z))
+        print_table(table, len(inputs.z), spare=("settled",))
 
 
 def _save_plot(trajectory: Trajectory, path: Path) -> None:

@@ -1,15 +1,21 @@
-"""A text on a terminal, its words coloured by what they contributed."""
+"""Everything a command writes on stdout goes through here: cleaned, and coloured where it helps.
+
+Labels, words and file names are other people's: an escape sequence in one of them could move the
+cursor, rename the window or hide what follows. So no other file of the command line prints.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import sys
 import unicodedata
 from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..classifier.explanation import Explanation
 
-__all__ = ["coloured", "plain", "wants_colour"]
+__all__ = ["coloured", "field", "plain", "show", "show_coloured", "show_json", "wants_colour"]
 
 _FOR, _AGAINST = (117, 39, 25), (223, 208, 166)  # pale, middle, deep: blue and vermilion
 _RESET = "\x1b[0m"
@@ -20,12 +26,43 @@ def wants_colour(stream: IO[str]) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
+_JOINERS = "\u200c\u200d"  # part of how words are written, in Persian and in emoji
+_UNSAFE_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
 def plain(text: str) -> str:
-    """`text` without control characters: a review must not be able to drive the terminal."""
+    """`text` without control characters: a review must not be able to drive the terminal.
+
+    Line feeds and tabs stay. Lone halves of characters, which a file name may hold, go as well:
+    they cannot be encoded.
+    """
     return "".join(
-        "\ufffd" if unicodedata.category(c) in ("Cc", "Cf") and c not in "\n\t\u200d" else c
+        "\ufffd"
+        if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in f"\n\t{_JOINERS}"
+        else c
         for c in text
     )
+
+
+def field(text: object) -> str:
+    """A cell of a line of fields: `plain`, and without the tabs and line ends that divide them."""
+    return " ".join(plain(str(text)).split())
+
+
+def show(text: object, end: str = "\n") -> None:
+    """A result for people, on stdout."""
+    sys.stdout.write(plain(str(text)) + end)
+
+
+def show_json(text: str, end: str = "\n") -> None:
+    """The same document in characters no terminal obeys; JSON escapes the first 32 by itself."""
+    sys.stdout.write(_UNSAFE_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + end)
+
+
+def show_coloured(ex: Explanation) -> None:
+    """The text in place, in colours of ours, where the reader is a terminal that wants them."""
+    if wants_colour(sys.stdout):
+        sys.stdout.write("\n" + coloured(ex) + "\n")
 
 
 def coloured(ex: Explanation) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -60,6 +61,7 @@ def labelled(spec: str, part: str, text: str, label: str) -> Dataset:
 
 def texts_of(source: str, column: str) -> Iterator[str]:
     """The texts of a table, or the lines of a file or of stdin, one by one."""
+    from .._files import WORKBOOK, WORKBOOKS
     from ..classifier.datasets import stream
 
     if source == "-":
@@ -72,6 +74,8 @@ def texts_of(source: str, column: str) -> Iterator[str]:
     name = path.name.lower().removesuffix(".gz")
     if name.endswith((".csv", ".tsv", ".jsonl", ".ndjson")):
         return (text for text, _ in stream(path, text=column, label=None))
+    if name.endswith(WORKBOOKS):
+        raise ValueError(f"{source}: {WORKBOOK}")
     if name.endswith((".tar", ".tgz")):
         raise ValueError(f"{source}: an archive; expected one text per line, or a table")
     return _lines_of(path)
@@ -81,10 +85,21 @@ def _lines_of(path: Path) -> Iterator[str]:
     import gzip
     import zlib
 
+    from .._files import encoding
+
     opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
     with opened(path, "rb") as stream:
         try:
-            yield from _lines(stream, str(path))
+            written = encoding(stream.read(64), path)
+            stream.seek(0)
+            if written == "utf-8-sig":
+                yield from _lines(stream, str(path))
+            else:
+                with io.TextIOWrapper(stream, encoding=written, newline="\n") as lines:
+                    for line in lines:
+                        yield line.removesuffix("\n").removesuffix("\r").removeprefix("\ufeff")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: {error.reason}; save it as UTF-8") from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ValueError(f"{path}: damaged or cut short ({error})") from None
 
@@ -104,6 +119,11 @@ def decoded(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
+        if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+            raise ValueError(
+                f"{name}: UTF-16; give the file instead, or convert it with `iconv -f utf-16 -t "
+                "utf-8`"
+            ) from None
         raise ValueError(
             f"{name}: not UTF-8 ({error.reason} at byte {error.start}); convert it, for example "
             "with `iconv -f latin1 -t utf-8`"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -44,28 +44,36 @@ def inspection(
     words: bool = False,
     iterate: int = 0,
     pictures: bool = True,
+    progress: Callable[[float, str], Any] | None = None,
 ) -> Report:
     """Everything about a model; about a text in it, if there is one; about one layer iterated.
 
     `text`, `layers` and `words` are what `Transformer.trace` takes. `layer` and `head` choose what
     is drawn and iterated; without them the drawn head is the most hardmax-like one on the text.
     `iterate` runs that layer so many times over (on random tokens when there is no text), with the
-    control.
+    control. `progress(share done, step)` is called as each step begins.
     """
+    tell = progress or (lambda share, step: None)
     layer = _chosen(transformer, layer, head, iterate)
     if text is None and (layers is not None or words):
         raise ValueError("layers and words: these are about a text (text=, --text), and none came")
     chapters: list[Report] = []
-    trace = None if text is None else transformer.trace(text, layers, words=words)
+    trace = None
+    if text is not None:
+        tell(0.1, "sending the text through the layers")
+        trace = transformer.trace(text, layers, words=words)
     if trace is not None:
         chapters.append(tokens_chapter(trace, pictures=pictures))
+        tell(0.3, "attention of every head on the text")
         chapters.append(attention_chapter(trace, pictures=pictures))
         if head is None and layer is None:
             layer, head = _sharpest(transformer, trace)
     if not iterate or text is not None:
+        tell(0.5, "spectra and hypotheses of the heads")
         own = None if layer is None else transformer.original(layer)
         chapters.append(heads_chapter(transformer, layer=own, head=head, pictures=pictures))
     if iterate:
+        tell(0.7, f"layer {layer or 0}, run {iterate} times over, and its controls")
         tokens = random_tokens(transformer) if text is None else text
         run = iteration_chapter(transformer, tokens, layer or 0, head, iterate, pictures=pictures)
         chapters.append(run)

@@ -16,6 +16,7 @@ __all__ = ["load_transformer"]
 
 PICKLED = (".bin", ".pt", ".pth", ".ckpt")
 TOKENIZERS = ("tokenizer.", "vocab.", "spiece.", "sentencepiece.")
+HUB_SECONDS = 5.0  # to wait for an answer of the hub
 UNUSED = ("pooler",)  # weights that may be missing: they come after the last layer
 
 
@@ -34,7 +35,8 @@ def load_transformer(
     `source` is a folder, a hub id such as "albert-xlarge-v2", or a model of the transformers
     library, which is used as it is. Families: ALBERT, BERT (MiniLM), RoBERTa, DistilBERT, GPT-2.
     A folder is read without any request to the network; a hub id asks the network unless
-    `local_files_only` is true or HF_HUB_OFFLINE is set. `dtype` is float32 by default; with
+    `local_files_only` is true or HF_HUB_OFFLINE is set, and one that does not answer within some
+    seconds is done without: what was fetched before is used. `dtype` is float32 by default; with
     "float64" iterated layers can be followed longer before rounding decides.
 
     Weights are read from safetensors. A pickled checkpoint (.bin) can run code when it is read:
@@ -59,9 +61,20 @@ def load_transformer(
         )
     where = str(folder) if local else str(source)
     offline = local or bool(local_files_only)
-    options = {"revision": revision or "main", "local_files_only": offline}
+    options: dict[str, Any] = {"revision": revision or "main", "local_files_only": offline}
+    silent = "" if offline else _silence(where, options["revision"])
+    offline = options["local_files_only"] = offline or bool(silent)
     with _hub(offline):
-        _family(_read(where, "config", options, allow_pickle).model_type, where)
+        try:
+            config = _read(where, "config", options, allow_pickle)
+        except ValueError as error:
+            if not silent:
+                raise
+            raise ValueError(
+                f"{where}: no folder of that name, and the Hugging Face hub did not answer "
+                f"({silent}); what was fetched before has no such model either"
+            ) from error
+        _family(config.model_type, where)
         weights = {**options, "dtype": _dtype(dtype)}
         model = _read(where, "model", weights, allow_pickle)
         if tokenizer is None and not (local and _has_no_tokenizer(folder)):
@@ -133,6 +146,39 @@ def _looks_like_a_path(source: str) -> bool:
     """A hub id is `name` or `owner/name`; anything else can only be a path."""
     parts = source.split("/")
     return source.startswith((".", "~", os.sep)) or len(parts) > 2 or not all(parts)
+
+
+def _silence(name: str, revision: str) -> str:
+    """Why the hub does not answer, asked once and for HUB_SECONDS at most; "" when it does.
+
+    The transformers library asks six times with growing pauses before it gives up. A refusal, such
+    as a name that is not there, is an answer, and the library's words on it are better than ours.
+    A look-up of the host can hang beyond any time-out: it is left behind in its own thread.
+    """
+    from threading import Thread
+
+    import huggingface_hub
+    import huggingface_hub.constants as hub
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if hub.HF_HUB_OFFLINE:
+        return ""
+    outcome = [f"nothing within {HUB_SECONDS:g} s"]
+
+    def ask() -> None:
+        try:
+            huggingface_hub.model_info(name, revision=revision, timeout=HUB_SECONDS)
+        except (HfHubHTTPError, ValueError):
+            outcome[0] = ""
+        except Exception as error:  # of the network, by whichever library asks
+            outcome[0] = " ".join(str(error).split()) or type(error).__name__
+        else:
+            outcome[0] = ""
+
+    asking = Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(HUB_SECONDS + 1)
+    return outcome[0]
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from typing import Any, SupportsIndex, final
 
 import numpy as np
 
+from .._display import facts
 from .._files import parsed_json, read_arrays, write_atomically
 from .._types import Array, is_torch
 from ..attention import ATTENTIONS, Causal, Heads
@@ -22,6 +23,7 @@ from .steppers import STEPPERS, Stepper
 
 __all__ = ["Status", "Trajectory", "load"]
 
+_LONGEST = 300  # characters of a value in a notebook
 FORMAT = "cynosure-trajectory"
 VERSION = 1
 _LARGEST_HEADER = 64 << 20  # bytes: the names of a million tokens
@@ -49,6 +51,20 @@ class Trajectory:
     def __repr__(self) -> str:
         span = f"t={self.t[0]}..{self.t[-1]}" if len(self.t) else "no state"
         return f"Trajectory(z{tuple(self.z.shape)}, {span}, {self.status.code})"
+
+    def _repr_html_(self) -> str:
+        *batch, n, d = self.z.shape[1:]
+        unit = "time" if self.in_time else "layer"
+        ends = f", {unit} {self.t[0]} to {self.t[-1]}" if len(self.t) else ""
+        rows = [
+            ("made by", repr(self.made_by)),
+            ("tokens", f"{n} in dimension {d}" + (f", batch {tuple(batch)}" if batch else "")),
+            ("saved", f"{len(self)} states{ends}"),
+            ("status", f"{self.status.code}: {self.status.message}"),
+        ]
+        if self.words:
+            rows.append(("words", " ".join(self.words[:20]) + (" ..." if n > 20 else "")))
+        return facts("Trajectory", [(name, _cut(value)) for name, value in rows])
 
     def __len__(self) -> int:
         return len(self.t)
@@ -141,6 +157,10 @@ class Trajectory:
             np.savez(stream, allow_pickle=False, **arrays)
 
         return write_atomically(path, write)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 4] + " ..."
 
 
 def load(path: str | os.PathLike[str]) -> Trajectory:

@@ -15,6 +15,7 @@ from typing import Any, Literal, final
 
 import numpy as np
 
+from .._display import facts
 from ..simulation.trajectory import Trajectory
 
 __all__ = [
@@ -64,12 +65,29 @@ class Check:
     hypotheses: tuple[Hypothesis, ...]
     arithmetic: Literal["exact", "float64"]
 
+    def __repr__(self) -> str:
+        margin = f", margin {self.margin:.3g}" if self.applies else ""
+        return f"Check({self.theorem} {self.verdict}{margin})"
+
+    def _repr_html_(self) -> str:
+        why = [(h.name, f"{'yes' if h.holds else 'NO'}, {h.value:.3g}") for h in self.hypotheses]
+        rows = [
+            ("statement", self.statement),
+            ("margin", f"{self.margin:.3g}, {self.arithmetic}" if self.applies else "–"),
+            *why,
+        ]
+        return facts(f"{self.theorem} {self.verdict} ({self.reference})", rows)
+
+    @property
+    def verdict(self) -> str:
+        """In one word or three: "holds", "FAILS", "does not apply"."""
+        return "does not apply" if not self.applies else "holds" if self.holds else "FAILS"
+
     def __str__(self) -> str:
         if not self.applies:
             why = ", ".join(h.name for h in self.hypotheses if not h.holds)
             return f"{self.theorem} does not apply (fails: {why}): {self.statement}"
-        verdict = "holds" if self.holds else "FAILS"
-        return f"{self.theorem} {verdict}, margin {self.margin:.3g}: {self.statement}"
+        return f"{self.theorem} {self.verdict}, margin {self.margin:.3g}: {self.statement}"
 
 
 @final
