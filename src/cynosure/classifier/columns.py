@@ -49,7 +49,9 @@ def as_labels(y: Any, name: str = "y") -> np.ndarray:
     from sklearn.utils.multiclass import check_classification_targets
 
     if y is None:
-        raise ValueError(f"{name}: fit requires y to be passed, but the target y is None")
+        raise ValueError(
+            f"{name}: labels are needed; this requires y to be passed, but the target y is None"
+        )
     rows = [_plain_label(x) for x in _column(y, name, "labels")]
     for i, x in enumerate(rows):
         if _is_missing(x):
