@@ -119,8 +119,9 @@ class End(NamedTuple):
 
 
 def _end(p: Params, size: float, start: int) -> End:
+    """Followed for longer than what is drawn: short tokens are late, all their scores are small."""
     z0 = size * cy.configurations.box(p.n, 1, p.seed + start)
-    e, flow = _example(p, z0), cy.RescaledFlow()
+    e, flow = _example(replace(p, time=p.time + 4), z0), cy.RescaledFlow()
     times = np.asarray(e.run.t, dtype=float)
     still = np.sort(z0, axis=0)  # e^(-t) x does not move when x' = x
     alone = np.stack([cy.spectra.attention_matrix(flow, still, t) for t in times.tolist()])
@@ -131,9 +132,15 @@ def _end(p: Params, size: float, start: int) -> End:
         rank=cy.spectra.epsilon_rank(e.P[-1], p.eps),
         excepted=len(e.rows.excepted),
         columns=len(set(e.P[-1].argmax(axis=1)[settled].tolist())),
-        slope=float(np.nanmedian(e.rows.slope)),
-        alone=float(np.nanmedian(_rows(times, alone).slope)),
+        slope=_middle(e.rows.slope),
+        alone=_middle(_rows(times, alone).slope),
     )
+
+
+def _middle(slope: np.ndarray) -> float:
+    """The median of the slopes that could be fitted; NaN if none."""
+    fitted = slope[np.isfinite(slope)]
+    return float(np.median(fitted)) if len(fitted) else float("nan")
 
 
 def _ranks_again(p: Params, start: int) -> dict[str, tuple[int, int]]:
@@ -144,8 +151,8 @@ def _comparisons(
     p: Params, ends: list[End], ranks: list[dict[str, tuple[int, int]]]
 ) -> list[cy.Comparison]:
     """Starts and sizes on the line; tokens that do not attend; starts in many dimensions."""
-    two, slopes = sum(e.rank <= 2 and e.excepted <= 1 for e in ends), [e.slope for e in ends]
-    alone = [e.alone for e in ends]
+    two = sum(e.rank <= 2 and e.excepted <= 1 for e in ends)
+    slopes, alone = ([x for x in found if np.isfinite(x)] for found in zip(*(e[-2:] for e in ends)))
     short = [r[name] for r in ranks for name in r if name.endswith("length 1")]
     long = [r[name] for r in ranks for name in r if name.endswith("length 5") and "V = I" in name]
     fewer = sum(coupled < uncoupled for coupled, uncoupled in short)
@@ -162,7 +169,7 @@ def _comparisons(
             "rows approach their unit vector like exp(-c e^t)",
             f"{said}; tokens moved by V alone",
             f"median slope of log(-log): {min(slopes):.2f} to {max(slopes):.2f} with attention, "
-            f"{min(alone):.2f} to {max(alone):.2f} without",
+            f"{min(alone):.2f} to {max(alone):.2f} without ({len(slopes)} of {len(ends)} fitted)",
             max(abs(x - 1) for x in slopes) < 0.15 and min(alone) > 1.5,
         ),
         cy.Comparison(
