@@ -95,7 +95,7 @@ def attentions() -> dict[str, Any]:
         "localmax of all": cy.Localmax(1e308),
         "sinkhorn": cy.Sinkhorn(1.0),
         "cold sinkhorn": cy.Sinkhorn(1e308),
-        "sinkhorn big A": cy.Sinkhorn(-1e308, big),
+        "sinkhorn big A": cy.Sinkhorn(-1e308, big, iterations=20),
         "causal": cy.Causal(cy.Softmax(1e308)),
         "causal localmax": cy.Causal(cy.Localmax(0.0)),
         "heads": cy.Heads([cy.Softmax(1e308), cy.Sinkhorn(2.0)], [None, 1e300 * np.eye(2)]),

@@ -185,7 +185,7 @@ class Course:
         few steps must be hopeless by far, that of many need not; steps of very different lengths
         are jumps, which do not become fewer.
         """
-        if self._taken % 50:
+        if self._taken % 25:
             return 0.0
         for window, excess in _PACES:
             if len(self._paces) < window:
@@ -195,7 +195,8 @@ class Course:
             if excess == 4 and np.mean(steps < 1e-4 * steps.max()) > 0.05:
                 excess = 1
             need = self._taken + (self.end - self.t) / float(steps.mean())
-            if now <= before and need > self.rules.most_steps * excess:
+            better = now > before * (2 if excess > 4 else 1)
+            if not better and need > self.rules.most_steps * excess:
                 return need
         return 0.0
 
