@@ -181,7 +181,8 @@ def test_every_theorem_has_a_section():
 
     known = sections(read(DOCS / "mathematics.md"))
     assert set(THEOREMS) <= known
-    assert {f"B{i}" for i in range(1, 38)} | {f"C{i}" for i in range(1, 12)} <= known
+    told = {*range(1, 35), *range(39, 42)}
+    assert {f"B{i}" for i in told} | {f"C{i}" for i in range(1, 12)} <= known
 
 
 def test_the_picture_is_small():
@@ -323,7 +324,7 @@ def test_a_stale_page_is_noticed(tmp_path):
 
 def test_the_pictures_of_the_pages_are_drawn_by_code(tmp_path):
     drawn = generate.draw(tmp_path)
-    stored = (DOCS / "images").iterdir()
+    stored = (DOCS / "images").glob("*.png")  # tokens.gif: the README's own lines, test_package
     assert {path.name for path in drawn} == {path.name for path in stored}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
 
