@@ -133,7 +133,8 @@ def test_counts_that_are_none_are_refused(seen: int, total: int) -> None:
 
 
 def test_a_rate_is_told_with_its_cases_and_a_mean_with_its_interval() -> None:
-    assert counted(3, 4) == "3 of 4 (0.75; 95 %: 0.3 to 0.95)"
+    assert counted(3, 4) == "3 of 4 (0.75; 95 %: 0.3 to 0.954)"
+    assert counted(2700, 2700) == "2700 of 2700 (1; 95 %: 0.9986 to 1)"
     x = np.random.default_rng(1).standard_normal(400) + 3
     low, high = resampled(x)
     assert low < 3.0 < high and high - low == pytest.approx(4 * x.std() / 20, rel=0.1)

@@ -3,8 +3,8 @@
 An experiment is a module with TITLE, Params, QUICK and run(p, progress). `report_of` reads title,
 parameters and command off it; `over_grid` measures a grid of cells, kept and with progress;
 `judged` asks a theorem about many runs; `at_most` and `all_of` are checks of one number; `require`
-refuses parameters; `wilson`, `resampled` and `counted` give what was counted its interval. Figures
-are made with `cy.plot.sheet`, tables with `cy.Table.of`.
+refuses parameters; `wilson`, `resampled` and `counted` give what was counted its interval.
+Figures are made with `cy.plot.sheet`, tables with `cy.Table.of`.
 """
 
 from __future__ import annotations
@@ -169,9 +169,14 @@ def wilson(successes: int, total: int) -> tuple[float, float]:
 
 
 def counted(successes: int, total: int) -> str:
-    """A rate as text, with how many cases it stands on: "3 of 4 (0.75; 95 %: 0.3 to 0.95)"."""
-    low, high = wilson(successes, total)
-    return f"{successes} of {total} ({successes / total:.3g}; 95 %: {low:.2g} to {high:.2g})"
+    """A rate as text, with how many cases it stands on: "3 of 4 (0.75; 95 %: 0.3 to 0.954)"."""
+    rate, low, high = map(_rate, (successes / total, *wilson(successes, total)))
+    return f"{successes} of {total} ({rate}; 95 %: {low} to {high})"
+
+
+def _rate(x: float) -> str:
+    """Two digits of what is there, or, near 1, of what is missing: 0.9986 is not 1."""
+    return f"{x:.2g}" if x < 0.9 else f"{1 - float(f'{1 - x:.2g}'):.10g}"
 
 
 def resampled(
