@@ -111,10 +111,10 @@ _COSINES = (
 
 def _arrived(p: Params, collapses: list[Collapse]) -> str:
     """How many tokens of the start that is drawn are at the cross in its last panel."""
-    at = max(p.show)
-    here = [int((_gap(c.run.values[c.run.nearest(at)]) <= p.met).sum()) for c in collapses]
+    at = collapses[0].run.nearest(max(p.show))
+    here = [int((_gap(c.run.values[at]) <= p.met).sum()) for c in collapses]
     said = ", ".join(f"{k} for {c.name}" for k, c in zip(here, collapses))
-    return f"At the cross by t = {at:g}, of {p.n}: {said}."
+    return f"At the cross at t = {collapses[0].run.t[at]:.3g}, of {p.n}: {said}."
 
 
 def _flow(beta: float) -> cy.SphereFlow:
