@@ -182,7 +182,7 @@ def test_random_words_leave_special_tokens_and_draw_whole_words() -> None:
     assert MODEL.tokenizer is not None
     named = MODEL.tokenizer.convert_ids_to_tokens(known.tolist())
     assert all(w.isalpha() for w in named) and not set(named) & {"[CLS]", "[SEP]"}
-    ids, special = sentence_flow._ids(MODEL, "The film was slow", 50)
+    ids, special = sentence_flow.ids_of(MODEL, "The film was slow", 50)
     drawn = sentence_flow.random_words(ids, special, known, np.random.default_rng(0))
     assert len(drawn) == len(ids) and (np.array(drawn)[special] == ids[special]).all()
     assert np.isin(np.array(drawn)[~special], known).all()

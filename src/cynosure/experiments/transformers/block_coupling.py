@@ -161,13 +161,19 @@ def _summary(name: str, p: Params, pairs: list[Pair], repeated: list[Row], check
     return (
         f"{name}: m_{p.K} of consecutive layers is {near:.2f} on average, of others {far:.2f} (0: "
         f"same singular vectors, about 1: none in common); {bare:.2f} and {bare_far:.2f} once the "
-        f"multiple of the identity in each Jacobian is taken away, so most of the coupling is that "
-        f"multiple, and little of it is about being consecutive. Before training it is "
-        f"{fresh:.2f}.\n\nLayer {p.layer} repeated: from "
+        f"multiple of the identity in each Jacobian is taken away. Of the distance to 1, "
+        f"{_share(near, far):.0%} is lost when layers are not consecutive and "
+        f"{_share(near, bare):.0%} without that multiple. Before training m_{p.K} is {fresh:.2f}."
+        f"\n\nLayer {p.layer} repeated: from "
         f"{first['m']:.2f} with {first['clusters']} clusters to {last['m']:.2g} with "
         f"{last['clusters']} after {last['state']} times; states displaced at random by as much as "
         f"a step have {last['displaced']:.2g}. Hardmax: {hardmax}"
     )
+
+
+def _share(coupled: float, other: float) -> float:
+    """How much of the distance of `coupled` to 1, no coupling, is lost in `other`."""
+    return (other - coupled) / (1 - coupled) if coupled < 1 else 0.0
 
 
 # --- one layer repeated, and hardmax attention ---------------------------------------------------

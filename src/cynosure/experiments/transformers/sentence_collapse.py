@@ -317,7 +317,9 @@ def _figures(layers: dict[int, list[Row]], drawn: Sequence[Iterated]) -> list[cy
         cy.Picture(
             "Each head against the control",
             "Cosine 1 and difference 0: the head ends where norm and bias end without it. Clusters "
-            "at 1 but tokens below: the same places, taken by other tokens.",
+            "at 1 but tokens below: the same places, taken by other tokens. The control is the one "
+            "from the same text; places that it has only from other starts are counted in the "
+            "first table.",
             head_maps(maps, list(layers), dict.fromkeys((names[0], names[2]), (-1, 1))),
         ),
         cy.Picture(
