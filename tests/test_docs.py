@@ -204,8 +204,11 @@ def gallery_faults(shown, folder):
     for name in experiments:
         picture = folder / f"{name}.png"
         if name not in shown:
-            faults += [] if name in NEEDS_DATA else [f"{name}: not shown"]
+            hidden = name in NEEDS_DATA or name in gallery.TO_BE_RUN
+            faults += [] if hidden else [f"{name}: not shown"]
             continue
+        if name in gallery.TO_BE_RUN:
+            faults.append(f"{name}: shown, and said to be run again")
         if shown[name]["params"] != gallery.own_params(experiments[name]):
             faults.append(f"{name}: parameters have changed since")
         if shown[name]["title"] != experiments[name].TITLE:
