@@ -140,7 +140,10 @@ def test_a_bomb_is_refused_in_one_line_and_little_memory(name: str, tmp_path: Pa
     data = make()
     (tmp_path / file).write_bytes(data)
     code, said, megabytes = told(command.replace("FILE", file), tmp_path)
-    lines = [line for line in said.splitlines() if "fitting on" not in line]
+    # a slow machine is told what is being done before what was wrong
+    lines = [
+        line for line in said.splitlines() if "fitting on" not in line and not line.endswith("...")
+    ]
     assert code == 2 and len(lines) == 1 and lines[0].startswith("cynosure: error:"), said
     assert file in said, said
     assert megabytes < 4 * len(data) / 2**20 + 500, (megabytes, len(data))

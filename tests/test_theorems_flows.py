@@ -337,7 +337,7 @@ CASES = {
 
 def test_every_statement_has_its_cases() -> None:
     every = {**LAYER_CASES, **CASES, **MOTION_CASES}
-    assert list(every) == list(THEOREMS) == [f"B{i}" for i in range(1, 38)]
+    assert list(every) == list(THEOREMS) == [f"B{i}" for i in (*range(1, 35), *range(39, 42))]
     for name, cases in every.items():
         assert cases.holds and cases.sabotaged, name
         assert cases.not_applicable or not THEOREMS[name].needs, name

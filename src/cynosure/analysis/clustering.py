@@ -95,7 +95,7 @@ def _longest(x: np.ndarray) -> float:
 
 
 def _checked(tol: Any) -> float:
-    return as_number(tol, "tol", "a finite distance >= 0", lambda x: 0 <= x < np.inf)
+    return as_number(tol, "tol", "a finite distance, at least 0", lambda x: 0 <= x < np.inf)
 
 
 def _first(labels: np.ndarray) -> np.ndarray:

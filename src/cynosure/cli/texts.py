@@ -121,8 +121,8 @@ def decoded(data: bytes, name: str) -> str:
     except UnicodeDecodeError as error:
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
             raise ValueError(
-                f"{name}: UTF-16; give the file instead, or convert it with `iconv -f utf-16 -t "
-                "utf-8`"
+                f"{name}: UTF-16, not UTF-8; give the file instead, or convert it with `iconv -f "
+                "utf-16 -t utf-8`"
             ) from None
         raise ValueError(
             f"{name}: not UTF-8 ({error.reason} at byte {error.start}); convert it, for example "

@@ -28,7 +28,7 @@ _IN_A_ROW, _TO_COME = 20, 1000  # so many such steps done, and so many to come, 
 _MOST_IMPLICIT = 600  # coordinates up to which an implicit method pays: its Jacobian is dense
 _MOST_TRIES = 2000  # velocities for one step, apart from those of a Jacobian
 _WINDOW = 1000  # steps over which the pace is measured
-_PACES = ((100, 100), (_WINDOW, 4))  # over so many steps; so many times the steps allowed
+_PACES = ((_WINDOW, 4),)  # over so many steps; so many times the steps allowed
 
 
 class Rules(NamedTuple):
