@@ -153,13 +153,18 @@ def corruptions(tr: Trajectory, rng: np.random.Generator) -> dict[str, Trajector
             told = getattr(tr.history, name).copy()
             choices = np.append(real if name == "leader" else tr.t, -1)
             told[i] = rng.choice(choices[choices != told[i]])
-            pair = [told[i], tr.history.leader[i]]  # equal at the start, or leaders that have met
-            met = min(pair) >= 0 and (tr.history.born[pair] >= 0).all()
-            places = values[-1 if met else 0, pair]
-            same = name == "leader" and (places[0] == places[1]).all()
+            same = name == "leader" and _same_leader(tr, int(told[i]), int(tr.history.leader[i]))
             if not same:
                 wrong[name] = replace(tr, history=replace(tr.history, **{name: told}))
     return wrong
+
+
+def _same_leader(tr: Trajectory, a: int, b: int) -> bool:
+    """Equal at the start, or leaders that have met since: either name is right."""
+    if min(a, b) < 0 or tr.history is None:
+        return False
+    met = (tr.history.born[[a, b]] >= 0).all()
+    return bool((tr.values[-1 if met else 0, a] == tr.values[-1 if met else 0, b]).all())
 
 
 @pytest.mark.parametrize("name", RUNS)
