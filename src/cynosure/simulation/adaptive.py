@@ -27,8 +27,7 @@ _STABLE = 5.5  # step times rate at which DOP853, stable to 6.1, is limited by s
 _IN_A_ROW, _TO_COME = 20, 1000  # so many such steps done, and so many to come, are a stiff run
 _MOST_IMPLICIT = 600  # coordinates up to which an implicit method pays: its Jacobian is dense
 _MOST_TRIES = 2000  # velocities for one step, apart from those of a Jacobian
-_WINDOW = 1000  # steps over which the pace is measured
-_PACES = ((_WINDOW, 4),)  # over so many steps; so many times the steps allowed
+_WINDOW, _WORK = 1000, 5000  # steps over which the pace is measured, and velocities at most
 
 
 class Rules(NamedTuple):
@@ -77,7 +76,7 @@ class Course:
         self.saved = int((times <= since).sum())
         self.out[: self.saved] = self._start
         self.over = self.saved == len(times)
-        self._taken = self._tries = self._stable = 0
+        self._taken = self._tries = self._stable = self._work = 0
         self._longest = 0.0
         self._paces: deque[float] = deque(maxlen=_WINDOW)
         self._known: Callable[[np.ndarray], np.ndarray] | None = None
@@ -182,23 +181,18 @@ class Course:
 
         Softmax at a growing inverse temperature tends to a flow that jumps where a token changes
         its mind; where tokens slide along such a jump every step is short, for ever. The pace of
-        few steps must be hopeless by far, that of many need not; steps of very different lengths
-        are jumps, which do not become fewer.
+        many steps is measured, since a burst of short ones ends: tokens that leave a metastable
+        state need hundreds, cheap ones of LSODA. Steps of very different lengths are jumps, which
+        do not become fewer.
         """
-        if self._taken % 25:
+        window = min(_WINDOW, _WORK * self._taken // self._work)
+        if self._taken % 25 or len(self._paces) < window:
             return 0.0
-        for window, excess in _PACES:
-            if len(self._paces) < window:
-                break
-            steps = np.array(self._paces)[-window:]
-            before, now = steps[: window // 2].mean(), steps[window // 2 :].mean()
-            if excess == 4 and np.mean(steps < 1e-4 * steps.max()) > 0.05:
-                excess = 1
-            need = self._taken + (self.end - self.t) / float(steps.mean())
-            better = now > before * (2 if excess > 4 else 1)
-            if not better and need > self.rules.most_steps * excess:
-                return need
-        return 0.0
+        steps = np.array(self._paces)[-window:]
+        before, now = steps[: window // 2].mean(), steps[window // 2 :].mean()
+        jumps = np.mean(steps < 1e-4 * steps.max()) > 0.05
+        need = self._taken + (self.end - self.t) / float(steps.mean())
+        return need if now <= before and need > self.rules.most_steps * (1 if jumps else 4) else 0.0
 
     def _fail(self, message: str) -> None:
         self.over, self.status = True, too_stiff(self.flow, self.t, message)
@@ -208,7 +202,7 @@ class Course:
     def _velocity(self, t: float, y: np.ndarray) -> np.ndarray:
         if self.deadline.passed:
             raise _Late
-        self._tries += 1
+        self._tries, self._work = self._tries + 1, self._work + 1
         if self._tries > _MOST_TRIES + 10 * y.size:
             raise _Stuck
         tokens = like(y.reshape(self._shape), self._model)
