@@ -36,10 +36,10 @@ demo: setup  ## run the main job offline, leaving demo/report.html
 	$(BIN)/cynosure demo --out demo
 
 test: lint  ## lint, type-check, run the tests
-	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not slow"
 
 test-all: lint  ## the same with the long checks
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 # Another seed is another attack: make attack SEED=7 COUNT=20000.
 attack: COUNT ?= 100000

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import hypothesis
+import jaxtyping
 import pytest
-from jaxtyping import install_import_hook
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "cynosure"
@@ -23,13 +24,35 @@ CHECKED = sorted(
     for path in folder.iterdir()
     if (path.suffix == ".py" or (path / "__init__.py").exists()) and path.stem not in UNCHECKED
 )
-install_import_hook(CHECKED, "beartype.beartype")
+jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
 
 # No deadline, since numba compiles inside the first example. Repeatable, so that a red run is
 # about the change at hand; `--hypothesis-profile=explore` looks further.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000)
 hypothesis.settings.load_profile("repeatable")
+
+
+# Whole experiments and attacks, which call small functions a million times: there the check of a
+# shape costs ten times the function. Every one of those functions has tests where it is checked.
+MANY = {"attack", "experiments", "flow_controls", "flow_experiments_a", "flow_experiments_b"}
+MANY |= {"flow_experiments_c", "open_questions", "sentiment_experiments", "transformer_controls"}
+
+
+@pytest.fixture(autouse=True)
+def shapes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Shapes are checked at every call, but for the tests of MANY calls."""
+    jaxtyping.config.update("jaxtyping_disable", request.path.stem.removeprefix("test_") in MANY)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of one experiment on one worker, which runs it once: see --dist loadgroup."""
+    for item in items:
+        name = getattr(item, "callspec", None) and item.callspec.params.get("name")
+        if name and item.path.stem in ("test_experiments", "test_flow_controls"):
+            item.add_marker(pytest.mark.xdist_group(name))
 
 
 @pytest.fixture(autouse=True)
