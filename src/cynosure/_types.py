@@ -165,11 +165,19 @@ def _refuse_masked(z: Array, name: str) -> None:
         )
 
 
+def as_array(values: Any, name: str, expected: str, dtype: Any = np.float64) -> np.ndarray:
+    """`values` as NumPy reads them; what it cannot read is refused by name."""
+    try:
+        return np.asarray(values, dtype=dtype)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name}: expected {expected}, got {values!r:.80}") from None
+
+
 def as_mask(mask: Array | None, shape: tuple[int, ...]) -> np.ndarray | None:
     """`mask` as booleans of shape (*b, n); True marks a real token, False padding."""
     if mask is None:
         return None
-    a = np.asarray(mask.detach().cpu() if is_torch(mask) else mask)
+    a = as_array(mask.detach().cpu() if is_torch(mask) else mask, "mask", "booleans", None)
     if a.dtype != np.bool_:
         raise TypeError(f"mask: expected booleans (True = real token), got {a.dtype}")
     if a.shape != tuple(shape):
@@ -194,7 +202,7 @@ def as_map(M: Array | None, name: str) -> np.ndarray | None:
         raise TypeError(
             f"{name}: requires a gradient, which is not followed here; pass {name}.detach()"
         )
-    m = np.asarray(M.detach().cpu() if is_torch(M) else M, dtype=np.float64)
+    m = as_array(M.detach().cpu() if is_torch(M) else M, name, "a finite matrix (m, d)")
     if m.ndim != 2 or m.size == 0:
         raise ValueError(f"{name}: expected a finite matrix (m, d), got shape {m.shape}")
     if not np.isfinite(m).all():

@@ -77,7 +77,7 @@ def _act(case: Case) -> tuple[str, str]:
             code = case.act()
     except MemoryError as error:
         return "refused", f"MemoryError: {error}"  # of the machine, and nothing was taken
-    except (ValueError, TypeError, OSError, OverflowError) as error:
+    except (ValueError, TypeError, OSError, ArithmeticError, IndexError) as error:
         kind = "refused" if _is_ours(error) else "traceback"
         return kind, "".join(traceback.format_exception(error))[-3000:]
     except BaseException as error:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import sqrt
+from math import inf, sqrt
 from typing import Any, final
 
 import numpy as np
 
 from .._scale import unit
-from .._types import Array, as_parameter, namespace
+from .._types import Array, as_number, as_parameter, as_whole, namespace
 from ..attention import Attention, Softmax, act
 from .abstract import Flow, LayerMap, Tendency
 
@@ -142,10 +142,9 @@ class NoisySphere(LayerMap):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not self.dt > 0:
-            raise ValueError(f"dt: expected a positive step, got {self.dt!r}")
-        if not self.sigma >= 0:
-            raise ValueError(f"sigma: expected a noise strength >= 0, got {self.sigma!r}")
+        as_number(self.dt, "dt", "a positive step", lambda dt: 0 < dt < inf)
+        as_number(self.sigma, "sigma", "a noise strength >= 0", lambda sigma: 0 <= sigma < inf)
+        as_whole(self.seed, "seed", 0)
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
         x, d = unit(z), z.shape[-1]

@@ -17,6 +17,7 @@ import numpy as np
 from .._deadline import Deadline
 from .._types import (
     Array,
+    as_array,
     as_floats,
     as_mask,
     as_number,
@@ -187,7 +188,7 @@ def _times(time: Any, times: Any, stepper: Stepper, every: int) -> np.ndarray:
         finite = as_number(time, "time", "a finite time >= 0", lambda t: 0 <= t < float("inf"))
         grid = stepper.grid(finite)
     else:
-        grid = np.asarray(times, dtype=np.float64)
+        grid = as_array(times, "times", "increasing numbers >= 0, one per saved state")
         if grid.ndim != 1 or not len(grid) or not (np.diff(grid, prepend=-1.0) > 0).all():
             raise ValueError("times: expected increasing numbers >= 0, one per saved state")
         if grid[0] < 0 or not np.isfinite(grid).all():

@@ -87,7 +87,7 @@ class FixedStep(Stepper):
                 f"time: {time:g} is {time / self.dt:.1g} steps of {self.dt:g}, more than the "
                 f"{_MOST_SAVED:.0g} that can be saved; say which to save with times=[...]"
             )
-        whole = self.dt * np.arange(self._count(time))
+        whole = float(self.dt) * np.arange(self._count(time))
         return np.append(whole, float(time)) if time > 0 else np.zeros(1)
 
     def _count(self, span: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -14,7 +15,7 @@ import numpy as np
 
 from .._display import facts
 from .._files import parsed_json, read_arrays, write_atomically
-from .._types import Array, is_torch
+from .._types import Array, as_number, is_torch
 from ..attention import ATTENTIONS, Causal, Heads
 from ..dynamics import DYNAMICS, Dynamics, Unknown
 from ..engine.followed import History, Record
@@ -86,16 +87,18 @@ class Trajectory:
 
     def at(self, t: float | SupportsIndex) -> Array:
         """The tokens at layer or time t, which must have been saved."""
+        t = as_number(t, "t", "one layer or time", lambda t: t == t)
         at = np.flatnonzero(self.t == t)
         if len(at) == 0:
             raise ValueError(
-                f"layer {t} was not saved; saved are {self.t[0]}..{self.t[-1]} "
+                f"layer {t:g} was not saved; saved are {self.t[0]}..{self.t[-1]} "
                 f"({len(self.t)} of them). Run simulate with save_every=1"
             )
         return self.z[int(at[0])]
 
     def nearest(self, t: float | int) -> int:
         """The number of the saved state whose layer or time is nearest to t."""
+        t = as_number(t, "t", "one layer or time, finite", math.isfinite)
         return int(np.abs(np.asarray(self.t, dtype=float) - t).argmin())
 
     def select(self, *index: SupportsIndex) -> Trajectory:
