@@ -20,6 +20,7 @@ from cynosure.cli import main
 from cynosure.cli.environment import missing_extra
 from cynosure.cli.output import Voice
 from cynosure.cli.terminal import field, plain, show_json
+from cynosure.drawing.report import Table
 
 CLI = Path(__file__).resolve().parent.parent / "src" / "cynosure" / "cli"
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
@@ -301,3 +302,23 @@ def test_lines_of_texts_in_utf16_are_read(evil: Path, tmp_path: Path, code: str,
     (tmp_path / "t.xlsx").write_bytes(b"PK\x03\x04")
     assert main(["predict", str(evil), str(tmp_path / "t.xlsx")]) == 2
     assert "Excel workbook" in capsys.readouterr().err
+
+
+def test_the_last_column_of_a_table_is_folded_to_the_width_asked_for() -> None:
+    table = Table("", ("name", "what"), (("a", "one two three four five six"), ("bcd", "short")))
+    lines = table.to_text(26).split("\n")
+    assert lines == ["name  what", "a     one two three four", "      five six", "bcd   short"]
+    assert table.to_text().split("\n")[1] == "a     one two three four five six"
+    numbers = Table("", ("n", "value"), ((1, 2.5),))
+    assert numbers.to_text(3) == numbers.to_text()
+
+
+PAGES = ["", "simulate", "limit", "check", "run", "fit", "predict", "evaluate", "explain", "info"]
+
+
+@pytest.mark.parametrize("command", [*PAGES, "demo", "run --list", "limit gaussian:n=300,d=2"])
+def test_what_is_said_fits_80_columns(command: str, capsys) -> None:
+    words = command.split()
+    assert main(words if len(words) > 1 else [*words, "--help"]) == 0
+    longest = max(capsys.readouterr().out.split("\n"), key=len)
+    assert len(longest) <= 80, longest

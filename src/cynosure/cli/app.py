@@ -97,7 +97,7 @@ def common(
 
     \b
     cynosure demo                                      one page with everything
-    cynosure simulate tokens.csv --alpha 0.5 --layers 30 --plot f.png --out run.npz
+    cynosure simulate tokens.csv --alpha 0.5 --layers 30 --plot layers.png
     cynosure simulate tokens.csv --dynamics rescaled_flow --time 20
     cynosure limit tokens.csv --alpha 1/2 --exact      limits with a proof
     cynosure check tokens.csv                          the theorems on this run

@@ -336,7 +336,7 @@ def limit_sentence(li: Limit) -> str:
     n, d = li.points.shape
     text = (
         f"{n - len(li.undecided)} of {n} limits proved (d = {d}), {len(li.leaders)} leaders, "
-        f"layer {li.layers}, arithmetic: {li.arithmetic}."
+        f"layer {li.layers}\narithmetic: {li.arithmetic}."
     )
     if li.certified:
         return text

@@ -11,7 +11,7 @@ import typer
 
 from .inputs import can_be_made, listed, settings
 from .options import ForceOption, JsonOption
-from .output import Voice
+from .output import WIDTH, Voice
 from .terminal import show, show_json
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(
         from ..drawing.report import Table
 
         rows = tuple((key, module.TITLE) for key, module in available().items())
-        show(Table("", ("name", "what it shows"), rows).to_text())
+        show(Table("", ("name", "what it shows"), rows).to_text(WIDTH))
         return
     if name is None:
         known = sorted(one for names in chapters().values() for one in names)

@@ -94,12 +94,12 @@ def simulate(
     """Run layers or a flow: where tokens are, who leads, what they tend to.
 
     \b
-    cynosure simulate tokens.csv --alpha 0.5 --layers 30 --plot layers.png --movie layers.gif
+    cynosure simulate tokens.csv --alpha 0.5 --layers 30 --movie layers.gif
     cynosure simulate tokens.csv --report page.html
     cynosure simulate gaussian:n=1000,d=3 --A A.csv --out run.npz --json
-    cynosure simulate box:n=40,d=2 --dynamics rescaled --V V.csv --beta 2 --time 20 --out run.npz
-    cynosure simulate sphere:n=32,d=3 --dynamics sphere --beta 4 --causal --stepper rk4:dt=0.1
-    cynosure simulate tokens.csv --attention softmax:beta=5 --attention hardmax:A=A.csv
+    cynosure simulate box:n=40,d=2 --dynamics rescaled --V V.csv --time 20
+    cynosure simulate sphere:n=32,d=3 --dynamics sphere --beta 4 --causal
+    cynosure simulate a.csv --attention softmax:beta=5 --attention hardmax:A=A.csv
     """
     from .models import Clock, Model
 
@@ -162,8 +162,8 @@ def limit(
     A token whose limit is not proved is called undecided, never converged (exit code 0).
 
     \b
-    Rules in .csv and JSON: leader leads; S follows a leader; fixed stays where it is; G tied
-    between tokens that stay; H, T tied for ever, proved by hulls or by signs.
+    Rules in .csv and JSON: leader leads; S follows a leader; fixed stays where it
+    is; G tied between tokens that stay; H, T tied for ever, by hulls or by signs.
     cynosure limit tokens.csv --alpha 1/2 --json
     cynosure limit tokens.csv --report page.html
     cynosure limit golden:G1 --alpha 1/2 --exact

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from fractions import Fraction
 from html import escape
 from operator import attrgetter
+from textwrap import fill
 from typing import Any, final
 
 import numpy as np
@@ -51,8 +52,11 @@ class Table:
         rows = tuple(tuple(read(record) for read in readers) for record in records)
         return cls(title, tuple(columns), rows, note)
 
-    def to_text(self) -> str:
-        """Aligned columns for a terminal: numbers to the right, words to the left."""
+    def to_text(self, within: int | None = None) -> str:
+        """Aligned columns for a terminal: numbers to the right, words to the left.
+
+        The last column is folded where a line would be longer than `within`.
+        """
         cells = [list(self.columns), *([short_text(x) for x in row] for row in self.rows)]
         width = [max(len(row[j]) for row in cells) for j in range(len(self.columns))]
         right = [all(_is_number(row[j]) for row in self.rows) for j in range(len(self.columns))]
@@ -62,7 +66,15 @@ class Table:
             )
             for row in cells
         )
-        return "\n".join(line.rstrip() for line in lines)
+        if within is None or right[-1]:
+            return "\n".join(line.rstrip() for line in lines)
+        indent = " " * (sum(width[:-1]) + 2 * (len(width) - 1))
+        room = max(within, len(indent) + 20)
+        return "\n".join(
+            fill(line[len(indent) :].rstrip(), room, initial_indent=line[: len(indent)],
+                 subsequent_indent=indent, break_long_words=False).rstrip()
+            for line in lines
+        )  # fmt: skip
 
     def to_csv(self) -> str:
         """Full precision, one header line."""
