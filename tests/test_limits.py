@@ -227,3 +227,14 @@ def test_a_thousand_tied_configurations():
         z = rng.integers(-4, 5, size=(n, d)).astype(float)
         dynamics = cy.PureAttention(alpha=alphas[int(rng.integers(len(alphas)))])
         same(cy.limit(dynamics, z), cy.limit(dynamics, z, exact=True))
+
+
+def test_the_sets_of_layer_0_are_known_whatever_the_rest_costs(monkeypatch) -> None:
+    z = np.random.default_rng(0).integers(-1, 2, size=(40, 6)).astype(float)
+    layers = cy.PureAttention(
+        cy.Hardmax(np.diag([1e-100, 1e300, 1e200, 1e-100, 1e-200, 1])), 1e-300
+    )
+    monkeypatch.setattr("cynosure.analysis.limits._WORK", 1)
+    li = cy.limit(layers, z)
+    born = cy.simulate(layers, z, layers=0).history.born
+    assert (born >= 0).any() and (li.born == born).all() and len(li.undecided)

@@ -16,10 +16,15 @@ class Exhausted(Exception):
     """The budget is spent: what is proved so far stands, the rest stays undecided."""
 
 
-def price(bits: int) -> int:
-    """What one product of integers of so many bits costs, in units of about 100 ns."""
-    words = bits // 256 + 1
-    return words * isqrt(words)
+def price(bits: int, others: int | None = None) -> int:
+    """What one product of integers of so many bits costs, in units of about 100 ns.
+
+    `others` are the bits of the other factor, where they are not as many.
+    """
+    long, short = bits // 256 + 1, (bits if others is None else others) // 256 + 1
+    if long < short:
+        long, short = short, long
+    return long * isqrt(short)
 
 
 @final
@@ -51,6 +56,16 @@ class Budget:
         """Raises Exhausted when the time is over."""
         if self._deadline.passed:
             raise Exhausted
+
+    @contextmanager
+    def apart(self, work: int) -> Iterator[None]:
+        """Inside, `work` units can be spent that do not count outside."""
+        left, floor = self._left, self._floor
+        self._left, self._floor = None if left is None else work, 0
+        try:
+            yield
+        finally:
+            self._left, self._floor = left, floor
 
     @contextmanager
     def limited(self, share: float) -> Iterator[None]:

@@ -8,6 +8,7 @@ T that finds a later change of the sets makes the walk jump to that layer.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from .budget import Exhausted
@@ -20,6 +21,7 @@ _STILL = 8  # layers without a change after which untied sets are looked at
 _MOST_STILL = 10_000  # and after which the walk ends if nothing can be proved
 _FEW = 64  # open classes that are looked at as soon as there is a tie
 _SHARE = 0.25  # of the budget that is left, for one attempt
+_FIRST = 50_000_000  # units for the sets of layer 0, which come first and are always worth it
 _LAYER, _EXACT_LAYER = 200, 4000  # units for walking a layer, and one with exact decisions
 
 
@@ -39,7 +41,8 @@ def _prove(walk: Walk, max_layers: int, progress: Callable[[int, int], Any] | No
     while True:
         walk.budget.look()
         exact = walk.exact_decisions
-        walk.decide()
+        with walk.budget.apart(_FIRST) if walk.k == 0 else nullcontext():
+            walk.decide()
         walk.budget.spend(_EXACT_LAYER if walk.exact_decisions > exact else _LAYER)
         open_ = len(walk.searched)
         if progress is not None:

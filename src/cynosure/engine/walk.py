@@ -174,8 +174,8 @@ class Walk(DecidedLayer):
                 self.budget.spend(len(classes) // 50 + 20)
                 return _largest_of(small.rows @ np.array(query, dtype=np.int64))
         keys = [(j, self.point(j)) for j in classes]
-        bits = max(max(x.bit_length() for x in query), self.scale.bit_length())
-        self.budget.spend(len(keys) * (15 + 5 * len(query) * price(bits)))
+        bits = max(x.bit_length() for x in query), self.scale.bit_length()
+        self.budget.spend(len(keys) * (15 + len(query) * (1 + price(*bits))))
         return maximisers(query, keys)
 
     def _small_points(self) -> SmallPoints | None:
