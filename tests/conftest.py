@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import hypothesis
@@ -26,6 +27,17 @@ CHECKED = sorted(
 )
 jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
 
+# Asked several times for every velocity of a flow, and their annotations say little: half of all
+# calls that would be checked.
+TINY = {
+    "cynosure._types": "namespace is_torch as_mask like",
+    "cynosure._scale": "exponent",
+    "cynosure.attention.scores": "real_tokens device_of keep_padding times_power transpose",
+}
+for module, names in TINY.items():
+    for name in names.split():
+        getattr(import_module(module), name).__no_type_check__ = True
+
 # No deadline, since numba compiles inside the first example. Repeatable, so that a red run is
 # about the change at hand; `--hypothesis-profile=explore` looks further.
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
@@ -41,8 +53,11 @@ MANY |= {"flow_experiments_c", "open_questions", "sentiment_experiments", "trans
 
 @pytest.fixture(autouse=True)
 def shapes(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Shapes are checked at every call, but for the tests of MANY calls."""
-    jaxtyping.config.update("jaxtyping_disable", request.path.stem.removeprefix("test_") in MANY)
+    """Shapes are checked at every call, but for the tests of MANY calls, or marked so."""
+    many = request.path.stem.removeprefix("test_") in MANY or request.node.get_closest_marker(
+        "many"
+    )
+    jaxtyping.config.update("jaxtyping_disable", bool(many))
     yield
     jaxtyping.config.update("jaxtyping_disable", False)
 

@@ -152,6 +152,7 @@ def check(chosen: list[tuple[str, str, str]]) -> dict[str, int]:
     return seen
 
 
+@pytest.mark.many
 def test_a_slice_of_all_combinations() -> None:
     everything = cases()
     chosen = np.random.default_rng(0).choice(len(everything), 60, replace=False)
@@ -159,6 +160,7 @@ def test_a_slice_of_all_combinations() -> None:
     assert {"done", "moving", "overflow"} <= set(seen)  # the extremes were reached
 
 
+@pytest.mark.many
 @pytest.mark.slow
 def test_all_combinations() -> None:
     check(cases())

@@ -73,6 +73,7 @@ def test_rescaled_tokens_reach_t_1000_and_end_in_hardmax():
     np.testing.assert_allclose(P.sum(axis=1), 1)
 
 
+@pytest.mark.many
 def test_the_closed_form_is_what_stepping_on_would_give():
     z = np.random.default_rng(0).uniform(-1, 1, size=(20, 2))
     z[3] = z[7]  # copies share a leader
@@ -268,6 +269,7 @@ def test_flows_take_turns(stepper):
     np.testing.assert_allclose(whole.values, alone.values, atol=2e-7)
 
 
+@pytest.mark.many
 def test_flows_that_cannot_take_turns_are_refused():
     for flows in ([], [RescaledFlow(), SphereFlow()], [cy.PureAttention()], [ScheduledFlow()]):
         with pytest.raises(TypeError, match=r"of one kind|Type-check"):
@@ -346,6 +348,7 @@ def test_noise_is_common_seeded_and_of_the_right_size():
     assert abs((steps**2).sum(axis=1).mean() / (2 * 1e-4) - 1) < 0.1  # sigma^2 dt (d - 1)
 
 
+@pytest.mark.many
 def test_two_tokens_in_common_noise_keep_their_law():
     """Without drift the angle's law does not depend on dt: the Stratonovich limit is reached."""
     x = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])

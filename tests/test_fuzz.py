@@ -21,7 +21,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each case runs 
 
 
 @pytest.mark.parametrize(
-    ("families", "count"), [("model", 100), ("run,table,tokens,archive", 80), ("command", 40)]
+    ("families", "count"),
+    [("model", 100), ("run,table,tokens,archive", 80), ("command", 40), ("call", 60)],
 )
 def test_mutated_files_and_commands_work_or_are_refused(families: str, count: int) -> None:
     words = ["-m", "tests.fuzz", "--families", families, "--count", str(count), "--seed", "1"]
@@ -60,7 +61,7 @@ def _exits() -> int:
     ],
 )
 def test_the_judge_tells_the_outcomes_apart(monkeypatch, act, kind: str) -> None:
-    monkeypatch.setattr(outcomes, "SECONDS", 3)
+    monkeypatch.setattr(outcomes, "SECONDS", 6)
     base = outcome(Case("", "", lambda: None)).megabytes
     monkeypatch.setattr(outcomes, "MEGABYTES", base + 100)
     assert outcome(Case("", "", act)).kind == kind

@@ -25,6 +25,7 @@ def test_states_and_sets_against_the_oracle(z, alpha):
     assert ro.born.tolist() == oracle.born(states, sets)
 
 
+@pytest.mark.many
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 8]), st.sampled_from([0.1, 0.5, 1.0, 2.35]))
 def test_batch_equals_single_runs(seed, d, alpha):
     rng = np.random.default_rng(seed)

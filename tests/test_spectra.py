@@ -167,6 +167,7 @@ def test_boolean_limit_on_the_line():
     assert spectra.recognise(tr).kind == "boolean"
 
 
+@pytest.mark.many
 def test_hyperplanes_of_the_paper_matrix():
     z = np.random.default_rng(5).uniform(-1, 1, size=(40, 2))
     found = [
@@ -183,6 +184,7 @@ def test_hyperplanes_of_the_paper_matrix():
     np.testing.assert_allclose(spectra.hyperplane_values(far).f, found[1].f, atol=1e-6)
 
 
+@pytest.mark.many
 def test_recognised_limits():
     z = np.random.default_rng(6).uniform(-1, 1, size=(20, 2))
     polytope = spectra.recognise(cy.simulate(RescaledFlow(), z, time=40.0))
@@ -221,6 +223,7 @@ def test_recognised_in_every_variable():
         np.testing.assert_allclose(np.unique(hard.points.round(9), axis=0), points, atol=1e-8)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("kind", [EuclideanFlow, LeadingFlow, RescaledFlow])
 def test_recognised_by_the_eigenvalue_of_largest_real_part(kind):
     z = np.random.default_rng(6).uniform(-1, 1, size=(12, 2))

@@ -174,6 +174,7 @@ def test_a_run_that_leaves_the_floats_says_where(stepper):
         cy.simulate(Blowup(), z, time=2.0, stepper=stepper)
 
 
+@pytest.mark.many
 def test_overflow_advice_names_the_other_variables():
     z = conformance.tokens()
     rough = Adaptive(1e-3, 1e-3)

@@ -372,6 +372,7 @@ def test_what_applies_holds(name: str) -> None:
             json.dumps(c.witness, allow_nan=False)
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("seed", range(4))
 def test_what_applies_holds_for_other_starts(seed: int) -> None:
     n, d = [(6, 1), (12, 2), (9, 3), (5, 4)][seed]
@@ -436,6 +437,7 @@ def test_a_run_without_a_known_stepper_is_not_judged() -> None:
     assert not THEOREMS["B24"](many).applies
 
 
+@pytest.mark.many
 def test_padding_is_left_out() -> None:
     z = gaussian(6, 3)
     padded = np.concatenate([z[:2], 9 * np.ones((1, 3)), z[2:], np.ones((1, 3))])
@@ -505,6 +507,7 @@ def test_wendel_against_simulation() -> None:
     assert p == 0.5 and abs(share - p) < 5 * np.sqrt(p * (1 - p) / 600)
 
 
+@pytest.mark.many
 def test_exit_times_are_geometric() -> None:
     """Exits of a square over seeds: mean and spread of a geometric law, and its growth in beta."""
     q, n = exit_probability(4, 2.0), 4

@@ -168,6 +168,7 @@ def _same_leader(tr: Trajectory, a: int, b: int) -> bool:
     return bool(np.allclose(places[a], places[b], rtol=1e-12, atol=0.0))
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", RUNS)
 def test_one_wrong_number_is_noticed(name: str) -> None:
     """Before B39 and B40 three in four of such runs passed every statement."""
@@ -370,6 +371,7 @@ def test_b16_mean_of_a_cycle_is_judged() -> None:
     assert THEOREMS["B16"](replace(tr, z=z)).holds is False
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("alpha", ["1/10", "1/2", 1, 2, 10])
 def test_there_may_be_no_limit(alpha: str | int) -> None:
     """Four leaders, and a token that swings between two ties: |z| = 3 eta/(1 + rho) at the end."""
