@@ -190,6 +190,8 @@ class ConstantSets:
             self._depth |= {c: deepest if alone else None for c in ring}
         self._powers: dict[tuple[int, int], Exact] = {}
         self._hulls: dict[int, frozenset[Place]] = {}
+        self._reaches: dict[int, frozenset[int]] = {}
+        self._places_of: dict[frozenset[int], frozenset[Place]] = {}
 
     def _depth_of(self, c: int) -> int | None:
         return self._depth.get(c, 0 if self.view.stays(c) else 1)
@@ -232,24 +234,40 @@ class ConstantSets:
         """
         if c not in self._hulls:
             depth = self._depth_of(c)
-            if depth is not None:
-                rows = [self._y(c, r) for r in range(depth + 1)]
+            if depth is None:
+                self._hulls[c] = self._places(self._reached(c))
             else:
-                rows = self._reached(c)
-            self.view.budget.spend(20 * len(rows) * price(self.view.scale.bit_length()))
-            self._hulls[c] = frozenset(tuple(map(Fraction, row)) for row in rows)
+                self._hulls[c] = self._hull_of([self._y(c, r) for r in range(depth + 1)])
         return self._hulls[c]
 
-    def _reached(self, c: int) -> list[Exact]:
-        reached, waiting = {c}, [c]
+    def _hull_of(self, rows: Sequence[Exact]) -> frozenset[Place]:
+        self.view.budget.spend(20 * len(rows) * price(self.view.scale.bit_length()))
+        return frozenset(tuple(map(Fraction, row)) for row in rows)
+
+    def _reached(self, c: int) -> frozenset[int]:
+        """The classes that c leads to, itself among them."""
+        reached, waiting, looked = {c}, [c], 0
         while waiting:
-            for j in self._pattern.shares.get(waiting.pop(), ()):
-                if j not in reached:
-                    reached.add(j)
-                    waiting.append(j)
-        closed = [j for j in reached if j not in self._depth and not self.view.stays(j)]
-        places = ([Fraction(x) for x in self.view.point(j)] for j in reached)
-        return [*places, *(self._target(j) for j in closed)]
+            j = waiting.pop()
+            if j in self._reaches:  # that of a class on the way is part of it
+                reached |= self._reaches[j]
+                continue
+            row = self._pattern.shares.get(j, ())
+            looked += len(row)
+            waiting += [i for i in row if i not in reached]
+            reached.update(row)
+        self.view.budget.spend(looked + len(reached) // 10)
+        self._reaches[c] = frozenset(reached)
+        return self._reaches[c]
+
+    def _places(self, classes: frozenset[int]) -> frozenset[Place]:
+        """The places of the classes, and the limits of those in closed form."""
+        if classes not in self._places_of:  # one and the same for all classes of a ring
+            closed = [j for j in classes if j not in self._depth and not self.view.stays(j)]
+            places = ([Fraction(x) for x in self.view.point(j)] for j in classes)
+            rows = [*places, *(self._target(j) for j in closed)]
+            self._places_of[classes] = self._hull_of(rows)
+        return self._places_of[classes]
 
     def settled_by_h(self) -> list[int]:
         """The open classes whose sets certificate H proves constant, token by token."""
