@@ -285,8 +285,8 @@ def _summary(p: Params, turned: list[Forms], families: list[Forms], nudged: list
     )
     if sound and led == vertices:
         text += (
-            "The conjecture that this is so for any A and almost every start is open; proved, for any "
-            "A, is that at every late layer some token is near each vertex of K (B41). "
+            "The conjecture that this is so for any A and almost every start is open; proved, for "
+            "any A, is that at every late layer some token is near each vertex of K (B41). "
         )
     if meeting:
         none, of = _count(meeting, lambda f: f.leaders == 0)
