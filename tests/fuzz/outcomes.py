@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +61,34 @@ def outcome(case: Case) -> Outcome:
     if code < 0 or not text:
         return Outcome("signal", f"exit {code}", seconds, megabytes)
     return Outcome(*json.loads(text), seconds, megabytes)
+
+
+def together(cases: Sequence[Case]) -> list[Outcome | None]:
+    """Cases one after another in one child, for a fork costs more than most of them.
+
+    None from the first on that did not end, or where all of them took too much memory: those are
+    to be asked again, each alone.
+    """
+    with tempfile.TemporaryFile("w+") as told:
+        child = os.fork()
+        if child == 0:
+            try:
+                _limit()
+                for case in cases:
+                    signal.alarm(SECONDS)
+                    start = time.monotonic()
+                    told.write(json.dumps((*_act(case), time.monotonic() - start)) + "\n")
+                    told.flush()
+            finally:
+                os._exit(0)
+        _, _, used = os.wait4(child, 0)
+        megabytes = used.ru_maxrss / 1024
+        told.seek(0)
+        lines = told.read().splitlines()
+    if megabytes > MEGABYTES:
+        return [None] * len(cases)
+    ended = [Outcome(*json.loads(line), megabytes) for line in lines if line.endswith("]")]
+    return [*ended, *[None] * (len(cases) - len(ended))]
 
 
 def _limit() -> None:
