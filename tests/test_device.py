@@ -37,6 +37,23 @@ def test_many_pairs_are_listed_for_fewer_rows_at_a_time(monkeypatch):
         assert search_faults(SEARCHES[name], torch.tensor) == []
 
 
+def test_a_device_without_memory_searches_fewer_rows_at_a_time(monkeypatch):
+    decided, sizes = device._decided, []
+
+    def cramped(pairs, order, q, *rest):
+        if len(q) > 100:
+            raise torch.cuda.OutOfMemoryError
+        sizes.append(len(q))
+        return decided(pairs, order, q, *rest)
+
+    monkeypatch.setattr(device, "_decided", cramped)
+    assert search_faults(SEARCHES["crowded circle"], torch.tensor) == []
+    assert max(sizes) <= 100
+    monkeypatch.setattr(device, "_decided", lambda *a: cramped(*a[:2], range(101), *a[3:]))
+    with pytest.raises(MemoryError, match="move the tokens to the CPU"):
+        search_faults(SEARCHES["two tokens"], torch.tensor)
+
+
 class Forgetful(Plain):
     """Plain passes that believe every row after its best tile."""
 

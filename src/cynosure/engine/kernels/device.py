@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .contract import Candidates, U
 from .passes import WIDTH, Passes, Task, passes_for
 
@@ -56,10 +58,43 @@ def device_candidates(
 def counted_candidates(
     q: Any, z: Any, slack: Any, *, runner_up: bool = False, passes: Passes | None = None
 ) -> tuple[Candidates, Counts]:
-    """`device_candidates`, and what became of the rows."""
+    """`device_candidates`, and what became of the rows.
+
+    Where the memory of the device does not suffice, the rows are searched in two halves.
+    """
     import torch
 
     passes = passes or passes_for(q)
+    try:
+        return _counted(q, z, slack, runner_up, passes)
+    except torch.cuda.OutOfMemoryError:
+        if len(q) == 1:
+            raise MemoryError(
+                f"the device has no room to search {len(z)} tokens of d = {z.shape[1]}; "
+                "free some of its memory, or move the tokens to the CPU"
+            ) from None
+    # outside of the handler, which keeps the tensors of the failed attempt alive
+    torch.cuda.empty_cache()
+    half = -(-len(q) // 2)
+    parts = [
+        counted_candidates(x, z, s, runner_up=runner_up, passes=passes)
+        for x, s in zip(q.split(half), slack.split(half), strict=True)
+    ]
+    (one, many), (two, more) = parts
+    joined = Candidates(
+        np.concatenate((one.best, two.best)),
+        np.concatenate((one.indptr, two.indptr[1:] + one.indptr[-1])),
+        np.concatenate((one.indices, two.indices)),
+        np.concatenate((one.gap, two.gap)),
+    )
+    return joined, Counts(*(a + b for a, b in zip(many, more, strict=True)))
+
+
+def _counted(
+    q: Any, z: Any, slack: Any, runner_up: bool, passes: Passes
+) -> tuple[Candidates, Counts]:
+    import torch
+
     nq, d = q.shape
     keys, queries = _parts(z, together=True), _parts(q, together=False)
     order = torch.argsort(keys.norm, descending=True)
