@@ -120,6 +120,10 @@ def main() -> None:
     options.add_argument("--quick", action="store_true")
     options.add_argument("--out", type=Path, default=Path(__file__).parent)
     options.add_argument("--seconds", type=float, default=480.0)
+    options.add_argument("--n", type=int, nargs="+", default=[100_000, 10_000, 1_000_000])
+    options.add_argument("--d", type=int, nargs="+", default=list(DIMENSIONS))
+    options.add_argument("--laws", nargs="+", default=list(LAWS))
+    options.add_argument("--each", type=float, default=1.0, help="seconds for one timing")
     chosen = options.parse_args()
     if not torch.cuda.is_available():
         print("no CUDA device: nothing to measure")
@@ -129,15 +133,14 @@ def main() -> None:
     machine = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     machine["triton"] = triton.__version__
     rows, started = [], time.perf_counter()
-    sizes = (10_000,) if chosen.quick else (100_000, 10_000, 1_000_000)
-    for n in sizes:
-        for d in DIMENSIONS:
-            for law in LAWS:
+    for n in [10_000] if chosen.quick else chosen.n:
+        for d in chosen.d:
+            for law in chosen.laws:
                 if time.perf_counter() - started > chosen.seconds:
                     rows.append({"law": law, "n": n, "d": d, "failed": "no time left"})
                     continue
                 try:
-                    row = row_of(law, n, d, 1.0)
+                    row = row_of(law, n, d, chosen.each)
                 except Exception as error:  # a table with a hole says more than none
                     row = {"law": law, "n": n, "d": d, "failed": f"{error!r}"[:500]}
                     torch.cuda.empty_cache()

@@ -162,6 +162,8 @@ def test_distinct_rows_are_proved_distinct_and_equal_ones_are_not():
         z = np.unique(z, axis=0)
         assert all_distinct(torch.tensor(z))
         assert not all_distinct(torch.tensor(np.vstack((z, z[7]))))
+        assert not all_distinct(torch.tensor(np.vstack((z, z[7]))).float())
+        assert all_distinct(torch.tensor(z).float())
     signed = np.array([[0.0, 1.0], [-0.0, 1.0]])
     assert not all_distinct(torch.tensor(signed))
     label = classes(signed, torch.tensor(signed)).label

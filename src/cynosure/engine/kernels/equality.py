@@ -22,7 +22,7 @@ def all_distinct(z: Any) -> bool:
     """True when hashes prove that no two rows of the tensor z are equal; seldom False otherwise."""
     import torch
 
-    bits = (z + 0.0).view(torch.int64)
+    bits = (z.double() + 0.0).view(torch.int64)
     bits = bits ^ ((bits >> 32) & 0xFFFFFFFF)  # short mantissas fill only the upper half
     odd = torch.arange(z.shape[1], device=z.device) * 0x1E3779B97F4A7C15 * 2 + 0x7F51AFD7ED558CCD
     mixed = bits * odd  # modulo 2^64, as the sum
