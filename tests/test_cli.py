@@ -573,12 +573,35 @@ BAD = [
     (["limit", "gaussian:n=0"], "n >= 1"),
     (["limit", "figure2:7"], "1, 2, 3, 4"),
     (["limit", "golden:G9"], "G1"),
+    (["limit", "tokens.csv", "--device", "tpu"], "cpu or cuda"),
+    (["limit", "tokens.csv", "--exact", "--device", "cuda"], "on the CPU"),
     (["check", "tokens.csv", "--only", "B99"], "B99"),
     (["limit"], "TOKENS"),
     (["limit", "tokens.csv", "--alhpa", "1"], "--alhpa"),
     (["conquer"], "conquer"),
     (["--config", "none.toml", "info"], "no such file"),
 ]
+
+
+@pytest.mark.parametrize("command", ["simulate", "limit"])
+def test_tokens_go_to_the_device_asked_for_and_results_come_back(
+    command: str, here: Path, capsys, monkeypatch
+) -> None:
+    """A tensor goes in; what is shown is what NumPy tokens show."""
+    torch = pytest.importorskip("torch")
+    tensor, asked = torch.tensor, []
+
+    def on_the_cpu(values, device):
+        asked.append(device)
+        return tensor(values)
+
+    plain = [command, "gaussian:n=12,d=2,seed=3", "--json"]
+    main(plain)
+    expected = json.loads(capsys.readouterr().out)["result"]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "tensor", on_the_cpu)
+    assert main([*plain, "--device", "cuda"]) == 0
+    assert json.loads(capsys.readouterr().out)["result"] == expected and asked == ["cuda"]
 
 
 @pytest.mark.parametrize(("args", "words"), BAD, ids=[" ".join(a) for a, _ in BAD])

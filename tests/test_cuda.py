@@ -11,7 +11,10 @@ import pytest
 import cynosure as cy
 from conformance import tokens
 from cynosure.dynamics import Flow
+from cynosure.engine.kernels import device
+from cynosure.engine.kernels.passes import passes_for
 from cynosure.simulation.steppers import RK4, Adaptive
+from device_cases import SEARCHES, search_faults, walk_faults
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -87,3 +90,57 @@ def test_the_learned_classifier_fits_on_the_device():
     assert clf.score(data.texts, data.labels) > 0.6
     ex = clf.explain(data.texts[0])
     assert abs(sum(x.contribution for x in ex.leaders) + ex.intercept - ex.decision) < 1e-9
+
+
+@pytest.mark.parametrize("name", sorted(SEARCHES))
+def test_searches_find_the_sets_of_the_oracle(name):
+    assert search_faults(SEARCHES[name], there) == []
+
+
+@pytest.mark.parametrize("block", range(10))
+def test_200_walks_are_those_of_the_cpu(block):
+    faults = {seed: walk_faults(seed, there) for seed in range(20 * block, 20 * block + 20)}
+    assert {seed: found for seed, found in faults.items() if found} == {}
+
+
+@pytest.mark.parametrize("d", [2, 16, 21, 22, 64, 200])
+def test_the_sums_of_the_tensor_cores_keep_the_bound(d):
+    """The one thing about the device that the proof takes for granted: error per addend."""
+    rng = np.random.default_rng(d)
+    shared = 0.0
+    for spread in (0.0, 2.0, 6.0):  # cancellation over many orders of magnitude
+        z = rng.normal(size=(4096, d)) * 10.0 ** rng.uniform(-spread, 0, (4096, d))
+        z[1::2] = z[::2] * np.where(rng.random(d) < 0.5, 1, -1)
+        keys, queries = (device._parts(there(z), together=t) for t in (True, False))
+        task = device._task(queries, keys, torch.arange(len(z), device="cuda"))
+        width = torch.full((len(z),), torch.inf, device="cuda")  # nothing is skipped
+        found = passes_for(task.q).maxima(task, width, None, 1)[0][0].double()
+        halves = task.q.double() @ task.z.double().T
+        head, low = float(keys.head.max()), float(keys.low.max())
+        magnitudes = queries.head * (head + low) + queries.low * head
+        terms = 3 * d if d <= device.SPLIT else d
+        share = (found - halves.amax(dim=1)).abs() / (terms * device.ADDEND * magnitudes)
+        shared = max(shared, float(share.max()))
+    assert shared <= 1.0
+
+
+@pytest.mark.parametrize(("n", "d"), [(20_000, 2), (20_000, 3), (12_000, 8), (8_000, 64)])
+def test_large_runs_and_limits_are_those_of_the_cpu(n, d):
+    rng = np.random.default_rng(n + d)
+    mask = rng.random(n) < 0.95
+    for z in (rng.normal(size=(n, d)), rng.uniform(-1, 1, (n, d)).astype(np.float32)):
+        z[7::50] = z[5::50][: len(z[7::50])]  # copies
+        dynamics = cy.PureAttention(alpha=0.5)
+        here = cy.simulate(dynamics, z, layers=5, mask=mask)
+        far = cy.simulate(dynamics, there(z), layers=5, mask=mask)
+        assert far.z.device.type == "cuda" and far.z.dtype == there(z).dtype
+        assert np.array_equal(far.z.cpu().numpy(), here.z)
+        for k in range(6):
+            one, two = here.history.followed(k), far.history.followed(k)
+            assert all(
+                np.array_equal(getattr(one, x), getattr(two, x)) for x in ("label", "indptr")
+            )
+            assert np.array_equal(one.indices, two.indices)
+        proved, told = cy.limit(dynamics, there(z), mask=mask), cy.limit(dynamics, z, mask=mask)
+        for name in ("points", "leaders", "born", "settled_at", "rule", "follows"):
+            assert np.array_equal(getattr(proved, name), getattr(told, name)), name

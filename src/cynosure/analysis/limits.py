@@ -22,6 +22,7 @@ from .._types import Array, Rational, as_mask, as_rationals, as_tokens, as_whole
 from ..dynamics import Dynamics
 from ..engine.budget import Budget
 from ..engine.certificates import RULE_WORDS, RULES
+from ..engine.device_tokens import there
 from ..engine.proofs import prove
 from ..engine.walk import Walk
 from .polytope import Polytope, hull
@@ -165,6 +166,7 @@ def limit(
         rationals=None if rationals is None else [rationals[i] for i in rows],
         gaps=not exact,
         budget=Budget(_WORK + (_LAYER * len(rows) ** 2 if exact else 0), until),
+        there=None if exact else there(z0, real),
     )
     prove(walk, max_layers, progress)
     return _limit_of(walk, tokens, rows, exact, definite(A))

@@ -13,6 +13,7 @@ import numpy as np
 
 from .._scale import shifted
 from .._types import Array, as_mask, as_matrix, as_parameter, as_tokens, carries_gradient, like
+from ..engine.device_tokens import there
 from ..engine.followed import Followed, concatenate
 from ..engine.walk import Walk
 from .scores import (
@@ -97,7 +98,8 @@ class Hardmax(Attention):
         A, real = self.matrix(tokens.shape[-1]), as_mask(mask, tokens.shape[:-1])
         flat = tokens.reshape(-1, *tokens.shape[-2:]).astype(np.float64, copy=False)
         rows = [None] * len(flat) if real is None else list(real.reshape(-1, tokens.shape[-2]))
-        parts = [_followed(x, A, row) for x, row in zip(flat, rows, strict=True)]
+        far = there(z, real)  # one large configuration on a GPU is searched where it is
+        parts = [_followed(x, A, row, far) for x, row in zip(flat, rows, strict=True)]
         return parts[0] if tokens.ndim == 2 else concatenate(parts, tokens.shape[:-1])
 
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
@@ -107,9 +109,11 @@ class Hardmax(Attention):
         return self.followed(z, mask=mask).pull(z)
 
 
-def _followed(z: np.ndarray, A: np.ndarray | None, mask: np.ndarray | None) -> Followed:
+def _followed(
+    z: np.ndarray, A: np.ndarray | None, mask: np.ndarray | None, far: Array | None
+) -> Followed:
     """The sets of one configuration, padding left out."""
-    followed = Walk(z if mask is None else z[mask], A, Fraction(1)).followed()
+    followed = Walk(z if mask is None else z[mask], A, Fraction(1), there=far).followed()
     if mask is None:
         return followed
     label = np.full(len(z), -1, dtype=np.intp)

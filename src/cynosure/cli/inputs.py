@@ -37,6 +37,20 @@ class Inputs:
         files = {name: path for name, path in {"A": A, **matrices}.items() if path is not None}
         return Inputs(tokens, z, rational, {name: (p, read(p)) for name, p in files.items()})
 
+    def on(self, device: str) -> Any:
+        """The tokens as they are (cpu), or as a tensor on the GPU (cuda)."""
+        if device == "cpu":
+            return self.z
+        if device != "cuda":
+            raise ValueError(f"--device: expected cpu or cuda, got {device!r}")
+        import torch
+
+        if not torch.cuda.is_available():
+            raise ValueError(
+                "--device: no CUDA device here; use --device cpu (`cynosure info` lists devices)"
+            )
+        return torch.tensor(self.z, device="cuda")
+
     @property
     def A(self) -> np.ndarray | None:
         return self.matrices["A"][1] if "A" in self.matrices else None

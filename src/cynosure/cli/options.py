@@ -13,6 +13,7 @@ __all__ = [
     "BetaOption",
     "CausalOption",
     "DeadlineOption",
+    "DeviceOption",
     "DynamicsOption",
     "ForceOption",
     "JsonOption",
@@ -47,6 +48,13 @@ AlphaOption = Annotated[
     typer.Option(
         "--alpha",
         help="Step, positive. 0.1 means the float nearest to 0.1, 1/10 the rational.",
+    ),
+]
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        help="cpu, or cuda: the sets are the same, large hardmax runs are faster there.",
     ),
 ]
 MatrixOption = Annotated[

@@ -15,6 +15,7 @@ from .options import (
     BetaOption,
     CausalOption,
     DeadlineOption,
+    DeviceOption,
     DynamicsOption,
     ForceOption,
     JsonOption,
@@ -84,6 +85,7 @@ def simulate(
     stepper: StepperOption = None,
     save_every: SaveEveryOption = 1,
     deadline: DeadlineOption = None,
+    device: DeviceOption = "cpu",
     plot: PlotOption = None,
     movie: MovieOption = None,
     out: RunOption = None,
@@ -120,7 +122,8 @@ def simulate(
         summed=sum_heads,
         span=span,
     ).build(inputs.z.shape[1])
-    trajectory = _run(voice, inputs, model, Clock(layers, time, stepper, save_every, deadline))
+    clock = Clock(layers, time, stepper, save_every, deadline)
+    trajectory = _run(voice, inputs, model, clock, device)
     voice.status(trajectory)
     if movie is not None:  # first: it alone can fail, for want of ffmpeg
         _save_movie(voice, trajectory, movie)
@@ -152,6 +155,7 @@ def limit(
         int, typer.Option(help="Give up on undecided tokens after these.")
     ] = 100_000,
     deadline: DeadlineOption = None,
+    device: DeviceOption = "cpu",
     out: Annotated[Path | None, typer.Option(help="All tokens as .csv or .json.")] = None,
     report: ReportOption = None,
     json_: JsonOption = False,
@@ -172,11 +176,14 @@ def limit(
 
     claim(out, (".csv", ".json"), force)
     claim(report, (".html",), force)
+    if exact and device != "cpu":
+        raise ValueError("--device: --exact decides everything in integers, on the CPU; drop one")
     voice: Voice = ctx.obj
     inputs = Inputs.read(tokens, A)
     voice.taken(inputs)
     dynamics = PureAttention(inputs.attention(), step(alpha))
-    li = _prove(voice, inputs, dynamics, exact, max_layers, deadline)
+    start = inputs.rational if exact and inputs.rational is not None else inputs.on(device)
+    li = _prove(voice, start, dynamics, exact, max_layers, deadline)
     voice.note(limit_sentence(li))
     for caution in inputs.cautions():
         voice.note(f"note: {caution}")
@@ -266,14 +273,21 @@ def check(
 # --- computing -----------------------------------------------------------------------------------
 
 
-def _run(voice: Voice, inputs: Inputs, dynamics: Dynamics, clock: Clock) -> Trajectory:
+def _run(
+    voice: Voice, inputs: Inputs, dynamics: Dynamics, clock: Clock, device: str = "cpu"
+) -> Trajectory:
+    """The run on the device; what is shown and saved of it is back here."""
+    from dataclasses import replace
+
     from ..simulation.loop import simulate as run_layers
 
     until, unit, how = clock.of(dynamics)
     n, d = inputs.z.shape
     voice.detail(f"{n} tokens, d = {d}, {until} {unit} of {type(dynamics).__name__}")
+    start = inputs.on(device)
     with voice.bar(until, f" {unit}") as move:
-        return run_layers(dynamics, inputs.z, throw=False, progress=move, **how)
+        run = run_layers(dynamics, start, throw=False, progress=move, **how)
+    return run if start is inputs.z else replace(run, z=run.values)
 
 
 def _run_or_saved(
@@ -297,7 +311,7 @@ def _run_or_saved(
 
 def _prove(
     voice: Voice,
-    inputs: Inputs,
+    z0: Any,
     dynamics: PureAttention,
     exact: bool,
     max_layers: int,
@@ -305,7 +319,6 @@ def _prove(
 ) -> Limit:
     from ..analysis.limits import limit as prove
 
-    z0: Any = inputs.rational if exact and inputs.rational is not None else inputs.z
     with voice.bar(None, " layers") as move:
         tell = None if move is None else lambda k, open_: move(k, f"{open_} undecided")
         return prove(

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from .._deadline import Deadline
+from .._types import Array, like, namespace
 from . import kernels
 from .budget import Budget, Exhausted
+from .device_tokens import there
 from .followed import History
 from .walk import Walk
 
@@ -33,7 +35,8 @@ def certified_layers(
     saves: np.ndarray,
     progress: Callable[[int], Any] | None = None,
     deadline: Deadline | None = None,
-) -> tuple[np.ndarray, np.ndarray, History]:
+    given: Array | None = None,
+) -> tuple[Array, np.ndarray, History]:
     """Tokens at the layers `saves`, shape (len(saves), *z.shape), these layers, and their history.
 
     When the deadline passes before, the layers given are those of `saves` that were reached, and
@@ -42,11 +45,14 @@ def certified_layers(
     z is float64, (n, d) or (*b, n, d); mask, shaped (*b, n), is False for padding, which stays as
     given and has -1 everywhere in the history. The sets of the last layer are decided too; they are
     in `History.records` for one configuration only. `progress(k)` is called with each layer
-    reached; in a batch, with the number of configurations walked one by one.
+    reached; in a batch, with the number of configurations walked one by one. `given` are the tokens
+    as the caller has them: if that is one large configuration on a GPU, it is walked there, and the
+    tokens come back as a float64 tensor.
     """
     deadline = deadline or Deadline(None)
     if z.ndim == 2:
-        return _one(z, A, alpha, mask, saves, progress, deadline)
+        far = None if given is None else there(given, mask)
+        return _one(z, A, alpha, mask, saves, progress, deadline, far)
     flat = z.reshape(-1, *z.shape[-2:])
     real = np.ones(flat.shape[:2], bool) if mask is None else mask.reshape(flat.shape[:2])
     states, at, history = _batch(flat, A, alpha, real, saves, progress, deadline)
@@ -69,14 +75,19 @@ def _one(
     saves: np.ndarray,
     progress: Callable[[int], Any] | None,
     deadline: Deadline,
-) -> tuple[np.ndarray, np.ndarray, History]:
-    walk = Walk(z if mask is None else z[mask], A, alpha, budget=Budget(deadline=deadline))
-    states: list[np.ndarray] = []
+    far: Array | None = None,
+) -> tuple[Array, np.ndarray, History]:
+    tokens = z if mask is None else z[mask]
+    walk = Walk(tokens, A, alpha, budget=Budget(deadline=deadline), there=far)
+    states: list[Array] = []
     at = saves
 
     def save() -> None:
-        state = z.copy()
-        state[slice(None) if mask is None else mask] = walk.state()
+        state = walk.state()
+        if mask is not None:
+            whole = like(z.copy(), state)
+            whole[np.flatnonzero(mask).tolist()] = state
+            state = whole
         states.append(state)
 
     try:
@@ -99,7 +110,7 @@ def _one(
     if not walk.settled:
         walk.decide()  # the last layer's sets belong to the record, deadline or not
     history = walk.history()
-    return np.stack(states), at, history if mask is None else _pad(history, mask)
+    return namespace(states[0]).stack(states), at, history if mask is None else _pad(history, mask)
 
 
 def _pad(history: History, mask: np.ndarray) -> History:

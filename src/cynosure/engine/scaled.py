@@ -2,25 +2,101 @@
 
 Scores are computed from tokens and A scaled by powers of two that bring their largest entries near
 1: that keeps every maximiser, and nothing overflows. A coordinate that underflows on the way
-changes a score by less than `_TINY`, which the bound on scores contains.
+changes a score by less than `TINY`, which the bound on scores contains.
 """
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 
+from .._types import Array
 from . import kernels
 
-__all__ = ["ScaledTokens"]
+__all__ = ["FloatTokens", "ScaledTokens", "moderate"]
 
-_U = 2.0**-53
-_TINY = 1e-290  # far above what underflow can do to a score of scaled tokens, far below any score
-_MOST_SCORES = 4_000_000  # a search for rivals that needs more of them finds everybody
+U = 2.0**-53
+TINY = 1e-290  # far above what underflow can do to a score of scaled tokens, far below any score
+MOST_SCORES = 4_000_000  # a search for rivals that needs more of them finds everybody
 _MODERATE = 30  # a largest entry in [2^-30, 2^30] is left as it is
+
+
+Sets: TypeAlias = list[tuple[np.ndarray, np.ndarray]]  # members of each, and their multiplicities
+
+
+class FloatTokens(abc.ABC):
+    """The floats of a walk at one layer after another, wherever they live.
+
+    Classes are NumPy indices; rows of tokens are arrays of the place where the floats live, and go
+    back only into methods of the same object. Exact tokens are in the units of the start.
+    """
+
+    @abc.abstractmethod
+    def rounded(self, x: Sequence[Fraction | int], scale: int) -> list[float]:
+        """The row nearest to the exact token x / scale."""
+
+    @abc.abstractmethod
+    def original_gap(self, gap: np.ndarray) -> np.ndarray:
+        """Gaps between scores, as `search` gives them, in the units of the start and A."""
+
+    @abc.abstractmethod
+    def rounded_gap(self, gap: int, scale: int) -> float:
+        """The gap `gap / scale`, in the units of the start and A, as `search` would give it."""
+
+    @abc.abstractmethod
+    def rows(self, ids: np.ndarray) -> Array:
+        """The rows of these classes."""
+
+    @abc.abstractmethod
+    def search(self, ids: np.ndarray, *, runner_up: bool) -> kernels.Candidates:
+        """For each class of `ids`, a superset of the exact maximisers of <A z_i, .>."""
+
+    @abc.abstractmethod
+    def candidates(self, x: np.ndarray, *, runner_up: bool) -> kernels.Candidates:
+        """The same for rows x given as floats, from `rounded`."""
+
+    @abc.abstractmethod
+    def near(self, c: int, others: np.ndarray) -> np.ndarray:
+        """Those of `others` that may be at the very place of class c."""
+
+    @abc.abstractmethod
+    def reaching(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+        """True for the classes whose scores may come up to those of a followed token, ever.
+
+        `x` are rows whose hull a token never leaves, `y` rows whose hull a token that it follows
+        never leaves. A row l in closed form stays on the segment from z_l to its limit: if at both
+        ends <A x, .> is below min_y <A x, y> by more than any rounding, for every x, it is beaten
+        for ever.
+        """
+
+    @abc.abstractmethod
+    def refresh(self, k: int) -> None:
+        """Bring the rows in closed form to layer k."""
+
+    @abc.abstractmethod
+    def approach(self, k: int, ids: np.ndarray, limits: Array) -> None:
+        """From layer k on the rows `ids` approach `limits` geometrically."""
+
+    @abc.abstractmethod
+    def step(self, ids: np.ndarray, targets: np.ndarray, sets: Sets, widest: int) -> None:
+        """Move the rows `ids` by one layer: the first ones towards their `targets`, each of the
+        others towards the mean of its set; none of which is larger than `widest`."""
+
+    @abc.abstractmethod
+    def jump(self, layers: int, rows: dict[int, list[float]]) -> None:
+        """Skip `layers` layers: the rows without a closed form are given, correctly rounded."""
+
+    @abc.abstractmethod
+    def state(self, label: np.ndarray | None) -> Array:
+        """The rows (of the classes `label`, repeated) in the units of the start."""
+
+    @abc.abstractmethod
+    def ends(self) -> np.ndarray:
+        """The same as NumPy, the limit in place of every row in closed form."""
 
 
 class ClosedForm(NamedTuple):
@@ -33,7 +109,7 @@ class ClosedForm(NamedTuple):
 
 
 @final
-class ScaledTokens:
+class ScaledTokens(FloatTokens):
     """The distinct tokens `start` (m, d) of a walk, as floats, at one layer after another.
 
     `z` are their rows, `refresh` brings those in closed form to the layer asked for. Every other
@@ -60,14 +136,13 @@ class ScaledTokens:
         self._layer = 0  # the layer of the rows in closed form
         keys = self._keys(self.z)
         self._size = float(np.abs(keys).max())  # bound on coordinates, which stay in the hull
-        self._error = _U * self._size if inexact else 0.0  # bound on coordinates of keys - exact
+        self._error = U * self._size if inexact else 0.0  # bound on coordinates of keys - exact
         self._radius = float(_norms(keys).max()) * (1 + 1e-12)
         self._form_norm = 1.0 if self.A is None else float(np.linalg.norm(self.A)) * (1 + 1e-12)
 
     # -- units --------------------------------------------------------------------------------
 
     def rounded(self, x: Sequence[Fraction | int], scale: int) -> list[float]:
-        """The row of z nearest to the exact token x / scale."""
         up, down = max(-self._unit, 0), max(self._unit, 0)
         # the quotient of two Python integers is correctly rounded
         return [(v.numerator << up) / ((v.denominator * scale) << down) for v in x]
@@ -87,12 +162,10 @@ class ScaledTokens:
         return np.where(still[:, None], self.start, back)
 
     def original_gap(self, gap: np.ndarray) -> np.ndarray:
-        """Gaps between scores, as `candidates` gives them, in the units of `start` and A."""
         with np.errstate(over="ignore", under="ignore"):
             return np.ldexp(gap, self._A_shift + 2 * (self._shift + self._unit))
 
     def rounded_gap(self, gap: int, scale: int) -> float:
-        """The gap `gap / scale`, in the units of `start` and A, as `candidates` would give it."""
         power = self._A_shift + 2 * (self._shift + self._unit)
         return (gap << max(-power, 0)) / (scale << max(power, 0))
 
@@ -114,30 +187,25 @@ class ScaledTokens:
         """Bound on |computed - exact| of <A z_i, z_j> given |z_i|, in scaled units."""
         d = self.z.shape[1]
         e = self._error * np.sqrt(d)
-        rounding = (1.0 if self.A is None else 2.1) * (d + 2) * _U * norms * self._radius
-        return self._form_norm * (rounding + (norms + self._radius) * e + e * e) + _TINY
+        rounding = (1.0 if self.A is None else 2.1) * (d + 2) * U * norms * self._radius
+        return self._form_norm * (rounding + (norms + self._radius) * e + e * e) + TINY
+
+    def search(self, ids: np.ndarray, *, runner_up: bool) -> kernels.Candidates:
+        everyone = len(ids) == len(self.z)
+        return self.candidates(self.z if everyone else self.rows(ids), runner_up=runner_up)
 
     def candidates(self, x: np.ndarray, *, runner_up: bool) -> kernels.Candidates:
-        """For each row x_i of z, a superset of the exact maximisers of <A x_i, .>."""
         keys = self._keys(self.z)
         x = keys if x is self.z else self._keys(x)
         slack = 2.0 * (1.0 + 1e-9) * self.score_error(_norms(x))
         return kernels.candidates(self.queries(x), keys, slack, runner_up=runner_up)
 
     def near(self, c: int, others: np.ndarray) -> np.ndarray:
-        """Those of `others` that may be at the very place of class c."""
         apart = np.abs(self._keys(self.z[others]) - self._keys(self.z[c])).max(axis=1)
-        return others[apart <= 2.0 * (1.0 + 1e-9) * self._error + _TINY]
+        return others[apart <= 2.0 * (1.0 + 1e-9) * self._error + TINY]
 
     def reaching(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        """True for the rows whose scores may come up to those of a followed token, ever.
-
-        `x` are rows whose hull a token never leaves, `y` rows whose hull a token that it follows
-        never leaves. A row l in closed form stays on the segment from z_l to its limit: if at both
-        ends <A x, .> is below min_y <A x, y> by more than any rounding, for every x, it is beaten
-        for ever.
-        """
-        if len(x) * len(self.z) > _MOST_SCORES:
+        if len(x) * len(self.z) > MOST_SCORES:
             return np.ones(len(self.z), dtype=bool)
         margin = 1e-6 * self._form_norm * self._radius**2
         query = self.queries(self._keys(x))
@@ -149,27 +217,34 @@ class ScaledTokens:
     # -- moving -------------------------------------------------------------------------------
 
     def refresh(self, k: int) -> None:
-        """Bring the rows in closed form to layer k."""
         if self._layer != k:
             self._layer = k
             for since, ids, limits, offsets in self._closed:
                 kernels.place(self.z, ids, limits, offsets, self._rho ** (k - since))
 
     def approach(self, k: int, ids: np.ndarray, limits: np.ndarray) -> None:
-        """From layer k on the rows `ids` approach `limits` geometrically."""
         self._closed.append(ClosedForm(k, ids, limits, self.rows(ids) - limits))
 
-    def step(self, ids: np.ndarray, means: np.ndarray, widest: int) -> None:
-        """Move the rows `ids` towards `means`, each of at most `widest` tokens, by one layer."""
+    def step(self, ids: np.ndarray, targets: np.ndarray, sets: Sets, widest: int) -> None:
+        means = np.empty((len(ids), self.z.shape[1]))
+        means[: len(targets)] = self.rows(targets)
+        for row, (members, weight) in enumerate(sets, start=len(targets)):
+            means[row] = weight @ self.z[members] / weight.sum()
         now = self.rows(ids)
         kernels.place(self.z, ids, now, means - now, self._eta)
-        self._error += (widest + 17) * _U * self._size
+        self._error += (widest + 17) * U * self._size
 
     def jump(self, layers: int, rows: dict[int, list[float]]) -> None:
-        """Skip `layers` layers: the rows without a closed form are given, correctly rounded."""
-        self._error += (layers + 17) * _U * self._size  # powers of rho in the closed forms
+        self._error += (layers + 17) * U * self._size  # powers of rho in the closed forms
         for c, row in rows.items():
             self.z[c] = row
+
+    def state(self, label: np.ndarray | None) -> np.ndarray:
+        rows = self.original(self.z)
+        return rows if label is None else np.take(rows, label, axis=0)
+
+    def ends(self) -> np.ndarray:
+        return self.original(self.limits())
 
     def limits(self) -> np.ndarray:
         """z, with the limit in place of every row in closed form."""
@@ -177,6 +252,11 @@ class ScaledTokens:
         for closed in self._closed:
             limits[closed.ids] = closed.limits
         return limits
+
+
+def moderate(start: np.ndarray, A: np.ndarray | None) -> bool:
+    """True when neither the tokens nor A need to be scaled."""
+    return all(x is None or _far_from_moderate(_exponent(x)) == 0 for x in (start, A))
 
 
 def _exponent(x: np.ndarray) -> int:

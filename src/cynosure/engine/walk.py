@@ -23,7 +23,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from .._types import Rational
+from .._types import Array, Rational
 from . import kernels
 from .budget import Budget, price
 from .certificates import FIXED, LEADER, OPEN, DecidedLayer, H, S, T, fixed_ties
@@ -38,7 +38,7 @@ from .kernels.exact import (
     maximisers,
     product,
 )
-from .scaled import ScaledTokens
+from .scaled import FloatTokens, ScaledTokens, moderate
 
 __all__ = ["ClassTable", "Walk"]
 
@@ -74,6 +74,8 @@ class Walk(DecidedLayer):
     decision is then taken in integers over all classes: slow and obviously right. `gaps` asks for
     the smallest gap between best and next score, which costs a little. `budget` pays for exact
     arithmetic; a method that it does not suffice for raises `Exhausted` and changes nothing.
+    `there`, if given, are the tokens z0 as a tensor, on whose device their floats then live and are
+    searched; `state()` gives a tensor there. The integers, and who has settled, stay here.
 
     Units: integers and rationals are in the units of z0 and A, all of them. Floats are those of
     `ScaledTokens`, whose `rounded` and `original` are the only ways between the two.
@@ -88,6 +90,7 @@ class Walk(DecidedLayer):
         rationals: Sequence[Rational] | None = None,
         gaps: bool = False,
         budget: Budget | None = None,
+        there: Array | None = None,
     ) -> None:
         self.k = 0
         self.alpha = alpha
@@ -96,7 +99,7 @@ class Walk(DecidedLayer):
         self._gaps = gaps
         self._rationals: list[Rational] | None = None
         if rationals is None:
-            self._label, self._first, self._count = kernels.classes(z0)
+            self._label, self._first, self._count = kernels.classes(z0, there)
         else:
             seen: dict[Rational, int] = {}
             self._label = np.array([seen.setdefault(row, len(seen)) for row in rationals])
@@ -105,8 +108,7 @@ class Walk(DecidedLayer):
             self._rationals = list(seen)
         self._start = z0 if len(self._first) == len(z0) else z0[self._first]
         self._A = A
-        self._floats = ScaledTokens(self._start, A, alpha, inexact=rationals is not None)
-        self._grid = A is None and rationals is None and exact_in_floats(self._start)
+        self._floats = self._tokens(there)
         m = len(self._start)
         self._born, self._settled_at, self._leader = (np.full(m, -1) for _ in range(3))
         self._rule = np.full(m, OPEN, dtype=np.int8)
@@ -117,6 +119,21 @@ class Walk(DecidedLayer):
         self._ends: dict[int, list[Fraction]] = {}  # the limits of those
         self._small: tuple[int, SmallPoints | None] | None = None
         self._same = np.arange(m)  # leaders that met at one place: the first of them
+
+    def _tokens(self, there: Array | None) -> FloatTokens:
+        """The floats of the walk: on the device of `there` if their range allows it, or here."""
+        if there is not None and self._rationals is None and moderate(self._start, self._A):
+            from .device_tokens import DeviceTokens
+
+            rows = there if len(self._first) == len(there) else there[self._first.tolist()]
+            return DeviceTokens(rows, self._A, self.alpha)
+        inexact = self._rationals is not None
+        return ScaledTokens(self._start, self._A, self.alpha, inexact=inexact)
+
+    @cached_property
+    def _grid(self) -> bool:
+        """True when the scores of layer 0 are exact in floats."""
+        return self._A is None and self._rationals is None and exact_in_floats(self._start)
 
     # -- what the rules ask -------------------------------------------------------------------
 
@@ -153,7 +170,8 @@ class Walk(DecidedLayer):
         return self._A_exact[0]
 
     def face(self, x: Exact) -> tuple[list[int], Fraction]:
-        near = self._candidates(np.array([self._floats.rounded(x, self.scale)]))
+        row = np.array([self._floats.rounded(x, self.scale)])
+        near = self._everyone(1) or self._floats.candidates(row, runner_up=self._gaps)
         (ints,), common = integers([x])
         query = matvec(self._A_exact[0], ints)
         best, value, _ = self._maximisers(query, near.indices.tolist())
@@ -232,24 +250,23 @@ class Walk(DecidedLayer):
 
     # -- deciding -----------------------------------------------------------------------------
 
-    def _candidates(self, rows: np.ndarray) -> kernels.Candidates:
-        """For each float row x, a superset of the classes that maximise <A x, .> exactly."""
-        if self._rationals is not None:  # no filter
-            m = len(self._start)
-            return kernels.Candidates(
-                best=np.zeros(len(rows), dtype=np.intp),
-                indptr=np.arange(len(rows) + 1) * m,
-                indices=np.tile(np.arange(m), len(rows)),
-                gap=np.full(len(rows), np.inf),
-            )
-        return self._floats.candidates(rows, runner_up=self._gaps)
+    def _everyone(self, rows: int) -> kernels.Candidates | None:
+        """All classes as candidates of each row, where every decision is taken in integers."""
+        if self._rationals is None:
+            return None
+        m = len(self._start)
+        return kernels.Candidates(
+            best=np.zeros(rows, dtype=np.intp),
+            indptr=np.arange(rows + 1) * m,
+            indices=np.tile(np.arange(m), rows),
+            gap=np.full(rows, np.inf),
+        )
 
     def _find(self) -> Record:
         """C_c of every class still searched, at the current layer."""
         self._floats.refresh(self.k)
         ids = self._searched
-        everyone = len(ids) == len(self._start)
-        near = self._candidates(self._floats.z if everyone else self._floats.rows(ids))
+        near = self._everyone(len(ids)) or self._floats.search(ids, runner_up=self._gaps)
         if len(near.gap):
             self._gap[ids] = np.minimum(self._gap[ids], near.gap)
         return Record(self.k, ids, *self._decide_ties(ids, near))
@@ -268,17 +285,19 @@ class Walk(DecidedLayer):
             best = score == np.maximum.reduceat(score, near.indptr[:-1])[rows]
             sizes = np.bincount(rows[best], minlength=len(ids))
             return np.concatenate(([0], np.cumsum(sizes))), near.indices[best]
-        sets = np.split(near.indices, near.indptr[1:-1])
+        keep = np.ones(len(near.indices), dtype=bool)
         for row in np.flatnonzero(width > 1):
             c = int(ids[row])
             query = matvec(self._A_exact[0], self.point(c))
-            members, _, gap = self._maximisers(query, sets[row].tolist())
+            span = slice(near.indptr[row], near.indptr[row + 1])
+            members, _, gap = self._maximisers(query, near.indices[span].tolist())
             if gap > 0:
                 unit = self.scale**2 * self._A_exact[1]
                 self._gap[c] = min(self._gap[c], self._floats.rounded_gap(gap, unit))
-            sets[row] = np.array(members)
+            keep[span] = np.isin(near.indices[span], members)
             self.exact_decisions += 1
-        return np.concatenate(([0], np.cumsum([len(s) for s in sets]))), np.concatenate(sets)
+        kept = np.add.reduceat(keep, near.indptr[:-1], dtype=np.intp)
+        return np.concatenate(([0], np.cumsum(kept))), near.indices[keep]
 
     def decide(self) -> None:
         """Find C_c of every class still searched; settle leaders, their followers, fixed ties."""
@@ -333,9 +352,7 @@ class Walk(DecidedLayer):
         self._rule[ids] = rule
         self._leader[ids] = leader
 
-    def _follow(
-        self, ids: np.ndarray, rule: int, limits: np.ndarray, leader: np.ndarray | int
-    ) -> None:
+    def _follow(self, ids: np.ndarray, rule: int, limits: Array, leader: np.ndarray | int) -> None:
         """From this layer on the classes `ids` approach `limits` (float rows) geometrically."""
         if len(ids):
             self._mark(ids, rule, leader)
@@ -426,20 +443,18 @@ class Walk(DecidedLayer):
         single = np.flatnonzero((width == 1) & (self._settled_at[record.ids] < 0))
         stepped = [c for c in several if self._settled_at[c] < 0 or self._rule[c] in (H, T)]
         ids = np.concatenate((record.ids[single], np.array(stepped, dtype=np.intp)))
-        means = np.empty((len(ids), self._start.shape[1]))
-        means[: len(single)] = self._floats.rows(record.indices[record.indptr[single]])
-        for row, c in enumerate(stepped, start=len(single)):
-            weight = self._count[several[c]]
-            means[row] = weight @ self._floats.z[several[c]] / weight.sum()
-        self._floats.step(ids, means, max((len(s) for s in several.values()), default=1))
+        targets = record.indices[record.indptr[single]]
+        sets = [np.asarray(several[c]) for c in stepped]
+        widest = max((len(s) for s in several.values()), default=1)
+        self._floats.step(ids, targets, [(s, self._count[s]) for s in sets], widest)
 
     # -- reading ------------------------------------------------------------------------------
 
-    def state(self) -> np.ndarray:
+    def state(self) -> Array:
         """Tokens at the current layer, shape (n, d), in the units of z0."""
         self._floats.refresh(self.k)
-        rows = self._floats.original(self._floats.z)
-        return rows if len(rows) == len(self._label) else np.take(rows, self._label, axis=0)
+        everyone = len(self._first) == len(self._label)
+        return self._floats.state(None if everyone else self._label)
 
     def followed(self) -> Followed:
         """The sets C_i of the tokens z0, before the walk has gone anywhere."""
@@ -464,7 +479,7 @@ class Walk(DecidedLayer):
         self.budget = Budget()
         self._floats.refresh(self.k)
         exact = self._rationals is not None
-        ends = self._floats.original(self._floats.limits())
+        ends = self._floats.ends()
         exact_ends = {c: self._end(c) for c in (range(len(ends)) if exact else self._ends)}
         for c, end in exact_ends.items():
             ends[c] = [float(x) for x in end]

@@ -108,8 +108,10 @@ def simulate(
         if certified is None or graph:
             states, saves, status = _step(dynamics, start, plan)
         else:
-            states, saves, history, status = _walk(certified, tokens, plan)
-            states = like(states.astype(tokens.dtype, copy=False), start)
+            states, saves, history, status = _walk(certified, tokens, plan, start)
+            if not is_torch(states):
+                states = states.astype(tokens.dtype, copy=False)
+            states = like(states, start)
             if not certified.normalised:
                 states, saves, status = _grow(certified, states, saves, status, real)
     if status.failed and throw:
@@ -307,13 +309,15 @@ def _stepped(dynamics: LayerMap, layers: int) -> Status:
 
 
 def _walk(
-    layers: HardmaxLayers, tokens: np.ndarray, plan: _Plan
-) -> tuple[np.ndarray, np.ndarray, History, Status]:
+    layers: HardmaxLayers, tokens: np.ndarray, plan: _Plan, given: Array
+) -> tuple[Array, np.ndarray, History, Status]:
     """Certified hardmax layers of one configuration or a batch, and what became of them."""
     A = layers.attention.matrix(tokens.shape[-1])
     z = tokens.astype(np.float64, copy=False)
     saves, mask, deadline, progress = plan
-    states, at, history = certified_layers(z, A, layers.alpha, mask, saves, progress, deadline)
+    states, at, history = certified_layers(
+        z, A, layers.alpha, mask, saves, progress, deadline, given
+    )
     if len(at) < len(saves) or at[-1] != saves[-1]:
         return states, at, history, out_of_time(f"layer {at[-1]}")
     return states, at, history, _hardmax_status(z, A, mask, history, int(saves[-1]))

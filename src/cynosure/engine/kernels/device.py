@@ -1,0 +1,265 @@
+"""Tensors where they are: scores in halves with a proved bound, float64 for what that leaves.
+
+Queries and keys are split into float16 parts, x = h + l + rest, and <q, z> is taken as
+<h_q, h_z> + <h_q, l_z> + <l_q, h_z> (for many coordinates as <h_q, h_z> alone) with sums in
+float32. The distance to the exact score is bounded row by row from the very parts that are used
+(docs/mathematics.md C8 iii), so no assumption on the data enters it. One pass over tiles of queries
+and keys finds the best tiles of each row; where these hold all that is within the bound of the
+best, they are looked at again, otherwise the row goes through all tiles once more. The pairs that
+come out, one or two a row, are scored in float64, and what is within the slack there is the answer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .contract import Candidates, U
+from .passes import WIDTH, Passes, Task, passes_for
+
+__all__ = ["Counts", "device_candidates"]
+
+SPLIT = 21  # up to this many coordinates three products cost no more than looking at the scores
+ADDEND = 2.0**-22  # error per addend of a tile's sums, in units of the sum of magnitudes
+UP = 1.0 + 1e-9  # over the rounding of every float64 quantity below
+TINY = 1e-150  # over what underflows in the squares of scaled tokens
+MOST_PAIRS = 2**27  # listed at once; more of them are listed for fewer rows at a time
+MOST_NUMBERS = 2**26  # float64 numbers gathered at once to score pairs again
+
+
+class Counts(NamedTuple):
+    """What became of the rows of one search."""
+
+    rows: int
+    again: int  # went through all tiles a second time
+    pairs: int  # scored in float64
+    several: int  # have more than one key within their slack: integers decide
+
+
+class Parts(NamedTuple):
+    """Scaled queries or keys as halves, and how far these are from them."""
+
+    halves: Any  # (rows, depth) float16
+    norm: Any  # (rows,) float64, upwards
+    head: Any  # (rows,) |h|
+    rest: Any  # (rows,) |x - h - l|, or |x - h| where there is no l
+    low: Any  # (rows,) |l|, 0 where there is none
+    power: Any  # (rows,) float64, the power of two that x was multiplied by
+
+
+def device_candidates(
+    q: Any, z: Any, slack: Any, *, runner_up: bool = False, passes: Passes | None = None
+) -> Candidates:
+    """The contract of `kernels.candidates` for float64 tensors on one device; NumPy comes back."""
+    return counted_candidates(q, z, slack, runner_up=runner_up, passes=passes)[0]
+
+
+def counted_candidates(
+    q: Any, z: Any, slack: Any, *, runner_up: bool = False, passes: Passes | None = None
+) -> tuple[Candidates, Counts]:
+    """`device_candidates`, and what became of the rows.
+
+    Where the memory of the device does not suffice, the rows are searched in two halves.
+    """
+    import torch
+
+    passes = passes or passes_for(q)
+    try:
+        return _counted(q, z, slack, runner_up, passes)
+    except torch.cuda.OutOfMemoryError:
+        if len(q) == 1:
+            raise MemoryError(
+                f"the device has no room to search {len(z)} tokens of d = {z.shape[1]}; "
+                "free some of its memory, or move the tokens to the CPU"
+            ) from None
+    # outside of the handler, which keeps the tensors of the failed attempt alive
+    torch.cuda.empty_cache()
+    half = -(-len(q) // 2)
+    parts = [
+        counted_candidates(x, z, s, runner_up=runner_up, passes=passes)
+        for x, s in zip(q.split(half), slack.split(half), strict=True)
+    ]
+    (one, many), (two, more) = parts
+    joined = Candidates(
+        np.concatenate((one.best, two.best)),
+        np.concatenate((one.indptr, two.indptr[1:] + one.indptr[-1])),
+        np.concatenate((one.indices, two.indices)),
+        np.concatenate((one.gap, two.gap)),
+    )
+    return joined, Counts(*(a + b for a, b in zip(many, more, strict=True)))
+
+
+def _counted(
+    q: Any, z: Any, slack: Any, runner_up: bool, passes: Passes
+) -> tuple[Candidates, Counts]:
+    import torch
+
+    nq, d = q.shape
+    keys, queries = _parts(z, together=True), _parts(q, together=False)
+    order = torch.argsort(keys.norm, descending=True)
+    task, error = _task(queries, keys, order), score_error(queries, keys, d)
+    size = queries.norm * float(keys.norm.max())
+    scaled = slack * (queries.power * keys.power[0]) + 4 * (d + 2) * U * size + TINY
+    wide = UP * 2 * error
+    width = UP * scaled + wide
+    looks = 2 if runner_up else 1
+    # 2^-20: float32 rounds where a pass compares
+    found, tiles = passes.maxima(task, _up(width + 2.0**-20 * size), None, looks)
+    floor = _down(found[0].double() - width)
+    room = min(4 * nq, MOST_PAIRS)
+    part = passes.inspect(task, tiles, floor, found[1:], _up(wide), room)
+    if part.total > room:
+        part = passes.inspect(task, tiles, floor, found[1:], _up(wide), part.total)
+    pairs, rows = part.pairs[: part.total], torch.nonzero(part.left)[:, 0]
+    if len(rows):
+        lowest = floor[rows]
+        if runner_up:
+            narrow = _up(wide + 2.0**-20 * size)[rows]
+            below = passes.maxima(task.of(rows), narrow, lowest, 1)[0][0]
+            # nothing below: every key is at the floor, or was before another pass rounded it
+            lowest = torch.where(torch.isinf(below), lowest, below).double() - wide[rows]
+            lowest = _down(lowest)
+        more = _listed(passes, task.of(rows), lowest, _up(error[rows]), rows)
+        pairs = torch.cat((pairs, more))
+    radius = float(keys.norm.max() / keys.power[0])
+    slack = slack + (4 * (d + 2) * U * radius) * (queries.norm / queries.power) + d * 2.0**-1070
+    answer, several = _decided(pairs, order, q, z, slack, runner_up)
+    return answer, Counts(nq, len(rows), len(pairs), several)
+
+
+def score_error(queries: Parts, keys: Parts, d: int) -> Any:
+    """Bound on |computed - exact| of the scores of each row, in scaled units."""
+    radius, head, low, rest = (float(x.max()) for x in (keys.norm, keys.head, keys.low, keys.rest))
+    magnitudes = queries.head * (head + low) + queries.low * head
+    terms = 3 * d if d <= SPLIT else d
+    return UP * (
+        queries.rest * radius
+        + (queries.head + queries.low) * rest
+        + queries.low * low
+        + terms * ADDEND * magnitudes
+    )
+
+
+def _parts(x: Any, *, together: bool) -> Parts:
+    """x times powers of two that bring the largest entry (of each row, or of all) below 1."""
+    import torch
+
+    largest = x.abs().amax() if together else x.abs().amax(dim=1)
+    power = _power_below(largest).expand(len(x))
+    y = x * power[:, None]
+    high = y.to(torch.float16)
+    rest = y - high.double()
+    low = rest.to(torch.float16)
+    head, norm = _norm(high.double()), _norm(y)
+    if x.shape[1] > SPLIT:
+        return Parts(high, norm, head, _norm(rest), torch.zeros_like(head), power)
+    three = (high, low, high) if together else (high, high, low)
+    rest = rest - low.double()
+    return Parts(torch.cat(three, dim=1), norm, head, _norm(rest), _norm(low.double()), power)
+
+
+def _power_below(largest: Any) -> Any:
+    """2^-e with largest in [2^(e-1), 2^e), from its bits; 1 for 0 and at most 2^1000."""
+    import torch
+
+    exponent = ((largest.view(torch.int64) >> 52) & 2047) - 1022
+    exponent = torch.where(largest == 0, 0, exponent.clamp(-1000, 1000))
+    return ((1023 - exponent) << 52).view(torch.float64)
+
+
+def _norm(x: Any) -> Any:
+    """Euclidean norms of rows, upwards."""
+    return x.square().sum(dim=1).sqrt() * UP + TINY
+
+
+def _task(queries: Parts, keys: Parts, order: Any) -> Task:
+    """Queries and ordered keys with depth and number rounded up to what tiles need."""
+    import torch
+
+    m, deep = len(order), queries.halves.shape[1]
+    full = max(16, 1 << (deep - 1).bit_length()) if deep <= 128 else -(-deep // 128) * 128
+    tiles = min(max(m // (16 * WIDTH), 2), 32)
+    tiles = 1 << (tiles.bit_length() - 1)
+    groups = -(-m // (tiles * WIDTH))
+    # the last key again, as often as needed: it changes no maximum and is never listed
+    padded = torch.cat((order, order[-1:].expand(groups * tiles * WIDTH - m)))
+    z, q = keys.halves[padded], queries.halves
+    if full > deep:
+        z, q = (torch.nn.functional.pad(x, (0, full - deep)) for x in (z, q))
+    reach = keys.norm[padded[:: tiles * WIDTH]]
+    length = queries.norm * (1 + 2.0**-20)  # and the rounding of the product with a norm
+    return Task(q.contiguous(), z.contiguous(), _up(length), _up(reach), m, tiles)
+
+
+def _up(x: Any) -> Any:
+    """The next float32 above."""
+    import torch
+
+    return torch.nextafter(x.float(), torch.tensor(float("inf"), device=x.device))
+
+
+def _down(x: Any) -> Any:
+    """The next float32 below."""
+    import torch
+
+    return torch.nextafter(x.float(), torch.tensor(float("-inf"), device=x.device))
+
+
+# -- listing ----------------------------------------------------------------------------------
+
+
+def _listed(passes: Passes, task: Task, floor: Any, error: Any, names: Any) -> Any:
+    """All pairs of these rows with a score of at least the floor; rows by their names."""
+    import torch
+
+    nq = len(names)
+    room = min(8 * nq + 2**16, MOST_PAIRS)
+    pairs, total = passes.collect(task, floor, error, room)
+    if total > MOST_PAIRS and nq > 1:
+        halves = torch.arange(nq, device=names.device).split(-(-nq // 2))
+        parts = [_listed(passes, task.of(h), floor[h], error[h], names[h]) for h in halves]
+        return torch.cat(parts)
+    if total > room:
+        pairs, total = passes.collect(task, floor, error, total)
+    pairs = pairs[:total]
+    return names[torch.div(pairs, task.m, rounding_mode="floor")] * task.m + pairs % task.m
+
+
+def _decided(
+    pairs: Any, order: Any, q: Any, z: Any, slack: Any, runner_up: bool
+) -> tuple[Candidates, int]:
+    """The rows of float64 from every pair that the bound could not exclude; how many are tied."""
+    import torch
+
+    nq, m = len(q), len(z)
+    row = torch.div(pairs, m, rounding_mode="floor")
+    pairs = torch.sort(row * m + order[pairs % m]).values  # by row, then by key
+    row = torch.div(pairs, m, rounding_mode="floor")
+    key = pairs % m
+    score = _scored(q, z, row, key)
+    top = torch.full((nq,), -torch.inf, dtype=torch.float64, device=q.device)
+    top.scatter_reduce_(0, row, score, "amax")
+    near = score >= top[row] - slack[row]
+    best = torch.full((nq,), m, dtype=torch.int64, device=q.device)
+    best.scatter_reduce_(0, row[score == top[row]], key[score == top[row]], "amin")
+    width = torch.bincount(row[near], minlength=nq)
+    indptr = torch.nn.functional.pad(torch.cumsum(width, 0), (1, 0))
+    gap = torch.empty(0, dtype=torch.float64)
+    if runner_up:
+        outside = torch.full_like(top, -torch.inf)
+        outside.scatter_reduce_(0, row[~near], score[~near], "amax")
+        gap = top - outside
+    found = (best, indptr, key[near], gap)
+    return Candidates(*(x.cpu().numpy() for x in found)), int((width > 1).sum())
+
+
+def _scored(q: Any, z: Any, row: Any, key: Any) -> Any:
+    """<q_row, z_key> in float64, in blocks of pairs."""
+    import torch
+
+    block = max(MOST_NUMBERS // q.shape[1], 1)
+    parts = [
+        (q[i] * z[j]).sum(dim=1) for i, j in zip(row.split(block), key.split(block), strict=True)
+    ]
+    return torch.cat(parts)

@@ -1,0 +1,207 @@
+"""The search and the walk on a device, tested for meaning without one: same halves, same tiles."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from fractions import Fraction
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cynosure as cy
+from cynosure.engine.device_tokens import DeviceTokens
+from cynosure.engine.kernels import classes, device
+from cynosure.engine.kernels.equality import all_distinct
+from cynosure.engine.kernels.passes import Plain, Task
+from cynosure.engine.layers import certified_layers
+from cynosure.engine.walk import Walk
+from device_cases import SEARCHES, search_faults, walk_faults
+
+torch = pytest.importorskip("torch")
+HERE = Path(__file__).parent
+
+
+@pytest.mark.parametrize("name", sorted(SEARCHES))
+def test_searches_find_the_sets_of_the_oracle(name):
+    assert search_faults(SEARCHES[name], torch.tensor) == []
+
+
+def test_many_pairs_are_listed_for_fewer_rows_at_a_time(monkeypatch):
+    monkeypatch.setattr(device, "MOST_PAIRS", 300)
+    monkeypatch.setattr(device, "MOST_NUMBERS", 64)
+    for name in ("crowded circle", "lattice", "mixed magnitudes"):
+        assert search_faults(SEARCHES[name], torch.tensor) == []
+
+
+def test_a_device_without_memory_searches_fewer_rows_at_a_time(monkeypatch):
+    decided, sizes = device._decided, []
+
+    def cramped(pairs, order, q, *rest):
+        if len(q) > 100:
+            raise torch.cuda.OutOfMemoryError
+        sizes.append(len(q))
+        return decided(pairs, order, q, *rest)
+
+    monkeypatch.setattr(device, "_decided", cramped)
+    assert search_faults(SEARCHES["crowded circle"], torch.tensor) == []
+    assert max(sizes) <= 100
+    monkeypatch.setattr(device, "_decided", lambda *a: cramped(*a[:2], range(101), *a[3:]))
+    with pytest.raises(MemoryError, match="move the tokens to the CPU"):
+        search_faults(SEARCHES["two tokens"], torch.tensor)
+
+
+class Forgetful(Plain):
+    """Plain passes that believe every row after its best tile."""
+
+    def inspect(self, task, tiles, ceiling, known, wide, room):
+        none = torch.full_like(known, -torch.inf)
+        return super().inspect(task, tiles, ceiling, none, wide, room)
+
+
+def test_the_judge_notices_a_pass_that_forgets_a_tile():
+    assert search_faults(SEARCHES["crowded circle"], torch.tensor, Forgetful()) != []
+
+
+def errors_of(z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Largest |score of the passes - exact score| of each row, the bound, and its rounded part."""
+    keys, queries = (device._parts(torch.tensor(z), together=t) for t in (True, False))
+    order = torch.arange(len(z))
+    task = device._task(queries, keys, order)
+    scores = (task.q.float() @ task.z.float().T)[:, : len(z)].double().numpy()
+    scale = (queries.power * keys.power).numpy()
+    exact = [[Fraction(x) for x in row] for row in z.tolist()]
+    worst = []
+    for i, x in enumerate(exact):
+        products = (sum((a * b for a, b in zip(x, y, strict=True)), Fraction(0)) for y in exact)
+        power = Fraction(scale[i])
+        worst.append(max(abs(Fraction(s) - p * power) for s, p in zip(scores[i], products)))
+    d = z.shape[1]
+    bound = device.score_error(queries, keys, d).numpy()
+    free = queries._replace(rest=0 * queries.rest), keys._replace(rest=0 * keys.rest)
+    return np.array(worst, dtype=float), bound, device.score_error(*free, d).numpy()
+
+
+@pytest.mark.parametrize("d", [1, 2, 5, 21, 22, 40])
+def test_the_bound_on_scores_in_halves_bounds_the_actual_error(d):
+    rng = np.random.default_rng(d)
+    for z in (
+        rng.normal(size=(12, d)),
+        rng.normal(size=(12, d)) * 10.0 ** rng.uniform(-9, 0, (12, 1)),
+        rng.normal(size=(12, d)) * 10.0 ** rng.uniform(-9, 0, (1, d)),
+        1e-7 * np.exp2(-11.0 + rng.integers(0, 2, (12, d))) + 1 + 2.0**-12,
+    ):
+        worst, bound, _ = errors_of(z)
+        assert (worst <= bound).all()
+    worst, bound, without = errors_of(np.full((2, d), 1 + 2.0**-11 - 2.0**-30))
+    assert (worst <= bound).all()
+    if d > device.SPLIT:  # the part of the bound for what halves leave out is needed
+        assert (worst > without).all()
+
+
+def test_integers_of_halves_have_no_rounding():
+    z = np.random.default_rng(0).integers(-9, 10, (30, 40)).astype(float)
+    worst, bound, without = errors_of(z)
+    assert (worst == 0).all() and np.allclose(bound, without, rtol=1e-6)
+
+
+@pytest.mark.parametrize("block", range(7))
+def test_the_walk_of_a_tensor_is_the_walk_of_the_cpu(block):
+    faults = {seed: walk_faults(seed, torch.tensor) for seed in range(14 * block, 14 * block + 14)}
+    assert {seed: found for seed, found in faults.items() if found} == {}
+
+
+def test_the_judge_notices_another_walk():
+    seen = [walk_faults(seed, lambda z: torch.tensor(z[::-1].copy())) for seed in range(4)]
+    assert any(seen)
+
+
+def test_copies_padding_and_saved_layers_on_a_tensor(monkeypatch):
+    """The whole way of `certified_layers`, with the CPU in the place of a GPU."""
+    from cynosure.engine import layers
+
+    rng = np.random.default_rng(2)
+    z = rng.normal(size=(80, 3))
+    z[40:50] = z[:10]
+    mask = rng.random(80) < 0.8
+    saves = np.array([0, 2, 5])
+    plain = certified_layers(z, None, Fraction(1, 2), mask, saves)
+
+    def here(x, real):
+        return torch.tensor(x[real])
+
+    monkeypatch.setattr(layers, "there", here)
+    states, at, history = certified_layers(z, None, Fraction(1, 2), mask, saves, given=z)
+    assert torch.is_tensor(states) and np.array_equal(states.numpy(), plain[0])
+    assert np.array_equal(at, saves)
+    for name in ("born", "settled_at", "leader", "label"):
+        assert np.array_equal(getattr(history, name), getattr(plain[2], name))
+
+
+def test_tokens_that_need_scaling_stay_on_the_cpu():
+    z = 1e200 * np.random.default_rng(0).normal(size=(20, 2))
+    walk = Walk(z, None, Fraction(1), there=torch.tensor(z))
+    assert not isinstance(walk._floats, DeviceTokens)
+    assert isinstance(
+        Walk(z / 1e200, None, Fraction(1), there=torch.tensor(z))._floats, DeviceTokens
+    )
+
+
+def test_small_tensors_and_those_of_the_cpu_are_searched_there():
+    z = cy.configurations.gaussian(50, 2, seed=1)
+    run = cy.simulate(cy.PureAttention(), torch.tensor(z), layers=3)
+    assert np.array_equal(run.z.numpy(), cy.simulate(cy.PureAttention(), z, layers=3).z)
+
+
+def test_distinct_rows_are_proved_distinct_and_equal_ones_are_not():
+    rng = np.random.default_rng(0)
+    for z in (rng.normal(size=(5000, 3)), rng.integers(-40, 40, (3000, 5)).astype(float)):
+        z = np.unique(z, axis=0)
+        assert all_distinct(torch.tensor(z))
+        assert not all_distinct(torch.tensor(np.vstack((z, z[7]))))
+        assert not all_distinct(torch.tensor(np.vstack((z, z[7]))).float())
+        assert all_distinct(torch.tensor(z).float())
+    signed = np.array([[0.0, 1.0], [-0.0, 1.0]])
+    assert not all_distinct(torch.tensor(signed))
+    label = classes(signed, torch.tensor(signed)).label
+    assert label.tolist() == [0, 0]
+
+
+INTERPRETED = """
+import numpy as np, torch
+from cynosure.engine.kernels.launch import Fused
+from device_cases import SEARCHES, search_faults
+rng = np.random.default_rng(0)
+for name in ("gaussian", "circle", "grid 5", "lattice", "mixed magnitudes 3", "many", "deep"):
+    z = np.unique(SEARCHES[name], axis=0)
+    q = z[rng.permutation(len(z))[:9]]
+    assert search_faults(z, torch.tensor, Fused(), q) == [], name
+"""
+
+
+@pytest.mark.skipif(find_spec("triton") is None, reason="needs Triton")
+def test_the_fused_passes_under_the_interpreter():
+    """In a process of its own: Triton decides at import whether it compiles or interprets."""
+    path = os.pathsep.join((str(HERE.parent / "src"), str(HERE), os.environ.get("PYTHONPATH", "")))
+    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
+    run = subprocess.run(
+        [sys.executable, "-c", INTERPRETED], env=env, capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+
+
+def test_nothing_of_this_is_imported_before_a_tensor_comes():
+    code = "import sys, cynosure as cy; cy.limit(cy.PureAttention(), [[1.0, 2.0], [0.5, 0.0]]); "
+    code += "assert not {'torch', 'triton', 'cynosure.engine.kernels.fused'} & set(sys.modules)"
+    env = {**os.environ, "PYTHONPATH": str(HERE.parent / "src")}
+    subprocess.run([sys.executable, "-c", code], check=True, env=env)
+
+
+def test_a_task_of_some_rows_keeps_all_keys():
+    keys = device._parts(torch.tensor(SEARCHES["lattice"]), together=True)
+    task = device._task(keys, keys, torch.arange(len(keys.norm)))
+    some = task.of(torch.tensor([3, 1]))
+    assert isinstance(some, Task) and len(some.q) == 2 and len(some.z) == len(task.z)
