@@ -346,6 +346,11 @@ def _refuse_impossible(history: History, shape: tuple[int, ...], last: float | i
     if label.dtype.kind != "i" or label.shape != (n,) or (label < -1).any() or (label >= n).any():
         raise ValueError("history: classes that do not fit the tokens")
     classes = int(label.max()) + 1
+    layers = [record.layer for record in history.records]
+    if layers and (layers[0] != 0 or layers != sorted(set(layers)) or layers[-1] > last):
+        raise ValueError(f"history: sets of layers {layers[:3]}..., expected 0 to {last} in order")
+    if layers and len(history.records[0].ids) != classes:
+        raise ValueError("history: layer 0 has not the sets of all classes")
     for record in history.records:
         ends = record.indptr
         if type(record.layer) is not int or {a.dtype.kind for a in record[1:]} != {"i"}:

@@ -248,14 +248,15 @@ class LayerRun(Reading):
 
     @cached_property
     def straight(self) -> np.ndarray:
-        """Tokens whose last step was along the line to their limit."""
+        """Tokens whose last step was along the line to their limit, and long enough to be one."""
         settled = self.history.settled_at
-        return (settled >= 0) & (settled < self.layers)
+        return (settled >= 0) & (settled < self.layers) & (self.eta > 2.0**-40)
 
     @cached_property
     def ends(self) -> np.ndarray:
         """(z^K - rho z^{K-1}) / eta: the limit of a straight token, from the last two layers."""
-        return (self.z[-1] - self.rho * self.z[-2]) / self.eta
+        with np.errstate(over="ignore", invalid="ignore"):  # where no token is straight
+            return (self.z[-1] - self.rho * self.z[-2]) / self.eta
 
     @cached_property
     def leaderless(self) -> np.ndarray:
