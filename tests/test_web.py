@@ -438,13 +438,12 @@ def test_what_takes_too_long_is_stopped_and_the_next_is_done(monkeypatch) -> Non
     _with_pool(1, 0, scenario)
 
 
-def test_a_client_that_leaves_stops_its_computation(monkeypatch) -> None:
-    monkeypatch.setattr(pools, "PATIENCE", 0.0)
-
+def test_a_client_that_leaves_stops_its_computation() -> None:
     async def left() -> bool:
         return True
 
     async def scenario(pool: Pool) -> None:
+        pool.patience = 0.0
         await pool.run("configurations", QUICK, 60.0, _stays)
         (before,) = pool.processes
         with pytest.raises(Refusal) as refused:

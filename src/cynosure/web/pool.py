@@ -112,9 +112,15 @@ class Pool:
     """At most `size` quick requests at a time and `slow` long ones beside them."""
 
     def __init__(
-        self, settings: Mapping[str, Any], size: int, slow: int, waiting: int = 512
+        self,
+        settings: Mapping[str, Any],
+        size: int,
+        slow: int,
+        waiting: int = 512,
+        patience: float = PATIENCE,
     ) -> None:
         self.settings, self.size, self.slow, self.waiting = dict(settings), size, slow, waiting
+        self.patience = patience
         self._places = asyncio.Semaphore(size)
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
@@ -221,7 +227,7 @@ class Pool:
                 )
             if await gone():
                 left = now if left is None else left
-                if now - left > PATIENCE:
+                if now - left > self.patience:
                     raise Refusal(499, "the client went away, so the computation was stopped")
 
     def _keep(self, worker: _Worker) -> None:

@@ -67,7 +67,8 @@ class _House:
     def __init__(self, settings: Settings, results: Path) -> None:
         waiting = int(BOUNDS["waiting_requests"])
         self.maths = Pool(settings.lane("maths"), settings.workers, 4, waiting)
-        self.inside = Pool(settings.lane("transformers"), 1, 1, 8)
+        # Killing one means reading its transformer anew: a client that left is no reason at once.
+        self.inside = Pool(settings.lane("transformers"), 1, 1, 8, patience=20.0)
         at_once = int(BOUNDS["experiments_at_once"])
         self.bench = Pool(settings.lane("experiments"), at_once, 0, 16)
         self.gallery = Gallery(self.bench, results)
@@ -246,6 +247,11 @@ def _routes(app: FastAPI) -> None:
         return {"version": __version__, **BOUNDS}
 
 
+async def _stays() -> bool:
+    """Of a call whose answer is kept: nobody has to wait for it."""
+    return False
+
+
 def _runs(app: FastAPI) -> None:
     api: dict[str, Any] = {"responses": _ERRORS, "response_model": None}
     known: dict[str, Any] = {}  # the list of experiments, once it was asked for
@@ -254,8 +260,11 @@ def _runs(app: FastAPI) -> None:
         if not known:
             seconds = float(BOUNDS["deadline_seconds"])
             pool = _house(request).bench
-            answer = await pool.run("experiments", {}, seconds, request.is_disconnected)
+            answer = await pool.run("experiments", {}, seconds, _stays)
             known.update(json.loads(answer.body))
+            for one in known["experiments"]:
+                drawn = (_PICTURES / f"{one['name']}.png").is_file()
+                one["picture"] = f"/pictures/{one['name']}.png" if drawn else None
         found: list[dict[str, Any]] = known["experiments"]
         return found
 
