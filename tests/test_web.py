@@ -465,7 +465,7 @@ def test_a_process_that_dies_fails_its_own_request_only() -> None:
         ask = pool.run("check", SLOW, 60.0, _stays)
         asked = asyncio.create_task(ask)
         await asyncio.sleep(0.2)
-        os.kill(victim, signal.SIGKILL)
+        os.kill(victim, getattr(signal, "SIGKILL", signal.SIGTERM))
         with pytest.raises(Refusal, match="died") as refused:
             await asked
         assert refused.value.status == 500
@@ -482,6 +482,35 @@ def test_too_many_waiting_are_told_so() -> None:
         assert refused.value.status == 503
 
     _with_pool(1, 0, scenario)
+
+
+# --- transformers --------------------------------------------------------------------------------
+
+
+def test_a_transformer_is_looked_into(tmp_path) -> None:
+    pytest.importorskip("transformers")
+    from test_pretrained import tiny_model, tiny_tokenizer
+
+    from cynosure.web.insides import insides
+
+    tiny_model("bert").save_pretrained(tmp_path / "tiny")
+    tiny_tokenizer("bert").save_pretrained(tmp_path / "tiny")
+    m = cy.load_transformer(tmp_path / "tiny")
+    answers = insides({"tiny": str(tmp_path / "tiny")})
+    asked = {"transformer": None, "text": "the film", "words": False, "layer": 1, "head": 2}
+    found, tr = answers["trace"](asked), m.trace("the film")
+    assert found["words"] == list(tr.words) and found["layers"] == m.depth
+    assert np.allclose(found["P"], tr.attentions[1, 2], atol=1e-6)
+    assert np.shape(found["view"]) == (m.depth + 1, len(tr.words), 3)
+    table = answers["heads"]({"transformer": "tiny", "iterate": None})
+    first = [h.value for h in m.heads(0)[0].hypotheses()]
+    assert table["heads"][0]["distances"] == pytest.approx(first)
+    again = {"transformer": "tiny", "iterate": 5, "layer": 0, "head": 1, "text": "the film"}
+    run = answers["heads"](again)
+    assert run["t"] == list(range(6)) and np.shape(run["run"]) == np.shape(run["control"])
+    for wrong in ({"layer": 9}, {"head": 9}, {"transformer": "../elsewhere"}):
+        with pytest.raises(ValueError, match=r"layers 0 to|there are tiny"):
+            answers["trace"](asked | wrong)
 
 
 # --- experiments ---------------------------------------------------------------------------------

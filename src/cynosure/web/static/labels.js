@@ -84,7 +84,7 @@ export function labelFile(home, model) {
       while (end < texts.length && end - at < BATCH && (size += texts[end].length) < 150_000) end++;
       end = Math.max(end, at + 1);
       const part = texts.slice(at, end).map((text) => text.slice(0, 100_000));
-      rows.push(...(await post("predict", { texts: part, model: model() })).predictions);
+      rows.push(...(await post("predict", { texts: part, model: model() || null })).predictions);
       at = end;
       bar.value = rows.length / texts.length;
       said.textContent = `${rows.length} of ${texts.length} texts`;
