@@ -489,9 +489,8 @@ def test_too_many_waiting_are_told_so() -> None:
 
 def test_a_transformer_is_looked_into(tmp_path) -> None:
     pytest.importorskip("transformers")
-    from test_pretrained import tiny_model, tiny_tokenizer
-
     from cynosure.web.insides import insides
+    from test_pretrained import tiny_model, tiny_tokenizer
 
     tiny_model("bert").save_pretrained(tmp_path / "tiny")
     tiny_tokenizer("bert").save_pretrained(tmp_path / "tiny")
