@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
+import shlex
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +31,7 @@ from cynosure.web.problems import Refusal
 from cynosure.web.runs import params_of
 from cynosure.web.server import Settings, application, serve
 
+ROOT = Path(__file__).resolve().parent.parent
 HOME = "http://localhost:8765"
 SQUARE = [[1, 1], [1, -1], [-1, -1], [-1, 1], [0.5, 0.0]]
 TEXT = "A slow film, but what a wonderful ending!"
@@ -187,6 +191,23 @@ def test_struck_words_are_gone(client) -> None:
     assert found["decision"] == pytest.approx(gone.decision, abs=1e-12)
     assert found["probability"] == pytest.approx(gone.probability, abs=1e-12)
     assert found["decision"] < clf.explain(TEXT).decision
+
+
+def test_every_line_of_curl_in_the_docs_works(client) -> None:
+    """Each is parsed as a shell would and sent; none may be left out."""
+    page = (ROOT / "docs" / "api-http.md").read_text("utf-8")
+    lines = re.findall(r"^```sh\n(curl .*?)\n```$", page, re.M | re.S)
+    assert len(lines) == page.count("curl -s ") >= 13
+    for line in lines:
+        words = shlex.split(line)
+        path = words[2].removeprefix("localhost:8765")
+        if "-d" in words:
+            key, _, value = words[words.index("-H") + 1].partition(": ")
+            sent = words[words.index("-d") + 1]
+            answer = client.post(path, content=sent, headers={key: value})
+        else:
+            answer = client.get(path)
+        assert answer.status_code == 200, (line, answer.text)
 
 
 def test_bounds_and_reference(client) -> None:

@@ -16,7 +16,6 @@ BOUNDS: dict[str, int | float] = {
     "text_characters": 100_000,
     "sentence_characters": 4000,
     "iterations": 1000,
-    "probes": 10_000,
     "deadline_seconds": 20.0,
     "trace_seconds": 120.0,
     "experiment_seconds": 3600.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -324,6 +325,26 @@ def _pages(app: FastAPI) -> None:
 # --- serving -------------------------------------------------------------------------------------
 
 
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket on that port.
+
+    Trap: asyncio turns off Nagle's delay, 40 ms an answer, only where TCP is named as the protocol.
+    """
+    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(512)
+    except OSError as error:
+        made.close()
+        raise ValueError(
+            f"port {port} of {host} cannot be had ({error.strerror}); try --port {port + 1}"
+        ) from None
+    return made
+
+
 def serve(settings: Settings, host: str, port: int, ready: Any = None) -> None:
     """Serve until interrupted; `ready(address)` is called once the port is ours.
 
@@ -333,14 +354,7 @@ def serve(settings: Settings, host: str, port: int, ready: Any = None) -> None:
 
     if not is_loopback(host) and settings.token is None:
         raise ValueError(f"{host}: a host other than this machine's own needs a token")
-    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        listening = socket.create_server((host, port), family=kind, backlog=512)
-    except OSError as error:
-        raise ValueError(
-            f"port {port} of {host} cannot be had ({error.strerror}); try --port {port + 1}"
-        ) from None
-    with listening:
+    with _listening(host, port) as listening:
         shown = f"[{host}]" if ":" in host else host
         address = f"http://{shown}:{listening.getsockname()[1]}/"
         if ready is not None:

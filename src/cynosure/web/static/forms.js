@@ -21,8 +21,8 @@ function matrixField(parent, d, value, changed) {
 
 function option(select, name) { make("option", select, name.replaceAll("_", " "), "", { value: name }); }
 
-// Returns () => the spec as /simulate takes it.
-export function dynamicsForm(parent, forms, d, spec, changed) {
+// Returns () => the spec as /simulate takes it. `begin` gives values to begin with: alpha and A of the stage.
+export function dynamicsForm(parent, forms, d, spec, changed, begin = () => ({})) {
   parent.replaceChildren();
   const line = make("label", parent, "Dynamics ");
   const choice = make("select", line, "", "", { "aria-label": "dynamics", id: "beside-dynamics" });
@@ -37,7 +37,7 @@ export function dynamicsForm(parent, forms, d, spec, changed) {
     for (const field of form.fields) {
       const id = `field-${field.name}-${home.children.length}`;
       make("label", home, field.name, "", { for: id });
-      const value = given?.[field.name];
+      const value = given?.[field.name] ?? begin()[field.name];
       if (field.kind === "attention") {
         const pick = make("select", home, "", "", { id, "aria-label": field.name });
         for (const name of Object.keys(forms.attentions)) option(pick, name);

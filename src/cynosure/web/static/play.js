@@ -308,7 +308,8 @@ class Play {
       try { this.change({ beside: this.readBeside() }); this.settle(); } catch (error) { say(error); }
     };
     this.side = null;
-    this.readBeside = dynamicsForm($("beside-form"), this.forms, this.d, this.state.beside, again);
+    this.readBeside = dynamicsForm($("beside-form"), this.forms, this.d, this.state.beside, again,
+      () => ({ alpha: this.state.alpha, A: this.state.A }));
   }
 
   wire() {
