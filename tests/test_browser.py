@@ -51,30 +51,11 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def transformer(tmp_path_factory) -> Path | None:
-    if not all(map(_installed, ("torch", "transformers"))):
-        return None
-    from test_pretrained import tiny_model, tiny_tokenizer
-
-    folder = tmp_path_factory.mktemp("transformers") / "tiny-bert"
-    tiny_model("bert").save_pretrained(folder)
-    tiny_tokenizer("bert").save_pretrained(folder)
-    return folder
-
-
-def _installed(name: str) -> bool:
-    import importlib.util
-
-    return importlib.util.find_spec(name) is not None
-
-
-@pytest.fixture(scope="module")
-def address(transformer) -> Iterator[str]:
-    """A server of its own, as `cynosure serve` starts it."""
+@contextlib.contextmanager
+def serving(*options: str) -> Iterator[str]:
+    """A server as `cynosure serve` starts it, and its address."""
     command = [sys.executable, "-m", "cynosure", "serve", "--port", "0", "--workers", "1"]
-    if transformer is not None:
-        command += ["--transformer", str(transformer)]
+    command += options
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     env = {**os.environ, "PYTHONPATH": path}
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as server:
@@ -84,6 +65,12 @@ def address(transformer) -> Iterator[str]:
         yield line
         server.send_signal(signal.SIGINT)
         assert server.wait(20) == 0, "Ctrl-C ends the server cleanly"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serving() as where:
+        yield where
 
 
 @pytest.fixture(scope="module")
@@ -484,24 +471,37 @@ def test_a_file_is_labelled(visit, tmp_path) -> None:
 # --- look inside and the gallery -----------------------------------------------------------------
 
 
-def test_a_sentence_is_walked(visit, transformer) -> None:
-    if transformer is None:
-        pytest.skip("needs torch and transformers: pip install 'cynosure[models]'")
+@pytest.mark.slow
+def test_a_sentence_is_walked(browser, tmp_path) -> None:
+    pytest.importorskip("transformers", reason="pip install 'cynosure[models]'")
+    from test_pretrained import tiny_model, tiny_tokenizer
+
+    tiny_model("bert").save_pretrained(tmp_path / "tiny")
+    tiny_tokenizer("bert").save_pretrained(tmp_path / "tiny")
+    model = cy.load_transformer(tmp_path / "tiny")
+    with (
+        serving("--transformer", str(tmp_path / "tiny")) as where,
+        visiting(browser, where) as visit,
+    ):
+        page = visit.room("look")
+        page.locator("#look-text").fill("the film")
+        page.locator("#look-go").click()
+        n = len(model.trace("the film").words)
+        count = "document.querySelectorAll('#look-stage [data-token]').length"
+        page.wait_for_function(f"() => {count} === {n}")
+        assert page.locator("#look-heat").evaluate("node => node.width") == n
+        page.locator("#look-layer").fill(str(model.depth))
+        page.locator("[data-head]").first.wait_for()
+        assert page.locator("[data-head]").count() == len(model.distinct_layers) * model.width
+        page.locator("[data-head=L0H1]").click()
+        page.wait_for_function("() => document.querySelectorAll('#look-iterated svg').length === 2")
+        assert "control" in page.locator("#look-iterated").inner_text()
+
+
+def test_without_a_transformer_the_room_says_how_to_give_one(visit) -> None:
     page = visit.room("look")
-    model = cy.load_transformer(transformer)
-    page.locator("#look-text").fill("the film")
-    page.locator("#look-go").click()
-    n = len(model.trace("the film").words)
-    page.wait_for_function(
-        f"() => document.querySelectorAll('#look-stage [data-token]').length === {n}"
-    )
-    assert page.locator("#look-heat").evaluate("node => node.width") == n
-    page.locator("#look-layer").fill(str(model.depth))
-    page.locator("[data-head]").first.wait_for()
-    assert page.locator("[data-head]").count() == len(model.distinct_layers) * model.width
-    page.locator("[data-head=L0H1]").click()
-    page.wait_for_function("() => document.querySelectorAll('#look-iterated svg').length === 2")
-    assert "control" in page.locator("#look-iterated").inner_text()
+    page.locator("#room-look pre").wait_for()
+    assert "--transformer" in page.locator("#room-look").inner_text()
 
 
 def test_an_experiment_is_run_and_another_cancelled(visit) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 from ..classifier.estimator import HardmaxClassifier
 from ..classifier.explanation import plane_view
 from ..classifier.shipped import available, load_pretrained
-from ..drawing.report import jsonable
 
 __all__ = ["classifiers", "readings"]
 
@@ -76,11 +75,8 @@ def readings(folders: Mapping[str, str]) -> dict[str, Callable[..., dict[str, An
         ex = clf.explain(asked["text"], of, struck=asked["struck"])
         spans = [[w.text, *span, w.token, w.contribution] for w in ex.words for span in w.offsets]
         words = [list(row) for row in clf.vocabulary_.tokenizer.words(asked["text"])]
-        return jsonable(
-            ex.to_dict()
-            | plane_view(ex)
-            | {"prediction": ex.prediction, "spans": spans, "words": words}
-        )
+        more = {"prediction": ex.prediction, "spans": spans, "words": words}
+        return ex.to_dict() | plane_view(ex) | more
 
     return {"models": models, "predict": predict, "explain": explain}
 

@@ -5,15 +5,19 @@ const ROOMS = { play: "./play.js", read: "./read.js", look: "./look.js", gallery
 const opened = new Map();
 
 let hiding = 0;
-export function say(error) {
+export function say(error, about = "") {
   const box = $("problem");
+  box.dataset.about = about;
   box.textContent = error.message || String(error);
   box.hidden = false;
   clearTimeout(hiding);
   hiding = setTimeout(() => { box.hidden = true; }, 8000);
 }
 
-export function calm() { $("problem").hidden = true; }
+// What was wrong with something is over once that something is answered.
+export function calm(about) {
+  if ($("problem").dataset.about === about) $("problem").hidden = true;
+}
 
 async function enter() {
   const [name, rest] = location.hash.slice(1).split("=");

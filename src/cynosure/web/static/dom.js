@@ -28,6 +28,11 @@ export function set(node, attributes) {
   }
 }
 
+// Only what changed is written: an equal text, too, would be laid out and read aloud again.
+export function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
 export function save(name, data, type) {
   const blob = data instanceof Blob ? data : new Blob([data], { type });
   const link = make("a", null, "", "", { href: URL.createObjectURL(blob), download: name });

@@ -1,7 +1,7 @@
 // Play: tokens one can hold. The page sends tokens and draws answers; every claim is the server's.
 import { fetchFile, get, latest, post } from "./api.js";
 import { calm, say } from "./app.js";
-import { $, later, make, short } from "./dom.js";
+import { $, later, make, short, write } from "./dom.js";
 import { FormView, isDefinite } from "./ellipse.js";
 import { exporting } from "./exports.js";
 import { dynamicsForm } from "./forms.js";
@@ -31,7 +31,7 @@ class Play {
     this.side = null; // the run of the dynamics beside
     this.updates = 0;
     this.form = new FormView((A) => this.change({ A }), () => this.settle());
-    this.askLimit = latest((body) => post("limit", body), (found) => this.take(found), say);
+    this.askLimit = latest((body) => post("limit", body), (found) => this.take(found), (error) => say(error, "limit"));
     this.askRun = latest((body) => post("simulate", body), (run) => this.takeRun(run), say);
     this.askSide = latest((body) => post("simulate", body), (run) => this.takeSide(run), (e) => this.failSide(e));
     this.askCheck = latest((body) => post("check", body), (made) => showTheorems(made, this), (e) => showTheorems(e, this));
@@ -75,8 +75,9 @@ class Play {
 
   change(parts) {
     if (parts.z && !parts.exact) parts.exact = null; // moved tokens are floats again
+    const only = Object.keys(parts).every((key) => key === "z" || key === "exact");
     Object.assign(this.state, parts);
-    this.refresh();
+    this.refresh(!only);
   }
 
   // The end of a gesture is what undo goes back to.
@@ -95,11 +96,12 @@ class Play {
     this.buttons();
   }
 
-  refresh() {
+  // While a token is dragged nothing but tokens changes, and that many times a second.
+  refresh(controls = true) {
     if (this.found && this.found.points.length !== this.n) this.found = null;
     if (this.run && this.run.z[0].length !== this.n) this.run = null;
     this.draw();
-    this.controls();
+    if (controls) this.controls();
     this.askLimit(this.limitBody());
     if (this.state.k !== 0) this.askRun(this.runBody());
     this.soon();
@@ -160,8 +162,8 @@ class Play {
     if (found.points.length !== this.n) return;
     this.found = found;
     this.updates += 1;
-    calm();
-    this.draw();
+    calm("limit");
+    this.draw(true);
     this.tell();
   }
 
@@ -218,7 +220,7 @@ class Play {
     return born >= 0 && (born <= k || k === 0);
   }
 
-  draw() {
+  draw(labels = false) {
     const { found, state } = this, group = this.groups();
     const undecided = new Set(found?.undecided || []);
     const flat = this.d <= 2, show = state.show;
@@ -226,14 +228,14 @@ class Play {
     this.scene.draw({
       points: this.now(), group, chosen: this.chosen, names: show.names,
       leads: (i) => this.leads(i), open: (i) => undecided.has(i),
-      label: (i) => `token ${i}: ${found ? found.words[i] : ""}`,
+      label: labels ? (i) => `token ${i}: ${found.words[i]}` : null,
       hull: show.hull && flat && state.k === 0 ? found?.hull?.vertices : null,
       polytope: show.polytope && flat ? found?.polytope?.vertices : null,
       arrows: show.arrows && state.k !== "inf", limits: this.d <= 3 ? found?.points : null,
     });
     this.drawSide(group);
-    $("stage-caption").textContent = this.sideShown ? `Hardmax layers, α = ${short(state.alpha)}` :
-      this.d > 3 ? `d = ${this.d}: along the three principal components; drag to turn` : this.d === 3 ? "d = 3: drag the ground to turn" : "";
+    write($("stage-caption"), this.sideShown ? `Hardmax layers, α = ${short(state.alpha)}` :
+      this.d > 3 ? `d = ${this.d}: along the three principal components; drag to turn` : this.d === 3 ? "d = 3: drag the ground to turn" : "");
   }
 
   get sideShown() { return !!this.state.beside; }
@@ -250,16 +252,16 @@ class Play {
 
   tell() {
     const { found } = this, badge = $("badge"), open = found.undecided.length;
-    badge.dataset.certified = String(found.certified);
-    badge.textContent = found.certified ? "proved" : `${open} undecided`;
+    if (badge.dataset.certified !== String(found.certified)) badge.dataset.certified = String(found.certified);
+    write(badge, found.certified ? "proved" : `${open} undecided`);
     badge.title = `${found.arithmetic}; ${found.exact_decisions} decisions in exact arithmetic; ${found.layers} layers`;
     const lead = found.leaders.length, last = Math.max(0, ...found.settled_at);
     const late = found.leaders.filter((i) => found.born[i] > 0);
-    $("said").textContent = `${lead} of ${this.n} ${this.n === 1 ? "token leads" : "tokens lead"}` +
+    write($("said"), `${lead} of ${this.n} ${this.n === 1 ? "token leads" : "tokens lead"}` +
       (found.certified ? `; every limit is proved ${last ? `by layer ${last}` : "at once"}.` :
         `; ${open} not proved after ${found.layers} layers.`) +
-      (late.length ? ` Token ${late[0]} becomes a leader at layer ${found.born[late[0]]}.` : "");
-    $("cautions").textContent = found.cautions.join(". ");
+      (late.length ? ` Token ${late[0]} becomes a leader at layer ${found.born[late[0]]}.` : ""));
+    write($("cautions"), found.cautions.join(". "));
     this.showHover();
   }
 

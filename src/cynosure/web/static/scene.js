@@ -16,10 +16,13 @@ export class Scene {
     this.scale = 180;
     this.turn = [0.5, 0.4];
     this.layers = {};
-    for (const name of ["ground", "axes", "hull", "polytope", "arrows", "limits", "half", "trails", "tokens", "names"]) {
+    for (const name of ["ground", "axes", "hull", "polytope", "arrows", "half", "tokens"]) {
       this.layers[name] = draw("g", svg, { class: name });
     }
     this.nodes = [];
+    // Asking for the width while drawing would make the browser lay the page out each time.
+    new ResizeObserver(([box]) => { this.width = box.contentRect.width; }).observe(svg);
+    this.width = svg.clientWidth;
     this.axisX = draw("line", this.layers.axes, { stroke: "#8884", "stroke-width": 1 });
     this.axisY = draw("line", this.layers.axes, { stroke: "#8884", "stroke-width": 1 });
     this.hull = draw("polygon", this.layers.hull, { fill: "none", stroke: "#8a8f98", "stroke-dasharray": "5 4" });
@@ -71,7 +74,8 @@ export class Scene {
 
   polygon(node, vertices) {
     const shown = vertices && vertices.length > 1 && vertices[0].length <= 2;
-    set(node, { points: shown ? vertices.map((v) => this.toScreen(v).map((x) => x.toFixed(1)).join()).join(" ") : "" });
+    const text = shown ? vertices.map((v) => this.toScreen(v).map((x) => x.toFixed(1)).join()).join(" ") : "";
+    if (node.getAttribute("points") !== text) node.setAttribute("points", text);
   }
 
   token(i) {
@@ -81,7 +85,8 @@ export class Scene {
     const ring = draw("circle", g, { class: "ring", r: 14, fill: "transparent", stroke: "none" });
     const shape = draw("path", g, { d: CIRCLE, stroke: "#0006", "stroke-width": 1 });
     const name = draw("text", g, { x: 9, y: -8, "font-size": 13, fill: "currentColor", "pointer-events": "none" });
-    this.nodes[i] = { g, ring, shape, name, was: {} };
+    const arrow = draw("path", this.layers.arrows, { fill: "#88909a", stroke: "#88909a", "stroke-opacity": 0.65 });
+    this.nodes[i] = { g, ring, shape, name, arrow, was: {} };
     return this.nodes[i];
   }
 
@@ -93,9 +98,13 @@ export class Scene {
 
   // what: points, leads(i), group(i), open(i), label(i), arrows, limits, hull, polytope, names, chosen
   draw(what) {
-    const { points } = what, n = points.length, near = Math.min(1.9, Math.max(1, 640 / (this.svg.clientWidth || W)));
+    const { points } = what, n = points.length, near = Math.min(1.9, Math.max(1, 640 / (this.width || W)));
     const small = (n > 400 ? 0.55 : n > 120 ? 0.75 : 1) * near; // a narrow picture needs larger tokens
-    for (let i = this.nodes.length - 1; i >= n; i--) { this.nodes[i].g.remove(); this.nodes.pop(); }
+    for (let i = this.nodes.length - 1; i >= n; i--) {
+      this.nodes[i].g.remove();
+      this.nodes[i].arrow.remove();
+      this.nodes.pop();
+    }
     for (let i = 0; i < n; i++) {
       const node = this.token(i), [x, y] = this.toScreen(points[i]), leads = what.leads(i), open = what.open(i);
       this.put(node, "place", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${small})`,
@@ -107,33 +116,29 @@ export class Scene {
       this.put(node, "fill", open ? "none" : colour(what.group(i)), (v) => set(node.shape, { fill: v,
         stroke: open ? "#c98a00" : "#0006", "stroke-dasharray": open ? "3 2" : null, "stroke-width": open ? 2 : 1 }));
       this.put(node, "chosen", String(!!what.chosen?.has(i)), (v) => node.g.setAttribute("data-chosen", v));
+      this.put(node, "arrow", what.arrows ? this.arrow(points[i], what.limits?.[i]) : "", (v) => node.arrow.setAttribute("d", v));
       this.put(node, "name", what.names ? String(what.name ? what.name(i) : i) : "", (v) => { node.name.textContent = v; });
-      if (this.editable) this.put(node, "label", what.label ? what.label(i) : "", (v) => node.g.setAttribute("aria-label", v));
+      if (this.editable && what.label) this.put(node, "label", what.label(i), (v) => node.g.setAttribute("aria-label", v));
     }
     this.polygon(this.hull, what.hull);
     this.polygon(this.polytope, what.polytope);
-    this.arrows(what.arrows ? points : [], what.limits || []);
     const [ox, oy] = this.toScreen([0, 0]), flat = !n || points[0].length < 3;
+    const origin = `${ox} ${oy} ${flat}`;
+    if (origin === this.origin) return;
+    this.origin = origin;
     set(this.axisX, { x1: 0, x2: flat ? W : 0, y1: oy, y2: oy });
     set(this.axisY, { y1: 0, y2: flat ? H : 0, x1: ox, x2: ox });
   }
 
-  arrows(points, limits) {
-    let lines = "", ends = "";
-    for (let i = 0; i < points.length; i++) {
-      if (!limits[i]) continue;
-      const [x, y] = this.toScreen(points[i]), [u, v] = this.toScreen(limits[i]);
-      const length = Math.hypot(u - x, v - y);
-      if (length < 10) continue;
-      const [ex, ey] = [(u - x) / length, (v - y) / length], [hx, hy] = [u - 9 * ex, v - 9 * ey];
-      lines += `M${x.toFixed(1)} ${y.toFixed(1)}L${hx.toFixed(1)} ${hy.toFixed(1)}`;
-      ends += `M${u.toFixed(1)} ${v.toFixed(1)}L${(hx - 4 * ey).toFixed(1)} ${(hy + 4 * ex).toFixed(1)}` +
-        `L${(hx + 4 * ey).toFixed(1)} ${(hy - 4 * ex).toFixed(1)}Z`;
-    }
-    this.lines ||= draw("path", this.layers.arrows, { fill: "none", stroke: "#88909a", "stroke-opacity": 0.65 });
-    this.ends ||= draw("path", this.layers.arrows, { fill: "#88909a" });
-    set(this.lines, { d: lines });
-    set(this.ends, { d: ends });
+  // An arrow of its own for each token: only those that changed are painted again.
+  arrow(p, end) {
+    if (!p || !end) return "";
+    const [x, y] = this.toScreen(p), [u, v] = this.toScreen(end), length = Math.hypot(u - x, v - y);
+    if (length < 10) return "";
+    const [ex, ey] = [(u - x) / length, (v - y) / length], [hx, hy] = [u - 9 * ex, v - 9 * ey];
+    return `M${x.toFixed(1)} ${y.toFixed(1)}L${hx.toFixed(1)} ${hy.toFixed(1)}` +
+      `M${u.toFixed(1)} ${v.toFixed(1)}L${(hx - 4 * ey).toFixed(1)} ${(hy + 4 * ex).toFixed(1)}` +
+      `L${(hx + 4 * ey).toFixed(1)} ${(hy - 4 * ex).toFixed(1)}Z`;
   }
 
   // The half-space of a token: all y with <n, y> at most that of the tokens it follows.
