@@ -31,6 +31,9 @@ export function gestures(play) {
     if (event.button) return;
     const i = indexOf(event.target), at = scene.toWorld(event);
     svg.setPointerCapture(event.pointerId);
+    play.hovered = undefined;
+    tip.hidden = true;
+    scene.hideHalf();
     if (i !== undefined && play.choosing) {
       if (!play.chosen.delete(i)) play.chosen.add(i);
       play.draw();

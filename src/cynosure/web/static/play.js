@@ -1,7 +1,7 @@
 // Play: tokens one can hold. The page sends tokens and draws answers; every claim is the server's.
 import { fetchFile, get, latest, post } from "./api.js";
 import { calm, say } from "./app.js";
-import { $, later, make, short, write } from "./dom.js";
+import { $, later, short, write } from "./dom.js";
 import { FormView, isDefinite } from "./ellipse.js";
 import { exporting } from "./exports.js";
 import { dynamicsForm } from "./forms.js";
@@ -29,7 +29,7 @@ class Play {
     this.found = null; // the limit, for the tokens it was asked for
     this.run = null; // states by layer
     this.side = null; // the run of the dynamics beside
-    this.updates = 0;
+    this.colours = new Map();
     this.form = new FormView((A) => this.change({ A }), () => this.settle());
     this.askLimit = latest((body) => post("limit", body), (found) => this.take(found), (error) => say(error, "limit"));
     this.askRun = latest((body) => post("simulate", body), (run) => this.takeRun(run), say);
@@ -161,7 +161,7 @@ class Play {
   take(found) {
     if (found.points.length !== this.n) return;
     this.found = found;
-    this.updates += 1;
+    this.paint(found.leaders);
     calm("limit");
     this.draw(true);
     this.tell();
@@ -210,10 +210,21 @@ class Play {
     return this.visible(this.run.z[Math.min(k, this.run.z.length - 1)], k);
   }
 
-  groups() {
-    const rank = new Map((this.found?.leaders || []).map((i, at) => [i, at]));
-    return (i) => (this.found ? rank.get(this.found.follows[i]) ?? -1 : -1);
+  // A leader keeps its colour as long as it leads, whoever comes and goes.
+  paint(leaders) {
+    const wanted = new Set(leaders);
+    for (const i of this.colours.keys()) if (!wanted.has(i)) this.colours.delete(i);
+    const taken = new Set(this.colours.values());
+    for (const i of leaders) {
+      if (this.colours.has(i)) continue;
+      let slot = 0;
+      while (taken.has(slot)) slot++;
+      taken.add(slot);
+      this.colours.set(i, slot);
+    }
   }
+
+  groups() { return (i) => (this.found ? this.colours.get(this.found.follows[i]) ?? -1 : -1); }
 
   leads(i) {
     const born = this.found?.born[i] ?? -1, k = this.state.k === "inf" ? Infinity : this.state.k;
@@ -386,6 +397,4 @@ class Play {
   }
 
   file(format) { return fetchFile("simulate", { ...this.runBody(), format }); }
-
-  note(text) { make("p", $("theorems"), text, "note"); }
 }

@@ -49,12 +49,10 @@ export class Scene {
   }
 
   toWorld(event) {
-    const box = this.svg.getBoundingClientRect();
-    const x = ((event.clientX - box.left) / box.width) * W, y = ((event.clientY - box.top) / box.height) * H;
+    const m = this.svg.getScreenCTM(); // the picture may be letterboxed in its element
+    const x = (event.clientX - m.e) / m.a, y = (event.clientY - m.f) / m.d;
     return [(x - W / 2) / this.scale + this.centre[0], (H / 2 - y) / this.scale + this.centre[1]];
   }
-
-  unit() { return 10 ** Math.round(Math.log10(60 / this.scale)); }
 
   corners() {
     return [[this.centre[0] - W / 2 / this.scale, this.centre[1] - H / 2 / this.scale],
