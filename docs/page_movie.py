@@ -28,6 +28,16 @@ WIDTH = 720  # of the movie
 COLOURS = 128
 
 
+# Room, width and scheme of each still.
+SHOTS = (
+    ("play", 1280, "light"), ("play", 390, "dark"), ("read", 1280, "dark"), ("read", 390, "light"),
+)  # fmt: skip
+
+
+def name_of(room: str, width: int, scheme: str) -> str:
+    return f"page-{room}-{width}-{scheme}.png"
+
+
 class Camera:
     """Frames of one page, with the pointer drawn where the mouse is."""
 
@@ -110,20 +120,14 @@ def movie(browser: Any, address: str) -> None:
 
 def stills(browser: Any, address: str) -> None:
     """The rooms that need no transformer: two widths, light and dark."""
-    shots = (
-        ("play", 1280, "light"),
-        ("play", 390, "dark"),
-        ("read", 1280, "dark"),
-        ("read", 390, "light"),
-    )
-    for room, width, scheme in shots:
+    for room, width, scheme in SHOTS:
         height = 800 if width > 600 else 844
         page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
         page.goto(f"{address}#{room}")
         page.locator("#badge[data-certified], #verdict[data-label]").first.wait_for()
         page.wait_for_timeout(2500)
         shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-        shot.quantize(128).save(IMAGES / f"page-{room}-{width}-{scheme}.png", optimize=True)
+        shot.quantize(128).save(IMAGES / name_of(room, width, scheme), optimize=True)
         page.close()
 
 

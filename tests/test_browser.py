@@ -327,6 +327,7 @@ def test_theorems_are_live(visit) -> None:
     page.locator("#stage .ground path").first.wait_for(state="attached")
 
 
+@pytest.mark.slow
 def test_every_dynamics_stands_beside(visit) -> None:
     page = visit.play(SQUARE)
     page.locator("#beside-form").evaluate("node => { node.parentNode.open = true; }")

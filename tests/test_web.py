@@ -390,7 +390,7 @@ def requests(draw) -> tuple[str, object]:
     return route, body
 
 
-@settings(max_examples=300, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
 @given(asked=requests())
 def test_random_json_is_done_or_refused(client, asked) -> None:
     route, body = asked
@@ -459,6 +459,7 @@ def test_what_takes_too_long_is_stopped_and_the_next_is_done(monkeypatch) -> Non
     _with_pool(1, 0, scenario)
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves_stops_its_computation() -> None:
     async def left() -> bool:
         return True
