@@ -26,8 +26,10 @@ from cynosure.web import pool as pools
 from cynosure.web.answers import plane
 from cynosure.web.bounds import BOUNDS
 from cynosure.web.described import dynamics_of, forms
+from cynosure.web.gallery import Gallery, _Run
 from cynosure.web.pool import Pool
 from cynosure.web.problems import Refusal
+from cynosure.web.readings import readings
 from cynosure.web.runs import params_of
 from cynosure.web.server import Settings, application, serve
 
@@ -329,6 +331,42 @@ def test_a_busy_port_is_one_clear_line() -> None:
             serve(Settings(), "127.0.0.1", port)
 
 
+def test_the_command(capsys, tmp_path, monkeypatch) -> None:
+    from cynosure.cli import main
+    from cynosure.cli.environment import missing_extra
+
+    assert main(["serve", "--model", str(tmp_path)]) == 2
+    assert "expected a folder with model.json" in capsys.readouterr().err
+    asked = []
+    monkeypatch.setattr("cynosure.web.server.serve", lambda *args: asked.append(args))
+    cy.load_pretrained().save(tmp_path / "mine")
+    assert main(["serve", "--model", str(tmp_path / "mine"), "--port", "0"]) == 0
+    assert main(["serve", "--host", "0.0.0.0"]) == 0
+    (plain, host, port, _), (open_, *_) = asked
+    assert dict(plain.models) == {"mine": str(tmp_path / "mine")} and plain.token is None
+    assert (host, port) == ("127.0.0.1", 0) and len(open_.token) >= 32
+    assert "cynosure[web]" in missing_extra(ImportError(name="starlette"))
+
+
+def test_a_model_of_ones_own_is_read_from_its_folder(tmp_path) -> None:
+    data = cy.datasets.synthetic(60)
+    cy.HardmaxClassifier(leaders=6).fit(data.texts, data.labels).save(tmp_path / "mine")
+    answers = readings({"mine": str(tmp_path / "mine")})
+    names = [one["name"] for one in answers["models"]({})["models"]]
+    assert names == ["mine", "imdb"]
+    found = answers["predict"]({"texts": data.texts[:5]})
+    assert found["labels"] == ["negative", "positive"]
+    three = cy.HardmaxClassifier(leaders=4).fit(["a b", "c d", "e f"] * 4, ["x", "y", "z"] * 4)
+    three.save(tmp_path / "three")
+    answers = readings({"three": str(tmp_path / "three")})
+    (row,) = answers["predict"]({"texts": ["c d"]})["predictions"]
+    assert row["label"] == "y" and row["decision"] == pytest.approx(
+        three.decision_function(["c d"])[0, 1]
+    )
+    explained = answers["explain"]({"text": "c d", "label": None, "struck": []})
+    assert explained["prediction"] == "y"
+
+
 # --- anything at all -----------------------------------------------------------------------------
 
 JSON = st.recursive(
@@ -576,6 +614,20 @@ def test_experiments_refuse_what_they_do_not_have(client) -> None:
     problem(client.delete("/api/v1/experiments/runs/..%2f..%2fetc"), 404)
     bad = client.post("/api/v1/experiments/figure1", json={"params": {"n": "many"}})
     assert _until_it_ends(client, bad.json()["id"])["state"] == "failed"
+
+
+def test_old_runs_leave_but_a_named_folder_is_never_emptied(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(BOUNDS, "runs_kept", 1)
+    for kept in (True, False):
+        gallery = Gallery(Pool(LANE, 1, 0), tmp_path, kept)
+        for i in range(3):
+            made = _Run(f"figure1-0000000{i}", "figure1")
+            made.state["state"] = "done"
+            gallery.runs[made.id] = made
+            (tmp_path / made.id).mkdir(exist_ok=True)
+        gallery._forget()
+        assert list(gallery.runs) == ["figure1-00000002"]
+        assert len(list(tmp_path.iterdir())) == (3 if kept else 1)
 
 
 def test_no_parameter_names_a_file() -> None:

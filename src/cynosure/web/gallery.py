@@ -44,10 +44,10 @@ class _Run:
 
 @final
 class Gallery:
-    """The runs of one server, each in a folder below `folder`."""
+    """The runs of one server, each in a folder below `folder`; `kept` folders are never removed."""
 
-    def __init__(self, pool: Pool, folder: Path) -> None:
-        self.pool, self.folder = pool, folder
+    def __init__(self, pool: Pool, folder: Path, kept: bool) -> None:
+        self.pool, self.folder, self.kept = pool, folder, kept
         self.runs: dict[str, _Run] = {}
 
     def start(self, name: str, quick: bool, params: dict[str, Any]) -> dict[str, Any]:
@@ -91,11 +91,12 @@ class Gallery:
         await run.say(**end)
 
     def _forget(self) -> None:
-        """The oldest runs that have ended leave when there are many; their folders with them."""
+        """The oldest runs that have ended leave the list when there are many."""
         ended = [run for run in self.runs.values() if run.ended]
         for run in ended[: max(0, len(self.runs) - int(BOUNDS["runs_kept"]))]:
             del self.runs[run.id]
-            shutil.rmtree(self.folder / run.id, ignore_errors=True)
+            if not self.kept:
+                shutil.rmtree(self.folder / run.id, ignore_errors=True)
 
     def find(self, id_: str) -> _Run:
         if not _ID.fullmatch(id_) or id_ not in self.runs:

@@ -72,7 +72,7 @@ class _House:
         self.inside = Pool(settings.lane("transformers"), 1, 1, 8, patience=20.0)
         at_once = int(BOUNDS["experiments_at_once"])
         self.bench = Pool(settings.lane("experiments"), at_once, 0, 16)
-        self.gallery = Gallery(self.bench, results)
+        self.gallery = Gallery(self.bench, results, kept=settings.results is not None)
 
     async def close(self) -> None:
         await self.gallery.close()

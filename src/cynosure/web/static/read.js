@@ -101,10 +101,14 @@ class Read {
     const { found } = this, points = Array.from(found.text);
     const leads = new Set(found.leaders.map((l) => l.text)), scale = Math.max(1e-12, ...found.spans.map((s) => Math.abs(s[4])));
     this.shown.replaceChildren();
+    const where = new Map(found.words.map((w, i) => [w[1], i])), covering = found.words.map(() => []);
+    for (const span of found.spans) { // a term covers the words from its start to its end
+      for (let i = where.get(span[1]); i < found.words.length && found.words[i][1] < span[2]; i++) covering[i].push(span);
+    }
     let at = 0;
-    for (const [word, start, stop] of found.words) {
+    for (const [i, [word, start, stop]] of found.words.entries()) {
       if (start > at) this.shown.append(points.slice(at, start).join(""));
-      const over = found.spans.filter((s) => s[1] < stop && s[2] > start);
+      const over = covering[i];
       const sum = over.reduce((total, s) => total + s[4], 0), node = make("button", this.shown, points.slice(start, stop).join(""), "word", { type: "button" });
       const gone = this.struck.has(word), top = over.find((s) => leads.has(s[0]));
       node.dataset.word = word;
