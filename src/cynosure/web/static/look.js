@@ -1,9 +1,8 @@
 // Look inside: a sentence on its way through a real transformer, its heads, one of them run for ever.
 import { get, post } from "./api.js";
 import { say } from "./app.js";
-import { make, short } from "./dom.js";
+import { draw, make, short } from "./dom.js";
 import { Scene } from "./scene.js";
-import { draw } from "./dom.js";
 
 export async function open(home) {
   const { transformers } = await get("transformers");
@@ -11,7 +10,7 @@ export async function open(home) {
     const card = make("div", home, "", "card");
     make("h2", card, "No transformer was given to this server");
     make("p", card, "ALBERT, BERT (MiniLM), RoBERTa, DistilBERT and GPT-2 can be looked into, offline:");
-    make("pre", card, "pip install 'cynosure[models]'\ncynosure serve --transformer FOLDER   # with config.json and model.safetensors");
+    make("pre", card, "pip install 'cynosure[models]'\ncynosure serve --transformer FOLDER\n# FOLDER has config.json and\n# model.safetensors");
     return null;
   }
   const room = new Look(home, transformers);
