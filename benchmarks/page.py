@@ -89,7 +89,8 @@ def main() -> None:
     named = [os.environ.get("CYNOSURE_BROWSER"), *NAMES]
     browser = next((path for name in named if name and (path := shutil.which(name))), None)
     if browser is None:
-        sys.exit("no Chromium found: set CYNOSURE_BROWSER, or `make browser` on Debian")
+        print("no Chromium found: set CYNOSURE_BROWSER, or `make browser` on Debian")
+        return
     from playwright.sync_api import sync_playwright
 
     command = [sys.executable, "-m", "cynosure", "serve", "--port", "0"]
