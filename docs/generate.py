@@ -1,4 +1,4 @@
-"""Write the pages of docs/ that are read off the package: cli, experiments, api and gallery.
+"""Write the pages of docs/ read off the package: cli, experiments, api, api-http and gallery.
 
     python docs/generate.py                    write them (`make docs`)
     python docs/generate.py --check            write nothing; exit 1 if one is stale
@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import _gallery
+import _http
 import _reference
 from _architectures import architectures
 
@@ -35,6 +36,7 @@ def pages() -> dict[str, str]:
         "cli.md": _reference.cli_page(),
         "experiments.md": _reference.experiments_page(),
         "api.md": _reference.api_page(),
+        "api-http.md": _http.http_page(),
         "gallery.md": _gallery.page(_gallery.stored()),
     }
     return {name: HEADER + text.rstrip() + "\n" for name, text in written.items()}

@@ -24,3 +24,11 @@ def test_a_deadline_passes_when_its_seconds_are_over(monkeypatch: pytest.MonkeyP
 def test_a_deadline_needs_time(seconds: Any) -> None:
     with pytest.raises(ValueError, match="deadline: expected a positive number of seconds"):
         Deadline(seconds)
+
+
+def test_what_is_left_can_be_handed_on() -> None:
+    from cynosure._deadline import Deadline
+
+    assert Deadline(None).left is None
+    assert 3500 < (Deadline(3600).left or 0) <= 3600
+    assert Deadline(1e-9).left == 1e-3

@@ -185,3 +185,20 @@ def test_gradient_times_token_is_the_derivative_in_its_length(seed: int) -> None
         moved = replace(model, planes=(replace(plane, embedding=embedding),))
         after = explain(text, vocabulary, moved, 1, "a", "b", 0.5)
         assert (after.decision - ex.decision) / 1e-7 == pytest.approx(share[token], abs=1e-5)
+
+
+@pytest.mark.parametrize("words", [["wonderful"], ["A", "film"], ["Slow", "ending", "nothing"]])
+def test_struck_words_leave_what_deletions_leave(words: list[str]) -> None:
+    """The oracle: `deletions` strikes words from the set of terms and reads the rest again."""
+    from cynosure.classifier.deletions import _case, _probabilities
+
+    clf, text = cy.load_pretrained(), "A slow film, but what a wonderful ending of a film!"
+    case = _case(clf, clf.explain(text))
+    (expected,) = _probabilities(clf, [case.struck(frozenset(w.lower() for w in words))])
+    ex = clf.explain(text, struck=words)
+    assert ex.probability == pytest.approx(expected[1], abs=1e-12)
+    assert sum(leader.contribution for leader in ex.leaders) + ex.intercept == pytest.approx(
+        ex.decision, abs=1e-12
+    )
+    left = {word for w in ex.words for word in w.text.split(" ")}
+    assert left and left.isdisjoint(w.lower() for w in words)

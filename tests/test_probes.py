@@ -41,3 +41,12 @@ def test_only_hardmax_layers_have_basins() -> None:
 
 def test_the_example_is_true() -> None:
     assert doctest.testmod(sys.modules["cynosure.analysis.probes"]).failed == 0
+
+
+def test_after_the_deadline_the_rest_stays_open() -> None:
+    """A tie that nobody breaks is tried for long; without time it is open, the others are known."""
+    corners = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0]])
+    probes = np.array([[0.2, 0.1], [0.5, 0.0]])
+    dynamics = cy.PureAttention(alpha=0.5)
+    assert basins(dynamics, corners, probes, deadline=1e-9).tolist() == [0, OPEN]
+    assert basins(dynamics, corners, probes, deadline=60).tolist() == [0, NO_LEADER]

@@ -33,3 +33,8 @@ class Deadline:
     @property
     def passed(self) -> bool:
         return monotonic() >= self._end
+
+    @property
+    def left(self) -> float | None:
+        """Seconds left to hand on to a call, at least a millisecond; None where there is no end."""
+        return None if math.isinf(self._end) else max(self._end - monotonic(), 1e-3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
+from .._deadline import Deadline
 from ..dynamics import Dynamics
 from ..simulation.loop import simulate
 from .limits import limit
@@ -21,12 +22,14 @@ def basins(
     probes: Float[np.ndarray, "m d"],
     *,
     layers: int = 60,
+    deadline: float | int | None = None,
 ) -> Int[np.ndarray, " m"]:
     """The token of z0 that each probe is proved to tend to, if it joins them: (m,) indices.
 
     Each probe is a token more; all of them move. OWN where the probe itself leads, NO_LEADER where
     its limit is proved and is no leader, OPEN where nothing is proved. Most are settled within
-    `layers` layers, in batches; the others are tried one by one, for 20 times as many.
+    `layers` layers, in batches; the others are tried one by one, for 20 times as many, until
+    `deadline` seconds are over.
 
     Examples
     --------
@@ -36,11 +39,16 @@ def basins(
     >>> basins(cy.PureAttention(alpha=0.5), corners, probes).tolist()
     [0, -1, -2]
     """
+    until = Deadline(deadline)
     parts = [probes[at : at + _BATCH] for at in range(0, len(probes), _BATCH)]
-    return np.concatenate([np.empty(0, int), *(_some(dynamics, z0, x, layers) for x in parts)])
+    return np.concatenate(
+        [np.empty(0, int), *(_some(dynamics, z0, x, layers, until) for x in parts)]
+    )
 
 
-def _some(dynamics: Dynamics, z0: np.ndarray, probes: np.ndarray, layers: int) -> np.ndarray:
+def _some(
+    dynamics: Dynamics, z0: np.ndarray, probes: np.ndarray, layers: int, until: Deadline
+) -> np.ndarray:
     start = np.concatenate([np.tile(z0, (len(probes), 1, 1)), probes[:, None]], axis=1)
     tr = simulate(dynamics, start, layers=layers, save_every=max(layers, 1))
     if tr.history is None:
@@ -48,7 +56,9 @@ def _some(dynamics: Dynamics, z0: np.ndarray, probes: np.ndarray, layers: int) -
     label = tr.history.leader[:, -1]
     label = np.where(label < 0, OPEN, label)  # also where it is settled on no leader: see below
     for i in np.flatnonzero(label == OPEN):
-        end = limit(dynamics, start[i], max_layers=20 * layers)
+        if until.passed:
+            break
+        end = limit(dynamics, start[i], max_layers=20 * layers, deadline=until.left)
         if end.settled_at[-1] >= 0:
             label[i] = end.follows[-1] if end.follows[-1] >= 0 else NO_LEADER
     return np.where(label == len(z0), OWN, label)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
 from pathlib import Path
@@ -19,7 +19,7 @@ from .explanation import Explanation, explain
 from .model import FOLDER, Verdicts, load_files, save_files
 from .parameters import Parameters, as_json, class_weights, repetitions, seed_of
 from .placement import Fit, Placed, Task
-from .text import Tokenizer, Vocabulary
+from .text import Documents, Tokenizer, Vocabulary
 
 __all__ = ["HardmaxClassifier", "Lexeme"]
 
@@ -211,27 +211,38 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
 
     # --- explain ------------------------------------------------------------------------------
 
-    def explain(self, text: str, label: Any = None) -> Explanation:
+    def explain(self, text: str, label: Any = None, *, struck: Iterable[str] = ()) -> Explanation:
         """Why `text` gets its decision: for `label`, or for the label the model predicts.
 
         With two classes and no `label` it is the log-odds of classes_[1], whatever is predicted;
-        those of classes_[0] are the same numbers with the other sign.
+        those of classes_[0] are the same numbers with the other sign. The words `struck` are left
+        out wherever they stand, with every n-gram they are part of; none is formed across the gap.
         """
         check_is_fitted(self, "model_")
         (text,) = as_texts([text], "text")
         if label is not None and label not in self.classes_:
             raise ValueError(f"label: expected one of {self.classes_.tolist()}, got {label!r}")
         two = len(self.classes_) == 2
+        gone = frozenset(map(self.vocabulary_.tokenizer.spelling, struck))
+        probabilities = self._without(text, gone)
         if label is None:
-            label = self.classes_[1] if two else self.predict([text])[0]
+            label = self.classes_[1 if two else int(probabilities.argmax())]
         column = int(np.flatnonzero(self.classes_ == label)[0])
-        p = float(self.predict_proba([text])[0, column])
+        p = float(probabilities[column])
         if not two:
             of, other = str(self.classes_[column]), "the other classes"
-            return explain(text, self.vocabulary_, self.model_, column, of, other, p)
+            return explain(text, self.vocabulary_, self.model_, column, of, other, p, gone)
         first, second = map(str, self.classes_)
-        out = explain(text, self.vocabulary_, self.model_, 0, second, first, p)
+        out = explain(text, self.vocabulary_, self.model_, 0, second, first, p, gone)
         return out if column else out.reversed(p)
+
+    def _without(self, text: str, struck: frozenset[str]) -> np.ndarray:
+        """Probabilities of the classes for a text with words struck out."""
+        documents = self.vocabulary_.encode([text])
+        spelled = self.vocabulary_.terms
+        left = [t for t in documents[0].tolist() if struck.isdisjoint(spelled[t].split(" "))]
+        rest = Documents(np.array([0, len(left)], np.int64), np.array(left, np.int32))
+        return self.probabilities(self.model_.read(rest).decision)[0]
 
     def lexicon(self, X: Any, label: Any = None, *, top: int | None = 50) -> list[Lexeme]:
         """The words that lead most often in the texts X, with polarity and mean share."""

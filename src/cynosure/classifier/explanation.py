@@ -30,7 +30,7 @@ from .text import Vocabulary
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Explanation", "Leader", "Word", "explain"]
+__all__ = ["Explanation", "Leader", "Word", "explain", "plane_view"]
 
 NEUTRAL = "(neutral)"
 _PAGE = Path(__file__).with_name("explanation.html")  # its body; its own rules are in the .css
@@ -223,7 +223,7 @@ class Explanation:
 
     def to_html(self) -> str:
         """One self-contained page: words in place, a bar per leader, the plane with its trails."""
-        data = json.dumps({**self.to_dict(), **_plane_view(self)}, ensure_ascii=False)
+        data = json.dumps({**self.to_dict(), **plane_view(self)}, ensure_ascii=False)
         safe = data.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
         body, css = (_PAGE.with_suffix(kind).read_text("utf-8") for kind in (".html", ".css"))
         title = f"{self.label} {self.decision:+.3f}"
@@ -264,11 +264,13 @@ def explain(
     label: str,
     other: str,
     probability: float,
+    struck: frozenset[str] = frozenset(),
 ) -> Explanation:
-    """The explanation of decision `row` of `model` on `text`."""
+    """The explanation of decision `row` of `model` on `text`, without the words `struck`."""
     where: dict[int, list[tuple[int, int]]] = {}
     for place in vocabulary.locate(text):
-        where.setdefault(place.term, []).append((place.start, place.stop))
+        if struck.isdisjoint(vocabulary.terms[place.term].split(" ")):
+            where.setdefault(place.term, []).append((place.start, place.stop))
     terms = np.fromiter(where, np.intp, len(where))
     p, r = model.locate(row)
     plane = model.planes[p]
@@ -350,7 +352,7 @@ def _clusters(words: list[Word], owner: np.ndarray) -> tuple[Leader, ...]:
     return tuple(sorted(out, key=lambda x: (-abs(x.contribution), x.token)))
 
 
-def _plane_view(ex: Explanation) -> dict[str, Any]:
+def plane_view(ex: Explanation) -> dict[str, Any]:
     """Tokens by layer in the two directions worth drawing: along v, and the widest one across."""
     z = ex.trajectory.values
     size = float(np.linalg.norm(ex.v))

@@ -15,6 +15,7 @@ from .inputs import listed
 from .inspecting import inspect
 from .output import Voice
 from .running import demo, info, run
+from .serving import serve
 from .simulating import check, limit, simulate
 from .terminal import show
 
@@ -23,6 +24,7 @@ __all__ = ["app"]
 COMMON = "Everywhere: -q/--quiet, -v/--verbose, --debug, --config FILE.toml (see cynosure --help)."
 COMMANDS = (
     simulate, limit, check, run, demo, info, fit, predict, explain, evaluate, control, inspect,
+    serve,
 )  # fmt: skip
 
 
@@ -102,6 +104,7 @@ def common(
     cynosure limit tokens.csv --alpha 1/2 --exact      limits with a proof
     cynosure check tokens.csv                          the theorems on this run
     cynosure run figure2                               a figure of the paper
+    cynosure serve --open                              the page: drag a token, watch it follow
     """
     ctx.obj = Voice(quiet, verbose, ctx.obj or "cynosure")
 

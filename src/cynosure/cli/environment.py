@@ -15,6 +15,7 @@ EXTRAS = {
     "models": ("transformers", "transformers"),
     "movie": ("imageio-ffmpeg", "imageio_ffmpeg"),
     "control": ("cvxpy", "cvxpy"),
+    "web": ("fastapi", "fastapi"),
     "bench": ("faiss-cpu", "faiss"),
 }
 
@@ -54,6 +55,7 @@ def missing_extra(error: ImportError) -> str:
     wanted = (error.name or "").partition(".")[0]
     names = [extra for extra, (_, module) in EXTRAS.items() if module == wanted]
     names += ["torch"] if wanted == "torchdiffeq" else []
+    names += ["web"] if wanted in ("pydantic", "starlette", "uvicorn") else []
     return f'this needs {wanted}: pip install "cynosure[{names[0]}]"' if names else ""
 
 

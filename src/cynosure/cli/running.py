@@ -89,6 +89,7 @@ def demo(
     with voice.bar(1.0, "") as move:
         report = tell(Path(out), move)
     _finish(voice, report, Path(out) / "report.html", json_)
+    voice.note("to drag tokens yourself: cynosure serve --open")
 
 
 def info(json_: JsonOption = False) -> None:

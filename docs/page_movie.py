@@ -1,0 +1,151 @@
+"""Make docs/images/page.gif and the four pictures of the page: a browser is driven, frame by frame.
+
+    python docs/page_movie.py      # needs cynosure[web], playwright and a Chromium
+
+The same hands every time: a token is dragged until it leads, the ellipse of A is turned, and the
+layers run to infinity.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from PIL import Image, ImageDraw
+
+IMAGES = Path(__file__).resolve().parent / "images"
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+SIZE = (1100, 640)  # of the window
+WIDTH = 720  # of the movie
+COLOURS = 128
+
+
+# Room, width and scheme of each still.
+SHOTS = (
+    ("play", 1280, "light"), ("play", 390, "dark"), ("read", 1280, "dark"), ("read", 390, "light"),
+)  # fmt: skip
+
+
+def name_of(room: str, width: int, scheme: str) -> str:
+    return f"page-{room}-{width}-{scheme}.png"
+
+
+class Camera:
+    """Frames of one page, with the pointer drawn where the mouse is."""
+
+    def __init__(self, page: Any) -> None:
+        self.page, self.frames, self.times = page, [], []
+        self.at = (600.0, 400.0)
+
+    def shoot(self, milliseconds: int = 90) -> None:
+        picture = Image.open(io.BytesIO(self.page.screenshot())).convert("RGB")
+        pen, (x, y) = ImageDraw.Draw(picture), self.at
+        arrow = [(0, 0), (0, 17), (4, 13), (8, 20), (11, 19), (7, 12), (12, 12)]
+        pen.polygon([(x + a, y + b) for a, b in arrow], fill="#111111", outline="#ffffff")
+        height = round(picture.height * WIDTH / picture.width)
+        self.frames.append(picture.resize((WIDTH, height), Image.Resampling.LANCZOS))
+        self.times.append(milliseconds)
+
+    def move(self, x: float, y: float, steps: int, held: bool = False) -> None:
+        start = self.at
+        for i in range(1, steps + 1):
+            self.at = tuple(a + (b - a) * i / steps for a, b in zip(start, (x, y)))
+            self.page.mouse.move(*self.at)
+            self.page.wait_for_timeout(120 if held else 20)  # the answer is drawn
+            self.shoot()
+
+    def drag(self, selector: str, by: tuple[float, float], steps: int) -> None:
+        x, y = centre(self.page, selector)
+        self.move(x, y, 4)
+        self.page.mouse.down()
+        self.move(x + by[0], y + by[1], steps, held=True)
+        self.page.mouse.up()
+
+    def save(self, path: Path) -> None:
+        """One palette for all frames, so that only what changes is stored."""
+        # Rare colours count: there are six leaders and a lot of paper.
+        palette = self.frames[0].quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE)
+        still = [f.quantize(palette=palette, dither=Image.Dither.NONE) for f in self.frames]
+        options: dict[str, Any] = {"save_all": True, "append_images": still[1:], "loop": 0}
+        still[0].save(path, duration=self.times, optimize=True, **options)
+
+
+def centre(page: Any, selector: str) -> tuple[float, float]:
+    box = page.locator(selector).first.bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+@contextmanager
+def serving() -> Iterator[str]:
+    command = [sys.executable, "-m", "cynosure", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        yield server.stdout.readline().strip()
+        server.send_signal(signal.SIGINT)
+
+
+def movie(browser: Any, address: str) -> None:
+    page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, color_scheme="light")
+    page.goto(address)
+    page.locator("#badge[data-certified]").wait_for()
+    page.locator("#preset").select_option(label="gaussian")
+    page.locator("#theorems .yes").first.wait_for()
+    page.wait_for_timeout(1500)
+    camera = Camera(page)
+    camera.shoot(900)
+    camera.drag("#stage [data-token='5'] path", (150, -95), 12)
+    camera.shoot(1000)
+    camera.drag("#ellipse [data-handle='0']", (16, -24), 8)
+    camera.shoot(900)
+    x, y = centre(page, "#layer")
+    left, right = page.locator("#layer").bounding_box()["x"] + 8, 0.0
+    right = 2 * x - left
+    camera.move(left, y, 3)
+    page.mouse.down()
+    for share in (0.03, 0.06, 0.1, 0.13, 0.2, 0.3, 0.5, 0.75, 1.0):
+        camera.move(left + share * (right - left), y, 1, held=True)
+    page.mouse.up()
+    camera.shoot(1800)
+    camera.save(IMAGES / "page.gif")
+    page.close()
+
+
+def stills(browser: Any, address: str) -> None:
+    """The rooms that need no transformer: two widths, light and dark."""
+    for room, width, scheme in SHOTS:
+        height = 800 if width > 600 else 844
+        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+        page.goto(f"{address}#{room}")
+        page.locator("#badge[data-certified], #verdict[data-label]").first.wait_for()
+        page.wait_for_timeout(2500)
+        shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        shot.quantize(128).save(IMAGES / name_of(room, width, scheme), optimize=True)
+        page.close()
+
+
+def main() -> None:
+    named = [os.environ.get("CYNOSURE_BROWSER"), *NAMES]
+    found = next((path for name in named if name and (path := shutil.which(name))), None)
+    if found is None:
+        sys.exit("no Chromium found: set CYNOSURE_BROWSER, or `make browser` on Debian")
+    from playwright.sync_api import sync_playwright
+
+    with serving() as address, sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        movie(browser, address)
+        stills(browser, address)
+        browser.close()
+    for path in sorted(IMAGES.glob("page*")):
+        print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+
+
+if __name__ == "__main__":
+    main()

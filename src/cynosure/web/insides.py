@@ -1,0 +1,127 @@
+"""Answers about real transformers: a sentence on its way, its heads, a head run for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ..drawing.report import jsonable
+from .answers import plane
+
+__all__ = ["insides"]
+
+Asked = Mapping[str, Any]
+_MOST_TOKENS = 256
+
+
+def insides(folders: Mapping[str, str]) -> dict[str, Callable[..., dict[str, Any]]]:
+    """The answers of a server that was given these transformers (name -> folder)."""
+
+    @cache
+    def loaded(name: str) -> Any:
+        from ..pretrained import load_transformer
+
+        return load_transformer(folders[name], local_files_only=True)
+
+    @cache
+    def table(name: str) -> dict[str, Any]:
+        from ..pretrained.chapters import heads_chapter
+        from ..pretrained.heads import HYPOTHESES
+
+        m = loaded(name)
+        every = [head for k in m.distinct_layers for head in m.heads(k)]
+        rows = [
+            {"layer": h.layer, "head": h.index, "distances": [x.value for x in h.hypotheses()]}
+            | {"holds": [x.holds for x in h.hypotheses()]}
+            for h in every
+        ]
+        chapter = heads_chapter(m, pictures=False)
+        return jsonable(
+            {"hypotheses": HYPOTHESES, "heads": rows, "summary": chapter.summary}
+            | {"depth": m.depth, "width": m.width}
+        )
+
+    def chosen(asked: Asked) -> str:
+        if not folders:
+            raise ValueError(
+                "transformer: this server has none; start it with `cynosure serve --transformer "
+                "FOLDER` (and pip install 'cynosure[models]')"
+            )
+        name = asked["transformer"] or next(iter(folders))
+        if name not in folders:
+            raise ValueError(f"transformer: there are {', '.join(folders)}; got {name!r:.60}")
+        return name
+
+    def trace(asked: Asked) -> dict[str, Any]:
+        """Tokens by layer, clusters, leaders and sinks, and the attention of one head."""
+        from ..pretrained.traces import attention_table, leaders_by_layer, sentence_table
+
+        m = loaded(chosen(asked))
+        layer, head = _place(m, asked["layer"], asked["head"])
+        tr = m.trace(asked["text"], words=asked["words"])
+        if tr.z.shape[1] > _MOST_TOKENS:
+            raise ValueError(f"text: at most {_MOST_TOKENS} tokens, got {tr.z.shape[1]}")
+        rows = attention_table(tr)
+        keys = ("layer", "length", "mean_cosine", "clusters")
+        return jsonable(
+            {
+                "words": tr.words,
+                "layers": len(tr.z) - 1,
+                "heads": m.width,
+                "view": plane(tr.z),
+                "by_layer": [{k: row[k] for k in keys} for row in sentence_table(tr)],
+                "tokens": leaders_by_layer(tr),
+                "attention": rows,
+                "layer": layer,
+                "head": head,
+                "P": tr.attentions[layer, head].astype(np.float64).round(6),
+                "notes": tr.trajectory.status.notes,
+            }
+        )
+
+    def heads(asked: Asked) -> dict[str, Any]:
+        """All heads beside the hypotheses; one of them iterated, beside the silent control."""
+        name = chosen(asked)
+        if asked["iterate"] is None:
+            return table(name)
+        from ..pretrained.iterations import agreement, random_tokens
+        from ..pretrained.traces import settling
+
+        m = loaded(name)
+        layer, head = _place(m, asked["layer"] or 0, asked["head"] or 0)
+        start: Any = asked["text"] or random_tokens(m)
+        options: dict[str, Any] = {"save_every": max(1, asked["iterate"] // 100)}
+        run = m.iterate(start, layer, asked["iterate"], parts="head", head=head, **options)
+        control = m.iterate(start, layer, asked["iterate"], parts="attention", head=(), **options)
+        length = min(len(run), len(control))
+        joint = plane(np.stack([tr.values[:length].astype(np.float64) for tr in (run, control)]))
+        return jsonable(
+            {
+                "layer": layer,
+                "head": head,
+                "words": run.words,
+                "t": run.t[:length],
+                "run": joint[0],
+                "control": joint[1],
+                "ends": {"run": settling(run), "control": settling(control)},
+                "agreement": agreement(run, control),
+            }
+        )
+
+    def transformers(asked: Asked) -> dict[str, Any]:
+        """Names of the transformers that can be looked into."""
+        return {"transformers": list(folders)}
+
+    return {"trace": trace, "heads": heads, "transformers": transformers}
+
+
+def _place(m: Any, layer: int, head: int) -> tuple[int, int]:
+    if layer >= m.depth or head >= m.width:
+        raise ValueError(
+            f"layer, head: {m.name} has layers 0 to {m.depth - 1} and heads 0 to {m.width - 1}; "
+            f"got {layer} and {head}"
+        )
+    return layer, head

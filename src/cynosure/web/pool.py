@@ -1,0 +1,286 @@
+"""Worker processes: each request in one that can be stopped, so that none holds up another.
+
+A few run at a time. One that takes longer than a moment gives its place up and goes on beside
+them, as far as there is room; a fresh process takes the place. One that outlives its time, or whose
+client has gone, is killed; one that dies fails its own request only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple, final
+
+from .problems import Refusal
+from .worker import HEAD
+
+__all__ = ["Answer", "Pool"]
+
+MOMENT = 0.25  # seconds after which a request is a slow one
+GRACE = 2.0  # seconds beyond its own deadline before a computation is killed
+PATIENCE = 1.0  # seconds a computation goes on after its client has left: it may be done by then
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+Tell = Callable[[dict[str, Any]], Any]
+Gone = Callable[[], Awaitable[bool]]
+
+
+class Answer(NamedTuple):
+    """What a worker gave back: JSON, or a file of that media type."""
+
+    media: str
+    body: bytes
+
+
+class _Died(Exception):
+    """The process ended before it answered."""
+
+
+@final
+class _Worker:
+    """One process and its frames."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self.process, self.lost = process, False
+
+    @classmethod
+    async def start(cls) -> _Worker:
+        path = os.pathsep.join(filter(None, [str(_PACKAGE), os.environ.get("PYTHONPATH")]))
+        one = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "cynosure.web.worker",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            env={**os.environ, **one, "PYTHONPATH": path, "MPLBACKEND": "Agg"},
+            start_new_session=True,  # Ctrl-C is the server's to handle
+        )  # fmt: skip
+        return cls(process)
+
+    async def greet(self, settings: Mapping[str, Any]) -> None:
+        """Tell it what it is for, and wait until it is ready."""
+        await self.send(b"S", json.dumps(settings).encode())
+        await self.receive()
+
+    async def send(self, kind: bytes, body: bytes) -> None:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(HEAD.pack(kind, len(body)) + body)
+            await self.process.stdin.drain()
+        except (ConnectionError, RuntimeError):
+            self.kill()
+            raise _Died from None
+
+    async def receive(self) -> tuple[bytes, bytes]:
+        assert self.process.stdout is not None
+        try:
+            kind, size = HEAD.unpack(await self.process.stdout.readexactly(HEAD.size))
+            return kind, await self.process.stdout.readexactly(size)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            self.kill()
+            raise _Died from None
+
+    async def call(self, body: bytes, tell: Tell | None) -> tuple[bytes, bytes]:
+        await self.send(b"C", body)
+        while True:
+            kind, answer = await self.receive()
+            if kind != b"P":
+                return kind, answer
+            if tell is not None:
+                tell(json.loads(answer))
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can be asked; the system says so only a while after the end."""
+        return not self.lost and self.process.returncode is None
+
+    def kill(self) -> None:
+        self.lost = True
+        if self.process.returncode is None:
+            try:
+                self.process.kill()
+            except ProcessLookupError:
+                return
+
+
+@final
+class Pool:
+    """At most `size` quick requests at a time and `slow` long ones beside them."""
+
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        size: int,
+        slow: int,
+        waiting: int = 512,
+        patience: float = PATIENCE,
+    ) -> None:
+        self.settings, self.size, self.slow, self.waiting = dict(settings), size, slow, waiting
+        self.patience = patience
+        self._places = asyncio.Semaphore(size)
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        self._starting: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
+        self._queue = self._late = 0
+
+    def prepare(self, count: int = 1) -> None:
+        """Begin to start processes until `count` are ready or coming."""
+
+        async def start() -> None:
+            try:
+                self._idle.append(await self._start())
+            except _Died:
+                return
+
+        for _ in range(count - len(self._idle) - len(self._starting)):
+            task = asyncio.create_task(start())
+            self._starting.add(task)
+            task.add_done_callback(self._starting.discard)
+
+    async def _start(self) -> _Worker:
+        worker = await _Worker.start()
+        self._all.add(worker)
+        try:
+            await worker.greet(self.settings)
+        except BaseException:
+            self._end(worker)
+            raise
+        return worker
+
+    def _end(self, worker: _Worker) -> None:
+        """Kill it and see it off."""
+
+        async def see_off() -> None:
+            await worker.process.wait()
+            self._all.discard(worker)
+
+        worker.kill()
+        task = asyncio.ensure_future(see_off())
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)
+
+    async def _take(self) -> _Worker:
+        while True:
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.alive:
+                    return worker
+            if not self._starting:
+                try:
+                    return await self._start()
+                except _Died:
+                    raise Refusal(500, "a worker process could not be started") from None
+            await asyncio.wait(set(self._starting), return_when=asyncio.FIRST_COMPLETED)
+
+    async def run(
+        self, call: str, asked: Any, seconds: float, gone: Gone, tell: Tell | None = None
+    ) -> Answer:
+        """The answer to one call; Refusal where there is none."""
+        if self._queue >= self.waiting:
+            raise Refusal(503, f"{self._queue} requests are waiting; try again in some seconds")
+        self._queue += 1
+        try:
+            await self._places.acquire()
+        finally:
+            self._queue -= 1
+        place = _Place(self)
+        try:
+            worker = await self._take()
+            body = json.dumps({"call": call, "asked": asked}).encode()
+            task = asyncio.create_task(worker.call(body, tell))
+            try:
+                await self._watch(task, seconds, gone, place)
+                kind, answer = task.result()
+            except _Died:
+                raise Refusal(
+                    500, f"the process that computed {call} died; the server goes on"
+                ) from None
+            finally:
+                if not task.done():
+                    task.cancel()
+                    worker.kill()
+                self._keep(worker)
+        finally:
+            place.give_back()
+        return _judged(kind, answer, call)
+
+    async def _watch(
+        self, task: asyncio.Task[Any], seconds: float, gone: Gone, place: _Place
+    ) -> None:
+        """Until the task is done; raises when its time is over or nobody waits any more."""
+        start, left = monotonic(), None
+        while not task.done():
+            await asyncio.wait({task}, timeout=MOMENT / 2)
+            now = monotonic()
+            if task.done():
+                return
+            if now - start > MOMENT:
+                place.make_room()
+            if now - start > seconds + GRACE:
+                raise Refusal(
+                    422, f"this took longer than {seconds:g} s and was stopped; ask for less"
+                )
+            if await gone():
+                left = now if left is None else left
+                if now - left > self.patience:
+                    raise Refusal(499, "the client went away, so the computation was stopped")
+
+    def _keep(self, worker: _Worker) -> None:
+        if worker.alive and len(self._idle) <= self.size:
+            self._idle.append(worker)
+        else:
+            self._end(worker)
+            self.prepare()
+
+    @property
+    def processes(self) -> list[int]:
+        """Process ids, for those who watch."""
+        return [worker.process.pid for worker in self._all if worker.alive]
+
+    async def close(self) -> None:
+        """End every process, those that are only starting included."""
+        starting = list(self._starting)
+        for task in starting:
+            task.cancel()
+        await asyncio.gather(*starting, return_exceptions=True)
+        for worker in list(self._all):
+            self._end(worker)
+        await asyncio.gather(*self._ending, return_exceptions=True)
+
+
+@final
+class _Place:
+    """The place of one request among the quick ones, which it gives up once it is slow."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool, self.held, self.late = pool, True, False
+
+    def make_room(self) -> None:
+        if self.held and self.pool._late < self.pool.slow:
+            self.pool._late += 1
+            self.held, self.late = False, True
+            self.pool._places.release()
+            self.pool.prepare()
+
+    def give_back(self) -> None:
+        if self.held:
+            self.pool._places.release()
+        if self.late:
+            self.pool._late -= 1
+        self.held = self.late = False
+
+
+def _judged(kind: bytes, answer: bytes, call: str) -> Answer:
+    if kind == b"R":
+        return Answer("application/json", answer)
+    if kind == b"F":
+        media, _, data = answer.partition(b"\n")
+        return Answer(media.decode(), data)
+    if kind == b"V":
+        raise Refusal(422, answer.decode())
+    raise Refusal(500, f"{call} failed ({answer.decode()}); please report it with what was sent")

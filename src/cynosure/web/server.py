@@ -1,0 +1,369 @@
+"""The application: routes that are library calls, the page, the reference; and `serve`."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, final
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, Response, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from .. import __version__
+from . import asked
+from .bounds import BOUNDS
+from .gallery import Gallery
+from .guard import Guard, is_loopback
+from .pool import Pool
+from .problems import Refusal, problem
+
+__all__ = ["Settings", "application", "serve"]
+
+STATIC = Path(__file__).with_name("static")
+_GIB = 1 << 30
+_LANES = {"maths": 8 * _GIB, "transformers": 24 * _GIB, "experiments": 16 * _GIB}
+# Pictures of the experiments stand beside a checkout; an installed package goes without.
+_PICTURES = Path(__file__).resolve().parents[3] / "docs" / "gallery"
+_ERRORS: dict[int | str, dict[str, Any]] = {
+    code: {"description": said, "content": {"application/problem+json": {}}}
+    for code, said in {
+        413: "too large", 422: "what was expected, what came, what to do", 503: "too busy",
+    }.items()
+}  # fmt: skip
+
+
+@final
+@dataclass(frozen=True)
+class Settings:
+    """What `cynosure serve` was told: models and transformers by name, folders, processes."""
+
+    models: Mapping[str, str] = field(default_factory=dict)
+    transformers: Mapping[str, str] = field(default_factory=dict)
+    results: str | None = None  # reports of experiments; a temporary folder if absent
+    token: str | None = None
+    workers: int = 2
+
+    def lane(self, name: str) -> dict[str, Any]:
+        return {
+            "lane": name,
+            "models": dict(self.models),
+            "transformers": dict(self.transformers),
+            "memory": _LANES[name],
+        }
+
+
+@final
+class _House:
+    """What lives as long as the server: its processes and its runs."""
+
+    def __init__(self, settings: Settings, results: Path) -> None:
+        waiting = int(BOUNDS["waiting_requests"])
+        self.maths = Pool(settings.lane("maths"), settings.workers, 4, waiting)
+        # Killing one means reading its transformer anew: a client that left is no reason at once.
+        self.inside = Pool(settings.lane("transformers"), 1, 1, 8, patience=20.0)
+        at_once = int(BOUNDS["experiments_at_once"])
+        self.bench = Pool(settings.lane("experiments"), at_once, 0, 16)
+        self.gallery = Gallery(self.bench, results, kept=settings.results is not None)
+
+    async def close(self) -> None:
+        await self.gallery.close()
+        for pool in (self.maths, self.inside, self.bench):
+            await pool.close()
+
+
+def application(settings: Settings) -> Any:
+    """The ASGI application, guarded."""
+
+    @asynccontextmanager
+    async def living(app: FastAPI) -> AsyncIterator[None]:
+        with tempfile.TemporaryDirectory(prefix="cynosure-") as folder:
+            house = _House(settings, Path(settings.results or folder))
+            app.state.house = house
+            house.maths.prepare(settings.workers)
+            try:
+                yield
+            finally:
+                await house.close()
+
+    app = FastAPI(
+        title="Cynosure",
+        version=__version__,
+        summary="Tokens under attention: leaders, followers, proved limits; texts; transformers.",
+        lifespan=living,
+        docs_url=None,
+        redoc_url=None,
+        separate_input_output_schemas=False,
+    )
+    _routes(app)
+    _runs(app)
+    _pages(app)
+    app.add_exception_handler(Refusal, _refused)
+    app.add_exception_handler(HTTPException, _missing)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(Exception, _failed)
+    return Guard(app, settings.token)
+
+
+# --- errors --------------------------------------------------------------------------------------
+
+
+async def _refused(request: Request, error: Any) -> Response:
+    wait = {"Retry-After": "2"} if error.status == 503 else {}
+    return problem(error.status, error.detail, wait, **error.more)
+
+
+async def _missing(request: Request, error: Any) -> Response:
+    said = f"there is no {request.url.path[:100]}; /reference lists what there is"
+    if error.status_code == 404:
+        return problem(404, said)
+    return problem(error.status_code, str(error.detail)[:300], error.headers)
+
+
+async def _failed(request: Request, error: Any) -> Response:
+    return problem(
+        500, f"{type(error).__name__} in the server; please report it with what was sent"
+    )
+
+
+async def _invalid(request: Request, error: Any) -> Response:
+    """Each field with what was expected; what came is cut short."""
+    found = [
+        {
+            "field": ".".join(str(part) for part in one["loc"] if part != "body")[:100],
+            "expected": str(one["msg"])[:200],
+            "got": repr(one.get("input"))[:80],
+        }
+        for one in error.errors()[:10]
+    ]
+    first = found[0]
+    said = f"{first['field'] or 'the request'}: {first['expected']}; got {first['got']}"
+    return problem(422, said, errors=found)
+
+
+# --- routes --------------------------------------------------------------------------------------
+
+
+def _house(request: Request) -> _House:
+    house: _House = request.app.state.house
+    return house
+
+
+async def _ask(request: Request, call: str, body: Any, *, inside: bool = False) -> Response:
+    """The answer of one library call, as the worker gave it."""
+    house = _house(request)
+    pool = house.inside if inside else house.maths
+    seconds = float(BOUNDS["trace_seconds" if inside else "deadline_seconds"])
+    wanted = body if isinstance(body, dict) else body.model_dump()
+    answer = await pool.run(call, wanted, seconds, request.is_disconnected)
+    return Response(answer.body, media_type=answer.media)
+
+
+def _routes(app: FastAPI) -> None:
+    api: dict[str, Any] = {"responses": _ERRORS, "response_model": None}
+
+    @app.get("/api/v1/configurations", **api)
+    async def configurations(request: Request) -> Response:
+        """Named configurations with their parameters and defaults."""
+        return await _ask(request, "configurations", {})
+
+    @app.get("/api/v1/configurations/{name}", **api)
+    async def configuration(request: Request, name: str) -> Response:
+        """The tokens of one configuration; its parameters in the query: ?n=50&seed=3."""
+        pairs = [(k[:50], v[:50]) for k, v in request.query_params.items()][:20]
+        return await _ask(request, "configurations", {"name": name, "params": dict(pairs)})
+
+    @app.get("/api/v1/dynamics", **api)
+    async def dynamics(request: Request) -> Response:
+        """Every dynamics, attention and stepper with its fields."""
+        return await _ask(request, "dynamics", {})
+
+    @app.post("/api/v1/limit", **api)
+    async def limit(request: Request, body: asked.Limit) -> Response:
+        """Limits at infinite depth, each with the rule that proves it."""
+        return await _ask(request, "limit", body)
+
+    @app.post("/api/v1/basins", **api)
+    async def basins(request: Request, body: asked.Probe) -> Response:
+        """For each place of a grid the leader that one more token there would tend to."""
+        return await _ask(request, "probe", body)
+
+    @app.post("/api/v1/simulate", **api)
+    async def simulate(request: Request, body: asked.Simulate) -> Response:
+        """Layers or a flow: states, leaders, what it tends to; or .npz, or a report page."""
+        return await _ask(request, "simulate", body)
+
+    @app.post("/api/v1/check", **api)
+    async def check(request: Request, body: asked.Check) -> Response:
+        """The theorems on a run: does each apply, hold, by how much."""
+        return await _ask(request, "check", body)
+
+    @app.post("/api/v1/control", **api)
+    async def control(request: Request, body: asked.Control) -> Response:
+        """The A under which chosen tokens lead, or why there is none."""
+        return await _ask(request, "control", body)
+
+    @app.get("/api/v1/models", **api)
+    async def models(request: Request) -> Response:
+        """The classifiers of this server, with their cards."""
+        return await _ask(request, "models", {})
+
+    @app.post("/api/v1/predict", **api)
+    async def predict(request: Request, body: asked.Predict) -> Response:
+        """Labels of texts with their probabilities, in order."""
+        return await _ask(request, "predict", body)
+
+    @app.post("/api/v1/explain", **api)
+    async def explain(request: Request, body: asked.Explain) -> Response:
+        """Words, leaders, clusters and their sum: why a text gets its label."""
+        return await _ask(request, "explain", body)
+
+    @app.get("/api/v1/transformers", **api)
+    async def transformers(request: Request) -> dict[str, Any]:
+        """The transformers that this server was given."""
+        lane = _house(request).inside.settings
+        return {"transformers": list(lane["transformers"])}
+
+    @app.post("/api/v1/trace", **api)
+    async def trace(request: Request, body: asked.Trace) -> Response:
+        """A sentence by layer: tokens, clusters, leaders, sinks, the attention of one head."""
+        return await _ask(request, "trace", body, inside=True)
+
+    @app.post("/api/v1/heads", **api)
+    async def heads(request: Request, body: asked.Heads) -> Response:
+        """Every head beside each hypothesis; or one head iterated beside the silent control."""
+        return await _ask(request, "heads", body, inside=True)
+
+    @app.get("/api/v1/bounds", **api)
+    async def bounds() -> dict[str, Any]:
+        """How much one request may ask for, and the version of this server."""
+        return {"version": __version__, **BOUNDS}
+
+
+async def _stays() -> bool:
+    """Of a call whose answer is kept: nobody has to wait for it."""
+    return False
+
+
+def _runs(app: FastAPI) -> None:
+    api: dict[str, Any] = {"responses": _ERRORS, "response_model": None}
+    known: dict[str, Any] = {}  # the list of experiments, once it was asked for
+
+    async def listed(request: Request) -> list[dict[str, Any]]:
+        if not known:
+            seconds = float(BOUNDS["deadline_seconds"])
+            pool = _house(request).bench
+            answer = await pool.run("experiments", {}, seconds, _stays)
+            known.update(json.loads(answer.body))
+            for one in known["experiments"]:
+                drawn = (_PICTURES / f"{one['name']}.png").is_file()
+                one["picture"] = f"/pictures/{one['name']}.png" if drawn else None
+        found: list[dict[str, Any]] = known["experiments"]
+        return found
+
+    @app.get("/api/v1/experiments", **api)
+    async def experiments(request: Request) -> dict[str, Any]:
+        """Every experiment with its parameters, and the runs of this server."""
+        return {"experiments": await listed(request), "runs": _house(request).gallery.listed()}
+
+    @app.post("/api/v1/experiments/{name}", status_code=202, **api)
+    async def run(request: Request, name: str, body: asked.Run) -> dict[str, Any]:
+        """Start an experiment; the answer names the run."""
+        if name not in {one["name"] for one in await listed(request)}:
+            raise Refusal(404, f"there is no experiment {name[:60]!r}")
+        return _house(request).gallery.start(name, body.quick, body.params)
+
+    @app.get("/api/v1/experiments/runs/{id_}", **api)
+    async def state(request: Request, id_: str) -> dict[str, Any]:
+        """How far a run is."""
+        return dict(_house(request).gallery.find(id_).state)
+
+    @app.get("/api/v1/experiments/runs/{id_}/events", **api)
+    async def events(request: Request, id_: str) -> Response:
+        """Progress as server-sent events, until the run ends."""
+        gallery = _house(request).gallery
+        gallery.find(id_)
+        return StreamingResponse(gallery.events(id_), media_type="text/event-stream")
+
+    @app.delete("/api/v1/experiments/runs/{id_}", **api)
+    async def cancel(request: Request, id_: str) -> dict[str, Any]:
+        """Stop a run."""
+        return await _house(request).gallery.cancel(id_)
+
+    @app.get("/api/v1/experiments/runs/{id_}/report.html", **api)
+    async def report(request: Request, id_: str) -> Response:
+        """The report of a run that is done."""
+        return FileResponse(_house(request).gallery.page(id_), media_type="text/html")
+
+
+def _pages(app: FastAPI) -> None:
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        return FileResponse(STATIC / "index.html")
+
+    @app.get("/reference", include_in_schema=False)
+    async def reference() -> Response:
+        return FileResponse(STATIC / "reference.html")
+
+    @app.get("/favicon.ico", include_in_schema=False)
+    async def icon() -> Response:
+        return FileResponse(STATIC / "icon.svg", media_type="image/svg+xml")
+
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    if _PICTURES.is_dir():
+        app.mount("/pictures", StaticFiles(directory=_PICTURES), name="pictures")
+
+
+# --- serving -------------------------------------------------------------------------------------
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """A socket on that port.
+
+    Trap: asyncio turns off Nagle's delay, 40 ms an answer, only where TCP is named as the protocol.
+    """
+    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        if os.name == "posix":
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(512)
+    except OSError as error:
+        made.close()
+        raise ValueError(
+            f"port {port} of {host} cannot be had ({error.strerror}); try --port {port + 1}"
+        ) from None
+    return made
+
+
+def serve(settings: Settings, host: str, port: int, ready: Any = None) -> None:
+    """Serve until interrupted; `ready(address)` is called once the port is ours.
+
+    Any host but this machine's own needs a token. A port that is taken is a ValueError.
+    """
+    import uvicorn
+
+    if not is_loopback(host) and settings.token is None:
+        raise ValueError(f"{host}: a host other than this machine's own needs a token")
+    with _listening(host, port) as listening:
+        shown = f"[{host}]" if ":" in host else host
+        address = f"http://{shown}:{listening.getsockname()[1]}/"
+        if ready is not None:
+            ready(address if settings.token is None else f"{address}?token={settings.token}")
+        config = uvicorn.Config(
+            application(settings), log_level="warning", access_log=False,
+            server_header=False, timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        try:
+            uvicorn.Server(config).run(sockets=[listening])
+        except KeyboardInterrupt:
+            return

@@ -1,0 +1,44 @@
+// Questions to the server. A problem becomes an Error that says what was expected and what came.
+
+const BASE = "/api/v1/";
+
+async function answer(response) {
+  if (response.ok) return response;
+  let said = `the server answered ${response.status}`;
+  try { said = (await response.json()).detail || said; } catch { /* not JSON: the status is all */ }
+  const error = new Error(said);
+  error.status = response.status;
+  throw error;
+}
+
+async function reach(path, options) {
+  let response;
+  try { response = await fetch(BASE + path, options); }
+  catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("the server cannot be reached; is `cynosure serve` still running?");
+  }
+  return answer(response);
+}
+
+export const get = async (path) => (await reach(path)).json();
+export const remove = async (path) => (await reach(path, { method: "DELETE" })).json();
+const sending = (body, signal) => ({
+  method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal,
+});
+export const post = async (path, body, signal) => (await reach(path, sending(body, signal))).json();
+export const fetchFile = async (path, body) => (await reach(path, sending(body))).blob();
+
+// One question at a time, and of those asked meanwhile only the last: a drag asks faster than
+// anything can answer, and nobody wants the answers in between.
+export function latest(ask, take, fail) {
+  let busy = false, next = null;
+  const go = async (args) => {
+    busy = true;
+    try { take(await ask(...args), ...args); }
+    catch (error) { if (error.name !== "AbortError") fail(error, ...args); }
+    busy = false;
+    if (next) { const wanted = next; next = null; go(wanted); }
+  };
+  return (...args) => { if (busy) next = args; else go(args); };
+}

@@ -1,0 +1,56 @@
+// The four rooms, the theme, and the place where problems are said.
+import { $ } from "./dom.js";
+
+const ROOMS = { play: "./play.js", read: "./read.js", look: "./look.js", gallery: "./gallery.js" };
+const opened = new Map();
+
+let hiding = 0;
+export function say(error, about = "") {
+  const box = $("problem");
+  box.dataset.about = about;
+  box.textContent = error.message || String(error);
+  box.hidden = false;
+  clearTimeout(hiding);
+  hiding = setTimeout(() => { box.hidden = true; }, 8000);
+}
+
+// What was wrong with something is over once that something is answered.
+export function calm(about) {
+  if ($("problem").dataset.about === about) $("problem").hidden = true;
+}
+
+async function enter() {
+  const [name, rest] = location.hash.slice(1).split("=");
+  const room = ROOMS[name] ? name : "play";
+  for (const link of document.querySelectorAll("[data-room]")) {
+    if (link.dataset.room === room) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  for (const each of Object.keys(ROOMS)) $(`room-${each}`).hidden = each !== room;
+  try {
+    if (!opened.has(room)) opened.set(room, import(ROOMS[room]).then((m) => m.open($(`room-${room}`))));
+    const live = await opened.get(room);
+    if (live && live.visit) await live.visit(rest);
+  } catch (error) { say(error); }
+}
+
+function theme() {
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  let chosen = null;
+  try { chosen = localStorage.getItem("theme"); } catch { /* storage may be forbidden */ }
+  const show = () => {
+    document.documentElement.dataset.theme = chosen || (system.matches ? "dark" : "light");
+    document.dispatchEvent(new Event("theme"));
+  };
+  system.addEventListener("change", show);
+  $("theme").addEventListener("click", () => {
+    chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    try { localStorage.setItem("theme", chosen); } catch { /* then it lasts as long as the page */ }
+    show();
+  });
+  show();
+}
+
+theme();
+addEventListener("hashchange", enter);
+enter();

@@ -1,0 +1,59 @@
+// Elements, made with text only: what a user typed is never read as HTML.
+
+export const $ = (id) => document.getElementById(id);
+
+export function make(tag, parent, text, className, attributes) {
+  const node = document.createElement(tag);
+  if (text !== undefined && text !== null) node.textContent = text;
+  if (className) node.className = className;
+  for (const [name, value] of Object.entries(attributes || {})) node.setAttribute(name, value);
+  if (parent) parent.append(node);
+  return node;
+}
+
+const SVG = "http://www.w3.org/2000/svg";
+
+export function draw(tag, parent, attributes, text) {
+  const node = document.createElementNS(SVG, tag);
+  set(node, attributes);
+  if (text !== undefined) node.textContent = text;
+  if (parent) parent.append(node);
+  return node;
+}
+
+export function set(node, attributes) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === null || value === undefined) node.removeAttribute(name);
+    else node.setAttribute(name, value);
+  }
+}
+
+// Only what changed is written: an equal text, too, would be laid out and read aloud again.
+export function write(node, text) {
+  if (node.textContent !== text) node.textContent = text;
+}
+
+export function save(name, data, type) {
+  const blob = data instanceof Blob ? data : new Blob([data], { type });
+  const link = make("a", null, "", "", { href: URL.createObjectURL(blob), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+}
+
+export const short = (x, digits = 4) =>
+  x === null || x === undefined ? "–" : String(Number(Number(x).toPrecision(digits)));
+
+export const signed = (x) => (x >= 0 ? "+" : "−") + Math.abs(x).toFixed(3);
+
+// Colours that the colour-blind tell apart; a leader's colour fills all that follow it.
+const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6bb1", "#b2a100",
+  "#a6761d", "#1b7f8c"];
+export const colour = (i) => (i < 0 ? "#9aa0a6" : PALETTE[i % PALETTE.length]);
+
+export function later(delay, action) {
+  let timer = 0;
+  return (...args) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => action(...args), delay);
+  };
+}

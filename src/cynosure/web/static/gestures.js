@@ -1,0 +1,223 @@
+// Hands and keys on the stage: drag, add, delete, duplicate, turn, zoom, drop a file.
+import { say } from "./app.js";
+import { $ } from "./dom.js";
+
+export function gestures(play) {
+  const svg = $("stage"), scene = play.scene, tip = $("tip");
+  const indexOf = (target) => {
+    const node = target.closest?.("[data-token]");
+    return node && svg.contains(node) ? Number(node.dataset.token) : undefined;
+  };
+  let hand = null;
+
+  function toStart() { if (play.state.k !== 0) play.goTo(0); }
+
+  function moved(i, by) {
+    const z = play.state.z.map((row) => [...row]);
+    if (play.d === 1) z[i][0] += by[0];
+    else if (play.d === 2) { z[i][0] += by[0]; z[i][1] += by[1]; }
+    else { // in the plane of the screen
+      const [a, b] = scene.turn, [u, v] = by;
+      z[i][0] += Math.cos(a) * u - Math.sin(a) * Math.sin(b) * v;
+      z[i][1] += Math.cos(b) * v;
+      z[i][2] += -Math.sin(a) * u - Math.cos(a) * Math.sin(b) * v;
+    }
+    return z;
+  }
+
+  // --- pointer ----------------------------------------------------------------------------------
+
+  svg.addEventListener("pointerdown", (event) => {
+    if (event.button) return;
+    const i = indexOf(event.target), at = scene.toWorld(event);
+    svg.setPointerCapture(event.pointerId);
+    play.hovered = undefined;
+    tip.hidden = true;
+    scene.hideHalf();
+    if (i !== undefined && play.choosing) {
+      if (!play.chosen.delete(i)) play.chosen.add(i);
+      play.draw();
+      return;
+    }
+    if (i !== undefined && play.editable) {
+      toStart();
+      if (!event.shiftKey && !play.chosen.has(i)) play.chosen.clear();
+      play.chosen.add(i);
+      play.buttons();
+      scene.nodes[i]?.g.focus({ preventScroll: true });
+      hand = { kind: "token", i, at };
+      play.draw();
+    } else {
+      if (!play.choosing) { play.chosen.clear(); play.buttons(); play.draw(); }
+      hand = { kind: play.d > 2 ? "turn" : "pan", at, x: event.clientX, y: event.clientY, centre: [...scene.centre], turn: [...scene.turn] };
+    }
+  });
+
+  svg.addEventListener("pointermove", (event) => {
+    if (!hand) { hover(event); return; }
+    const at = scene.toWorld(event);
+    if (hand.kind === "token") {
+      const by = [at[0] - hand.at[0], at[1] - hand.at[1]];
+      hand.at = at;
+      hand.moved = true;
+      play.change({ z: moved(hand.i, by) });
+      return;
+    }
+    if (hand.kind === "turn") {
+      scene.turn = [hand.turn[0] + (event.clientX - hand.x) / 120, hand.turn[1] + (event.clientY - hand.y) / 120];
+      play.other.turn = scene.turn;
+    } else {
+      scene.centre = [scene.centre[0] - (at[0] - hand.at[0]), scene.centre[1] - (at[1] - hand.at[1])];
+    }
+    play.draw();
+  });
+
+  const release = () => {
+    if (hand?.moved) play.settle();
+    if (hand && hand.kind === "pan") play.idle();
+    hand = null;
+  };
+  svg.addEventListener("pointerup", release);
+  svg.addEventListener("pointercancel", release);
+
+  function hover(event) {
+    const i = indexOf(event.target);
+    if (i === play.hovered && i === undefined) return;
+    play.hovered = i;
+    const text = play.showHover();
+    tip.hidden = i === undefined || !text;
+    if (tip.hidden) return;
+    tip.textContent = text;
+    tip.style.left = `${Math.min(event.clientX + 14, innerWidth - 310)}px`;
+    tip.style.top = `${Math.min(event.clientY + 14, innerHeight - 130)}px`;
+  }
+  svg.addEventListener("pointerleave", () => { play.hovered = undefined; scene.hideHalf(); tip.hidden = true; });
+
+  svg.addEventListener("dblclick", (event) => {
+    if (indexOf(event.target) !== undefined || play.d !== 2) return;
+    toStart();
+    add(scene.toWorld(event));
+  });
+
+  svg.addEventListener("wheel", (event) => {
+    event.preventDefault();
+    const before = scene.toWorld(event);
+    scene.scale = Math.min(1e7, Math.max(1e-5, scene.scale * Math.exp(-event.deltaY * 0.0015)));
+    const after = scene.toWorld(event);
+    scene.centre = [scene.centre[0] + before[0] - after[0], scene.centre[1] + before[1] - after[1]];
+    play.draw();
+    play.idle();
+  }, { passive: false });
+
+  // --- tokens -----------------------------------------------------------------------------------
+
+  function add(place) {
+    const row = Array.from({ length: play.d }, (_, j) => place[j] ?? 0);
+    play.change({ z: [...play.state.z, row] });
+    play.chosen = new Set([play.n - 1]);
+    play.settle();
+    play.draw();
+  }
+
+  function drop() {
+    if (!play.chosen.size || play.chosen.size >= play.n) return;
+    const exact = play.state.exact?.filter((_, i) => !play.chosen.has(i)) ?? null;
+    play.found = null;
+    const next = { z: play.state.z.filter((_, i) => !play.chosen.has(i)) };
+    play.chosen.clear();
+    if (exact) next.exact = exact;
+    play.change(next);
+    play.settle();
+  }
+
+  function twice() {
+    const copies = [...play.chosen].map((i) => [...play.state.z[i]]);
+    if (!copies.length) return;
+    const first = play.n;
+    play.change({ z: [...play.state.z, ...copies] });
+    play.chosen = new Set(copies.map((_, i) => first + i));
+    play.settle();
+    play.draw();
+  }
+
+  $("add").addEventListener("click", () => { toStart(); add(scene.centre); });
+  $("delete").addEventListener("click", drop);
+  $("duplicate").addEventListener("click", twice);
+
+  // --- keys -------------------------------------------------------------------------------------
+
+  svg.addEventListener("focusin", (event) => {
+    const i = indexOf(event.target);
+    if (i === undefined || play.choosing || hand) return;
+    play.chosen = new Set([i]);
+    play.buttons();
+    play.draw();
+  });
+
+  svg.addEventListener("keydown", (event) => {
+    const i = indexOf(event.target), step = (event.shiftKey ? 2 : 12) / scene.scale;
+    const by = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] }[event.key];
+    if (by && i !== undefined && play.editable) {
+      event.preventDefault();
+      toStart();
+      play.change({ z: moved(i, by) });
+      play.settle();
+    } else if ((event.key === "Enter" || event.key === " ") && i !== undefined && play.choosing) {
+      event.preventDefault();
+      event.stopPropagation();
+      if (!play.chosen.delete(i)) play.chosen.add(i);
+      play.draw();
+    } else if (event.key === "Delete" || event.key === "Backspace") { event.preventDefault(); drop(); }
+    else if (event.key === "d" && !event.ctrlKey && !event.metaKey) twice();
+    else if (event.key === "a" && !event.ctrlKey && !event.metaKey) { toStart(); add(scene.centre); }
+  });
+
+  addEventListener("keydown", (event) => {
+    if ($("room-play").hidden) return;
+    const typing = event.target.closest?.("input, textarea, select, button, summary, a");
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z" && !typing?.matches("textarea")) {
+      event.preventDefault();
+      play.travel(event.shiftKey ? play.past.redo() : play.past.undo());
+    } else if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "y") {
+      event.preventDefault();
+      play.travel(play.past.redo());
+    } else if (event.key === " " && !typing) { event.preventDefault(); play.playStop(); }
+  });
+
+  // --- files ------------------------------------------------------------------------------------
+
+  function take(text) {
+    try { play.reset({ ...play.state, ...tokensOf(text), A: null, beside: null, k: 0 }); } catch (error) { say(error); }
+  }
+  svg.addEventListener("dragover", (event) => { event.preventDefault(); svg.classList.add("over"); });
+  svg.addEventListener("dragleave", () => svg.classList.remove("over"));
+  svg.addEventListener("drop", async (event) => {
+    event.preventDefault();
+    svg.classList.remove("over");
+    const file = event.dataTransfer.files[0];
+    take(file ? await file.text() : event.dataTransfer.getData("text"));
+  });
+  $("csv").addEventListener("change", async (event) => {
+    const file = event.target.files[0];
+    if (file) take(await file.text());
+  });
+  $("paste-take").addEventListener("click", () => take($("paste").value));
+}
+
+const value = (word) => {
+  const [top, bottom] = word.split("/");
+  return bottom === undefined ? Number(top) : Number(top) / Number(bottom);
+};
+
+// One token per line; a first line without numbers is a header. Fractions stay what they are.
+export function tokensOf(text) {
+  const rows = text.split(/\r?\n/).map((line) => line.split(/[,;\t ]+/).filter(Boolean)).filter((row) => row.length);
+  if (rows.length && rows[0].some((word) => !Number.isFinite(value(word)))) rows.shift();
+  if (!rows.length) throw new Error("expected one token per line, such as 1, 0.5");
+  const d = rows[0].length, z = rows.map((row) => row.map(value));
+  const bad = z.findIndex((row) => row.length !== d || !row.every(Number.isFinite));
+  if (bad >= 0) throw new Error(`line ${bad + 1} of the tokens: expected ${d} numbers, got "${rows[bad].join(", ").slice(0, 60)}"`);
+  if (z.length > 5000 || d > 64) throw new Error(`at most 5000 tokens of dimension 64; got ${z.length} of ${d}`);
+  const exact = rows.every((row) => row.every((word) => /^-?\d+(\/\d+)?$/.test(word))) ? rows : null;
+  return { z, exact };
+}

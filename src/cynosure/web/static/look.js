@@ -1,0 +1,179 @@
+// Look inside: a sentence on its way through a real transformer, its heads, one of them run for ever.
+import { get, post } from "./api.js";
+import { say } from "./app.js";
+import { draw, make, short } from "./dom.js";
+import { Scene } from "./scene.js";
+
+export async function open(home) {
+  const { transformers } = await get("transformers");
+  if (!transformers.length) {
+    const card = make("div", home, "", "card");
+    make("h2", card, "No transformer was given to this server");
+    make("p", card, "ALBERT, BERT (MiniLM), RoBERTa, DistilBERT and GPT-2 can be looked into, offline:");
+    make("pre", card, "pip install 'cynosure[models]'\ncynosure serve --transformer FOLDER\n# FOLDER has config.json and\n# model.safetensors");
+    return null;
+  }
+  const room = new Look(home, transformers);
+  room.trace();
+  room.heads();
+  return room;
+}
+
+class Look {
+  constructor(home, names) {
+    const bar = make("form", home, "", "bar");
+    this.name = make("select", make("label", bar, "Transformer "), "", "", { "aria-label": "transformer" });
+    for (const name of names) make("option", this.name, name, "", { value: name });
+    this.text = make("input", bar, "", "grow", { "aria-label": "sentence", id: "look-text", maxlength: 4000 });
+    this.text.value = "The film was slow but the ending is wonderful.";
+    this.words = make("input", make("label", bar, "", ""), "", "", { type: "checkbox", "aria-label": "group sub-words" });
+    this.words.parentNode.append(" whole words");
+    make("button", bar, "Walk it", "main", { type: "submit", id: "look-go" });
+    bar.addEventListener("submit", (event) => { event.preventDefault(); this.trace(); });
+    this.said = make("p", home, "", "said", { "aria-live": "polite", id: "look-said" });
+    const two = make("div", home, "", "two"), left = make("div", two, "", "card"), right = make("div", two, "", "card");
+    make("h2", left, "Tokens by layer");
+    const stage = make("div", left, "", "stage");
+    this.svg = draw("svg", stage, { viewBox: "0 0 800 560", role: "img", id: "look-stage", "aria-label": "tokens along principal components; drag to turn" });
+    this.scene = new Scene(this.svg, { editable: false });
+    this.turning();
+    const line = make("label", left, "layer ", "slider");
+    this.at = make("output", line, "0");
+    this.layer = make("input", line, "", "", { type: "range", min: 0, value: 0, id: "look-layer", "aria-label": "layer" });
+    this.layer.addEventListener("input", () => this.draw());
+    this.layerSaid = make("p", left, "", "note");
+    make("h2", right, "Attention of one head");
+    const pick = make("div", right, "", "bar");
+    this.headLayer = make("input", make("label", pick, "layer "), "", "short", { type: "number", min: 0, value: 0, "aria-label": "layer of the head" });
+    this.head = make("input", make("label", pick, "head "), "", "short", { type: "number", min: 0, value: 0, "aria-label": "head" });
+    for (const box of [this.headLayer, this.head]) box.addEventListener("change", () => this.trace());
+    this.heat = make("canvas", right, "", "heat", { id: "look-heat", "aria-label": "attention matrix" });
+    this.heatSaid = make("p", right, "", "note");
+    this.leaders = make("div", right, "", "scroll");
+    const below = make("div", home, "", "card");
+    make("h2", below, "Heads, and how far each is from each hypothesis");
+    this.headSaid = make("p", below, "reading the weights …", "note", { "aria-live": "polite" });
+    this.table = make("div", below, "", "scroll");
+    this.iterated = make("div", home, "", "card", { id: "look-iterated" });
+    this.iterated.hidden = true;
+    this.name.addEventListener("change", () => { this.trace(); this.heads(); });
+  }
+
+  turning() {
+    let hand = null;
+    this.svg.addEventListener("pointerdown", (event) => { hand = [event.clientX, event.clientY, ...this.scene.turn]; this.svg.setPointerCapture(event.pointerId); });
+    this.svg.addEventListener("pointermove", (event) => {
+      if (!hand) return;
+      this.scene.turn = [hand[2] + (event.clientX - hand[0]) / 120, hand[3] + (event.clientY - hand[1]) / 120];
+      this.draw();
+    });
+    this.svg.addEventListener("pointerup", () => { hand = null; });
+  }
+
+  async trace() {
+    const mine = (this.asked = Symbol("trace"));
+    this.said.textContent = "walking the sentence …";
+    try {
+      const found = await post("trace", { transformer: this.name.value, text: this.text.value, words: this.words.checked,
+        layer: Number(this.headLayer.value), head: Number(this.head.value) });
+      if (mine !== this.asked) return;
+      this.found = found;
+      this.layer.max = found.layers;
+      this.headLayer.max = found.layers - 1;
+      this.head.max = found.heads - 1;
+      this.scene.fit(found.view.flat());
+      const first = found.by_layer[0], last = found.by_layer.at(-1);
+      this.said.textContent = `${found.words.length} tokens over ${found.layers} layers: mean cosine ${short(first.mean_cosine, 3)} → ${short(last.mean_cosine, 3)}, ` +
+        `clusters ${first.clusters} → ${last.clusters}. ${found.notes.join(" ")}`;
+      this.draw();
+      this.attention();
+    } catch (error) { if (mine === this.asked) this.said.textContent = error.message; }
+  }
+
+  draw() {
+    const { found } = this;
+    if (!found) return;
+    const k = Number(this.layer.value), row = found.by_layer[k], at = Math.min(k, found.layers - 1);
+    const here = found.tokens.filter((t) => t.layer === at), most = here.reduce((a, b) => (b.leads > a.leads ? b : a), here[0]);
+    this.at.textContent = k;
+    this.scene.draw({ points: found.view[k], group: (i) => i, leads: (i) => here[i].leads > 0, open: () => false, names: true, name: (i) => found.words[i] });
+    this.layerSaid.textContent = `mean cosine ${short(row.mean_cosine, 3)}, ${row.clusters} clusters, length ${short(row.length, 3)}; ` +
+      `"${most.word}" leads in ${most.leads} of ${found.heads} heads of layer ${at}`;
+  }
+
+  attention() {
+    const { found } = this, n = found.P.length, canvas = this.heat;
+    canvas.width = canvas.height = n;
+    const pen = canvas.getContext("2d"), image = pen.createImageData(n, n);
+    found.P.flat().forEach((p, i) => {
+      const q = Math.sqrt(p);
+      image.data.set([255 - 255 * q, 255 - 141 * q, 255 - 77 * q, 255], 4 * i);
+    });
+    pen.putImageData(image, 0, 0);
+    const row = found.attention.find((r) => r.layer === found.layer && r.index === found.head);
+    this.heatSaid.textContent = `rows look, columns are looked at; sink "${row.sink_word}" with ${(100 * row.sink_mass).toFixed(0)} % of all; ` +
+      `largest weight ${short(row.argmax_mass, 3)} on average (1 is hardmax); ε-rank ${row.epsilon_rank}`;
+    const table = make("table", null), head = make("tr", make("thead", table));
+    for (const name of ["token", "looks most at", "weight", "leads here"]) make("th", head, name);
+    const body = make("tbody", table);
+    found.P.forEach((weights, i) => {
+      const j = weights.indexOf(Math.max(...weights)), line = make("tr", body);
+      make("td", line, found.words[i]); make("td", line, found.words[j]);
+      make("td", line, short(weights[j], 3), "number"); make("td", line, row.leaders.includes(i) ? "★" : "");
+    });
+    this.leaders.replaceChildren(table);
+  }
+
+  async heads() {
+    try {
+      const found = await post("heads", { transformer: this.name.value });
+      this.headSaid.textContent = `${found.summary} Distances: 0 holds, 1 is as far as can be. Click a head to run it for ever.`;
+      const names = Object.keys(found.hypotheses), table = make("table", null), head = make("tr", make("thead", table));
+      make("th", head, "head");
+      for (const name of names) make("th", head, name, "", { title: found.hypotheses[name] });
+      const body = make("tbody", table);
+      for (const row of found.heads) {
+        const line = make("tr", body, "", "pick", { tabindex: 0, role: "button", "data-head": `L${row.layer}H${row.head}` });
+        make("th", line, `L${row.layer}H${row.head}`);
+        row.distances.forEach((x, j) => make("td", line, row.holds[j] ? "✓" : short(x, 2), row.holds[j] ? "yes number" : "number"));
+        const go = () => this.iterate(row.layer, row.head);
+        line.addEventListener("click", go);
+        line.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } });
+      }
+      this.table.replaceChildren(table);
+    } catch (error) { this.headSaid.textContent = error.message; }
+  }
+
+  async iterate(layer, head) {
+    const home = this.iterated;
+    home.hidden = false;
+    home.replaceChildren();
+    make("h2", home, `L${layer}H${head} run 200 times over, beside the same layer with every head silent`);
+    const said = make("p", home, "running …", "note", { "aria-live": "polite" });
+    home.scrollIntoView({ block: "nearest" });
+    try {
+      const found = await post("heads", { transformer: this.name.value, layer, head, iterate: 200, text: this.text.value });
+      const two = make("div", home, "", "two"), scenes = ["run", "control"].map((kind) => {
+        const box = make("div", two, "", "stage");
+        const svg = draw("svg", box, { viewBox: "0 0 800 560", role: "img", "aria-label": kind });
+        make("p", box, kind === "run" ? `head ${head} alone` : "control: no head at all", "caption");
+        const scene = new Scene(svg, { editable: false });
+        scene.fit([...found.run.flat(), ...found.control.flat()]);
+        return [scene, found[kind]];
+      });
+      const line = make("label", home, "times run ", "slider"), at = make("output", line, "0");
+      const slider = make("input", line, "", "", { type: "range", min: 0, max: found.t.length - 1, value: 0, "aria-label": "times run" });
+      const show = () => {
+        const k = Number(slider.value);
+        at.textContent = found.t[k];
+        for (const [scene, states] of scenes) scene.draw({ points: states[k], group: (i) => i, leads: () => false, open: () => false, names: !!found.words, name: (i) => found.words[i] });
+      };
+      slider.addEventListener("input", show);
+      slider.value = found.t.length - 1;
+      show();
+      const { run, control } = found.ends;
+      said.textContent = `At the end ${run.clusters} clusters (control ${control.clusters}), mean cosine ${short(run.mean_cosine, 3)} (control ${short(control.mean_cosine, 3)}); ` +
+        `cosine of a token with the same token of the control: ${short(found.agreement, 3)}. Norm and output bias act even when every head is silent: what the control does too is their work.`;
+    } catch (error) { said.textContent = error.message; say(error); }
+  }
+}

@@ -1,0 +1,121 @@
+"""A worker process: reads a call, makes it, writes its answer, until its input ends.
+
+Frames are a kind, a length and bytes. In: C, a call {"call", "asked"} as JSON; the first frame is
+S, the settings. Out: P progress, R the answer, F a file (media type, newline, bytes), V a refusal
+(the words of a ValueError), X a failure. Whatever the libraries print goes to stderr: standard
+output belongs to the frames.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+__all__ = ["HEAD", "main"]
+
+HEAD = struct.Struct(">cI")
+_REFUSED = (ValueError, TypeError, ArithmeticError, ImportError)
+
+
+def _read(stream: BinaryIO) -> tuple[bytes, bytes] | None:
+    head = stream.read(HEAD.size)
+    if len(head) < HEAD.size:
+        return None
+    kind, size = HEAD.unpack(head)
+    body = stream.read(size)
+    return (kind, body) if len(body) == size else None
+
+
+def _write(stream: BinaryIO, kind: bytes, body: bytes) -> None:
+    stream.write(HEAD.pack(kind, len(body)) + body)
+    stream.flush()
+
+
+def _calls(settings: dict[str, Any]) -> dict[str, Callable[..., Any]]:
+    """What this worker can do; a lane for transformers need not load the rest."""
+    lane = settings["lane"]
+    if lane == "transformers":
+        from .insides import insides
+
+        return insides(settings["transformers"])
+    if lane == "experiments":
+        from .runs import runs
+
+        return runs()
+    from .answers import ANSWERS
+    from .readings import readings
+
+    return {**ANSWERS, **readings(settings["models"])}
+
+
+def _warm(lane: str, calls: dict[str, Callable[..., Any]]) -> None:
+    """Compiled kernels are loaded before the first request, not by it."""
+    if lane != "maths":
+        return
+    asked = {"tokens": [[1.0, 0.0], [0.0, 1.0], [0.2, 0.1]], "alpha": 0.5, "A": None}
+    more = {"exact": False, "max_layers": 100, "followed": True, "deadline": 5.0}
+    calls["limit"](asked | more)
+
+
+def _confine(memory: int) -> None:
+    """No more address space than this, so that one request cannot take the machine's memory."""
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    except (ImportError, ValueError, OSError):  # not on this system, or less is allowed already
+        return
+
+
+def _answer(
+    calls: dict[str, Callable[..., Any]], body: bytes, out: BinaryIO
+) -> tuple[bytes, bytes]:
+    from .answers import File
+
+    wanted = json.loads(body)
+    call, asked = calls[wanted["call"]], wanted["asked"]
+
+    def tell(done: float, what: str = "") -> None:
+        said = {"done": round(float(done), 4), "what": str(what)[:300]}
+        _write(out, b"P", json.dumps(said).encode())
+
+    try:
+        answer = call(asked, tell) if wanted["call"] == "run" else call(asked)
+        return b"R", json.dumps(answer, allow_nan=False).encode()
+    except File as file:
+        return b"F", file.media.encode() + b"\n" + file.data
+    except MemoryError:
+        return b"V", b"this needs more memory than a request may take; ask for less"
+    except _REFUSED as error:
+        said = str(error) or type(error).__name__
+        return b"V", said.encode("utf-8", "replace")
+    except Exception as error:  # no traceback leaves the process
+        print(f"{wanted['call']}: {type(error).__name__}: {error}", file=sys.stderr)
+        return b"X", type(error).__name__.encode()
+
+
+def main() -> int:
+    source = os.fdopen(os.dup(0), "rb")
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    first = _read(source)
+    if first is None:
+        return 0
+    settings = json.loads(first[1])
+    warnings.simplefilter("ignore")
+    calls = _calls(settings)
+    _warm(settings["lane"], calls)
+    _confine(settings["memory"])
+    _write(out, b"P", b'{"done": 0, "what": "ready"}')
+    while (frame := _read(source)) is not None:
+        _write(out, *_answer(calls, frame[1], out))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,549 @@
+"""The page in a real browser: what hands and keys do is what the library says.
+
+Needs Playwright and a Chromium: `CYNOSURE_BROWSER`, or one of the usual names; `make browser` gets
+one on Debian. Every test also demands that no request left the server and no error was logged.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import io
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import cynosure as cy
+
+ROOT = Path(__file__).resolve().parent.parent
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+SQUARE = [[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0], [0.5, 0.1]]
+# A is neither symmetric nor definite, and nobody ever leads.
+UNDECIDED = ([[2, 3], [0, 1], [-2, 1], [-2, -3], [-2, -3]], [[2, -1], [2, -2]])
+FORBIDDEN = re.compile(r"^(?!http://127\.0\.0\.1:\d+/|data:|blob:)")
+
+pytest.importorskip("fastapi")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install it")
+
+
+def found_browser() -> str | None:
+    named = [os.environ.get("CYNOSURE_BROWSER"), *NAMES]
+    return next((path for name in named if name and (path := shutil.which(name))), None)
+
+
+pytestmark = [
+    pytest.mark.skipif(
+        found_browser() is None,
+        reason="no Chromium found: set CYNOSURE_BROWSER, or `make browser` on Debian",
+    ),
+    pytest.mark.xdist_group("browser"),
+]
+
+
+@contextlib.contextmanager
+def serving(*options: str) -> Iterator[str]:
+    """A server as `cynosure serve` starts it, and its address."""
+    command = [sys.executable, "-m", "cynosure", "serve", "--port", "0", "--workers", "1"]
+    command += options
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    env = {**os.environ, "PYTHONPATH": path}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as server:
+        assert server.stdout is not None
+        line = server.stdout.readline().strip()
+        assert line.startswith("http://127.0.0.1:"), line
+        yield line
+        server.send_signal(signal.SIGINT)
+        assert server.wait(20) == 0, "Ctrl-C ends the server cleanly"
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with serving() as where:
+        yield where
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as started:
+        running = started.chromium.launch(executable_path=found_browser(), args=["--no-sandbox"])
+        yield running
+        running.close()
+
+
+class Visit:
+    """One page, watched: errors that were logged, requests that were made."""
+
+    def __init__(self, browser: Any, address: str, **options: Any) -> None:
+        self.address = address
+        self.context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
+        self.context.set_default_timeout(20_000)
+        self.page = self.context.new_page()
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("request", lambda request: self.requests.append(request.url))
+
+    def _heard(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(message.text)
+
+    def play(self, tokens: list, **state: Any) -> Any:
+        """The page with these tokens, once the proof is there."""
+        show = {"hull": True, "polytope": True, "arrows": True}
+        data = {"z": tokens, "alpha": 0.5, "k": 0, "show": show, **state}
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.address}#play={link(data)}")
+        self.page.locator("#badge[data-certified]").wait_for()
+        return self.page
+
+    def room(self, name: str) -> Any:
+        self.page.goto(f"{self.address}#{name}")
+        return self.page
+
+    def state(self) -> dict:
+        """What the link says is on the stage, once it was written."""
+        self.page.wait_for_timeout(450)
+        return unlink(self.page.url.partition("#play=")[2])
+
+
+def link(state: dict) -> str:
+    return base64.urlsafe_b64encode(json.dumps(state).encode()).decode().rstrip("=")
+
+
+def unlink(text: str) -> dict:
+    return json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
+
+
+@contextlib.contextmanager
+def visiting(browser, address, **options) -> Iterator[Visit]:
+    visit = Visit(browser, address, **options)
+    try:
+        yield visit
+        assert not visit.errors, visit.errors
+        assert visit.requests and not [url for url in visit.requests if FORBIDDEN.match(url)]
+    finally:
+        visit.context.close()
+
+
+@pytest.fixture
+def visit(browser, address) -> Iterator[Visit]:
+    with visiting(browser, address) as made:
+        yield made
+
+
+def test_a_foreign_request_would_be_noticed() -> None:
+    assert FORBIDDEN.match("https://cdn.example/x.js") and FORBIDDEN.match(
+        "http://127.0.0.1.example/"
+    )
+    assert not FORBIDDEN.match("http://127.0.0.1:8765/static/app.js")
+
+
+def leaders(page) -> set[int]:
+    nodes = page.locator("#stage [data-role=leader]")
+    return {int(i) for i in nodes.evaluate_all("nodes => nodes.map(n => n.dataset.token)")}
+
+
+def answered(page, leading: set[int]) -> None:
+    """Wait until exactly these lead on the stage."""
+    page.wait_for_function(
+        "wanted => JSON.stringify([...document.querySelectorAll('#stage [data-role=leader]')]"
+        ".map(n => Number(n.dataset.token))) === wanted",
+        arg=json.dumps(sorted(leading), separators=(",", ":")),
+    )
+
+
+def place(page, token: int) -> tuple[float, float]:
+    box = page.locator(f"#stage [data-token='{token}'] path").bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def drag(page, start: tuple[float, float], stop: tuple[float, float]) -> None:
+    page.mouse.move(*start)
+    page.mouse.down()
+    for share in (0.25, 0.5, 0.75, 1.0):
+        page.mouse.move(*(a + share * (b - a) for a, b in zip(start, stop)))
+    page.mouse.up()
+
+
+def proved(state: dict) -> cy.Limit:
+    A = state.get("A")
+    attention = cy.Hardmax(None if A is None else np.array(A, float))
+    return cy.limit(cy.PureAttention(attention, state["alpha"]), state["z"])
+
+
+# --- play ----------------------------------------------------------------------------------------
+
+
+def test_a_dragged_token_leads_when_the_library_says_so(visit) -> None:
+    page = visit.play(SQUARE)
+    answered(page, {0, 1, 2, 3})
+    x, y = place(page, 4)
+    right = place(page, 0)[0]
+    drag(page, (x, y), (right + 80, y))
+    li = proved(visit.state())
+    assert 4 in li.leaders
+    answered(page, set(li.leaders.tolist()))
+    assert page.locator("#badge").get_attribute("data-certified") == "true"
+    assert "5 of 5 tokens lead" in page.locator("#said").inner_text()
+
+
+def test_undo_redo_and_the_link(visit, browser, address) -> None:
+    page = visit.play(SQUARE)
+    answered(page, {0, 1, 2, 3})
+    x, y = place(page, 4)
+    drag(page, (x, y), (x - 60, y + 40))
+    moved = visit.state()
+    assert moved["z"] != SQUARE and moved["z"][:4] == SQUARE[:4]
+    page.locator("#undo").click()
+    assert visit.state()["z"] == SQUARE
+    page.keyboard.press("Control+y")
+    assert visit.state()["z"] == moved["z"]
+    with visiting(browser, address) as again:
+        assert again.play(**{"tokens": moved["z"]}) is not None
+        again.page.goto("about:blank")
+        again.page.goto(page.url)
+        again.page.locator("#badge[data-certified]").wait_for()
+        assert again.state() == moved
+
+
+def test_the_step_and_the_form(visit) -> None:
+    page = visit.play(cy.configurations.golden("G1").tolist())
+    answered(page, set(proved(visit.state()).leaders.tolist()))
+    page.locator("#alpha").fill("-2.3")
+    state = visit.state()
+    assert state["alpha"] == pytest.approx(0.1, rel=0.02)
+    answered(page, set(proved(state).leaders.tolist()))
+    handle = page.locator("#ellipse [data-handle='0']").bounding_box()
+    x, y = handle["x"] + handle["width"] / 2, handle["y"] + handle["height"] / 2
+    drag(page, (x, y), (x - 25, y - 20))
+    state = visit.state()
+    assert state["A"] is not None and np.linalg.eigvalsh(state["A"])[0] > 0
+    answered(page, set(proved(state).leaders.tolist()))
+    page.locator("#matrix input").nth(1).fill("-3")
+    page.locator("#matrix input").nth(1).press("Tab")
+    page.wait_for_function("() => document.getElementById('cautions').textContent.includes('B16')")
+    page.locator("#identity").click()
+    page.wait_for_function("() => !document.getElementById('cautions').textContent.includes('B16')")
+
+
+def test_what_is_not_proved_is_called_undecided(visit) -> None:
+    tokens, A = UNDECIDED
+    page = visit.play(tokens, A=A)
+    page.locator("#badge[data-certified=false]").wait_for()
+    assert "undecided" in page.locator("#badge").inner_text()
+
+
+def test_layers_and_infinity(visit) -> None:
+    z0 = cy.configurations.figure2(3).tolist()
+    page = visit.play(z0)
+    node = "document.querySelector(`#stage [data-token='${i}']`)"
+    at = f"i => {node}.getAttribute('transform')"
+    start = page.evaluate(at, 5)
+    page.locator("#layer").fill("3")
+    page.wait_for_function(f"was => ({at})(5) !== was", arg=start)
+    third = page.evaluate(at, 5)
+    page.locator("#layer").fill("31")
+    page.wait_for_function(f"was => ({at})(5) !== was", arg=third)
+    assert page.locator("#at").inner_text() == "∞"
+    li = proved({"z": z0, "alpha": 0.5})
+    end, leader = (page.evaluate(at, i) for i in (5, int(li.follows[5])))
+    assert end == leader, "at infinity a follower is where its leader is"
+    page.locator("#run").click()
+    page.wait_for_function("() => document.getElementById('at').textContent === '2'")
+    page.locator("#run").click()
+
+
+def test_tokens_are_added_duplicated_and_deleted(visit) -> None:
+    page = visit.play(SQUARE)
+    box = page.locator("#stage").bounding_box()
+    page.mouse.dblclick(box["x"] + box["width"] - 60, box["y"] + box["height"] / 2 + 7)
+    state = visit.state()
+    assert len(state["z"]) == 6
+    answered(page, set(proved(state).leaders.tolist()))
+    page.locator("#duplicate").click()
+    assert visit.state()["z"][6] == state["z"][5]
+    page.locator("#delete").click()
+    assert visit.state()["z"] == state["z"]
+
+
+def test_choosing_who_leads(visit) -> None:
+    tokens = [[2.0, 0.0], [0.2, 1.0], [1.5, 0.9], [0.1, 0.1]]
+    page = visit.play(tokens)
+    page.locator("#choose").click()
+    page.locator("#stage [data-token='1'] path").click()
+    page.locator("#steer").click()
+    page.locator("#stage [data-token='1'][data-role=leader]").wait_for()
+    assert 1 in proved(visit.state()).leaders
+    page.locator("#stage [data-token='1'] path").click()
+    page.locator("#stage [data-token='3'] path").click()
+    page.locator("#steer").click()
+    page.wait_for_function(
+        "() => document.getElementById('control-said').textContent.startsWith('No such A')"
+    )
+    assert str(cy.control(tokens, 3).witness) in page.locator("#control-said").inner_text()
+
+
+def test_keys_alone(visit) -> None:
+    page = visit.play(SQUARE)
+    page.locator("#stage").focus()
+    for _ in range(5):
+        page.keyboard.press("Tab")
+    focused = "document.activeElement.dataset.token"
+    assert page.evaluate(focused) == "4"
+    for _ in range(12):
+        page.keyboard.press("ArrowRight")
+    state = visit.state()
+    assert state["z"][4][0] > 1 and state["z"][4][1] == SQUARE[4][1]
+    answered(page, set(proved(state).leaders.tolist()))
+    page.keyboard.press("d")
+    assert len(visit.state()["z"]) == 6
+    page.keyboard.press("Control+z")
+    page.keyboard.press("Control+z")
+    assert visit.state()["z"][4][0] < state["z"][4][0]
+    page.locator("#stage [data-token='3']").focus()
+    page.keyboard.press("Delete")
+    assert visit.state()["z"] == [*SQUARE[:3], visit.state()["z"][3]]
+
+
+def test_theorems_are_live(visit) -> None:
+    page = visit.play(SQUARE)
+    page.locator("#theorems .yes").first.wait_for()
+    run = cy.simulate(cy.PureAttention(alpha=0.5), SQUARE, layers=30)
+    apply = [c for c in cy.check(run) if c.applies]
+    assert page.locator("#theorem-count").inner_text() == f"{len(apply)} of {len(apply)} hold"
+    page.locator("[data-show=basins]").check()
+    page.locator("#stage .ground path").first.wait_for(state="attached")
+
+
+@pytest.mark.slow
+def test_every_dynamics_stands_beside(visit) -> None:
+    page = visit.play(SQUARE)
+    page.locator("#beside-form").evaluate("node => { node.parentNode.open = true; }")
+    pick = page.locator("#beside-dynamics")
+    for name, kind in cy.DYNAMICS.items():
+        pick.select_option(name)
+        caption = f"· {kind.__name__}."
+        page.wait_for_function(
+            "said => document.getElementById('beside-caption').textContent.includes(said)",
+            arg=caption,
+        )
+        assert page.locator("#beside [data-token]").count() == 5
+    pick.select_option("pure_attention")
+    page.get_by_label("attention", exact=True).select_option("softmax")
+    page.locator("#field-beta-0").fill("7")
+    page.locator("#field-beta-0").press("Tab")
+    assert visit.state()["beside"]["attention"] == {"name": "softmax", "beta": 7}
+
+
+def test_what_is_taken_away_is_what_was_shown(visit, tmp_path) -> None:
+    page = visit.play(SQUARE, A=[[2, 0.5], [0.5, 1]])
+    page.locator("#exports").evaluate("node => { node.parentNode.open = true; }")
+    files = {}
+    for kind in ("svg", "png", "csv", "npz", "html"):
+        with page.expect_download() as given:
+            page.locator(f"[data-export={kind}]").click()
+        files[kind] = tmp_path / given.value.suggested_filename
+        given.value.save_as(files[kind])
+    root = ElementTree.fromstring(files["svg"].read_text("utf-8"))
+    assert len(root.findall(".//*[@data-token]")) == 5
+    assert files["png"].read_bytes().startswith(b"\x89PNG")
+    run = cy.load(files["npz"])
+    assert run.values[0].tolist() == SQUARE
+    li = proved({"z": SQUARE, "alpha": 0.5, "A": [[2, 0.5], [0.5, 1]]})
+    rows = np.genfromtxt(files["csv"], delimiter=",", skip_header=1, usecols=(1, 2, 3, 4))
+    assert np.array_equal(rows[:, 2:], li.points)
+    assert "</html>" in files["html"].read_text("utf-8")
+    page.locator("[data-export=python]").click()
+    code = page.locator("#python").inner_text()
+    space: dict[str, Any] = {}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(code, space)
+    assert space["li"].leaders.tolist() == li.leaders.tolist()
+
+
+def test_space_and_many_dimensions(visit) -> None:
+    for d in (1, 3, 8):
+        page = visit.play(cy.configurations.gaussian(12, d, seed=1).tolist())
+        li = cy.limit(cy.PureAttention(alpha=0.5), cy.configurations.gaussian(12, d, seed=1))
+        answered(page, set(li.leaders.tolist()))
+    before = page.locator("#stage [data-token='0']").get_attribute("transform")
+    box = page.locator("#stage").bounding_box()
+    corner = (box["x"] + 20, box["y"] + 20)
+    drag(page, corner, (corner[0] + 80, corner[1] + 30))
+    assert page.locator("#stage [data-token='0']").get_attribute("transform") != before
+
+
+def test_presets_paste_and_a_dropped_file(visit, tmp_path) -> None:
+    page = visit.room("play")
+    page.locator("#badge[data-certified]").wait_for()
+    for option in page.locator("#preset option").all_inner_texts():
+        if "2,000" in option:
+            continue
+        page.locator("#preset").select_option(label=option)
+    page.locator("#preset").select_option(label="golden case G4")
+    page.locator("#exact").check()
+    page.wait_for_function("() => document.getElementById('said').textContent.includes('layer 61')")
+    page.locator("#paste").evaluate("node => { node.parentNode.open = true; }")
+    page.locator("#paste").fill("1, 1\n1, -1\n1/2, 0")
+    page.locator("#paste-take").click()
+    assert visit.state()["exact"][2] == ["1/2", "0"]
+    (tmp_path / "tokens.csv").write_text("x,y\n1,2\n-1,0.5\n")
+    page.locator("#csv").set_input_files(tmp_path / "tokens.csv")
+    assert visit.state()["z"] == [[1, 2], [-1, 0.5]]
+
+
+def test_a_bad_link_is_said_and_survived(visit) -> None:
+    page = visit.page
+    for bad in ("nonsense!", link({"z": [[1, 2], [3]]}), link({"z": "<script>"})):
+        page.goto("about:blank")
+        page.goto(f"{visit.address}#play={bad}")
+        page.locator("#problem:not([hidden])").wait_for()
+        page.locator("#stage [data-token='0']").wait_for(state="attached")
+
+
+# --- read ----------------------------------------------------------------------------------------
+
+
+def verdict(page, label: str) -> float:
+    node = page.locator(f"#verdict[data-label='{label}']")
+    node.wait_for()
+    return float(node.get_attribute("data-decision"))
+
+
+def test_the_explanation_follows_what_is_typed(visit) -> None:
+    clf = cy.load_pretrained()
+    page = visit.room("read")
+    verdict(page, "pos")
+    text = "Dull, awful and tedious, with one wonderful scene."
+    page.locator("#read-text").fill("")
+    page.locator("#read-text").press_sequentially(text, delay=2)
+    wanted = clf.explain(text)
+    page.wait_for_function(
+        "x => Math.abs(Number(document.getElementById('verdict').dataset.decision) - x) < 1e-9",
+        arg=wanted.decision,
+    )
+    assert verdict(page, wanted.prediction) == pytest.approx(wanted.decision)
+    for word in ("dull", "awful", "tedious"):
+        page.locator(f"#words [data-word='{word}']").first.click()
+        page.locator(f"#words [data-word='{word}'].struck").first.wait_for()
+    rest = clf.explain(text, struck=["dull", "awful", "tedious"])
+    assert verdict(page, "pos") == pytest.approx(rest.decision, abs=1e-9)
+
+
+def test_texts_are_shown_and_never_run(visit) -> None:
+    page = visit.room("read")
+    text = "</script><img src=x onerror=alert(1)> 'quoted' \u202ebidi\u202c \U0001f600 wonderful"
+    page.locator("#read-text").fill(text)
+    page.locator("#words [data-word=bidi]").wait_for()
+    assert page.locator("#words").inner_text().replace("\n", " ").split() == text.split()
+    assert page.locator("#room-read img").count() == 0
+
+
+def test_a_file_is_labelled(visit, tmp_path) -> None:
+    texts = ["A wonderful film, moving and funny.", 'Dull, "awful" and tedious,\nall of it.'] * 60
+    quoted = ['"' + text.replace('"', '""') + '"' for text in texts]
+    lines = "".join(f"{i},{text}\r\n" for i, text in enumerate(quoted))
+    (tmp_path / "reviews.csv").write_text("id,text\r\n" + lines, newline="")
+    page = visit.room("read")
+    page.locator("#label-file").set_input_files(tmp_path / "reviews.csv")
+    page.locator("#label-take:not([hidden])").wait_for()
+    with page.expect_download() as given:
+        page.locator("#label-take").click()
+    given.value.save_as(tmp_path / "labels.csv")
+    import csv
+
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "labels.csv").read_text("utf-8"))))
+    assert [row["text"] for row in rows] == texts
+    assert [row["label"] for row in rows] == cy.load_pretrained().predict(texts).tolist()
+
+
+# --- look inside and the gallery -----------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_sentence_is_walked(browser, tmp_path) -> None:
+    pytest.importorskip("transformers", reason="pip install 'cynosure[models]'")
+    from test_pretrained import tiny_model, tiny_tokenizer
+
+    tiny_model("bert").save_pretrained(tmp_path / "tiny")
+    tiny_tokenizer("bert").save_pretrained(tmp_path / "tiny")
+    model = cy.load_transformer(tmp_path / "tiny")
+    with (
+        serving("--transformer", str(tmp_path / "tiny")) as where,
+        visiting(browser, where) as visit,
+    ):
+        page = visit.room("look")
+        page.locator("#look-text").fill("the film")
+        page.locator("#look-go").click()
+        n = len(model.trace("the film").words)
+        count = "document.querySelectorAll('#look-stage [data-token]').length"
+        page.wait_for_function(f"() => {count} === {n}")
+        assert page.locator("#look-heat").evaluate("node => node.width") == n
+        page.locator("#look-layer").fill(str(model.depth))
+        page.locator("[data-head]").first.wait_for()
+        assert page.locator("[data-head]").count() == len(model.distinct_layers) * model.width
+        page.locator("[data-head=L0H1]").click()
+        page.wait_for_function("() => document.querySelectorAll('#look-iterated svg').length === 2")
+        assert "control" in page.locator("#look-iterated").inner_text()
+
+
+def test_without_a_transformer_the_room_says_how_to_give_one(visit) -> None:
+    page = visit.room("look")
+    page.locator("#room-look pre").wait_for()
+    assert "--transformer" in page.locator("#room-look").inner_text()
+
+
+def test_an_experiment_is_run_and_another_cancelled(visit) -> None:
+    page = visit.room("gallery")
+    page.locator("[data-run=figure1]").click()
+    page.locator("[data-state=done]").wait_for(timeout=60_000)
+    page.get_by_role("button", name="Report").click()
+    frame = page.frame_locator("iframe.frame")
+    frame.locator("h1").first.wait_for()
+    assert "Figure 1" in frame.locator("h1").first.inner_text()
+    page.locator("[data-run=basins]").click()
+    page.get_by_role("button", name="Cancel").click()
+    page.locator("[data-state=cancelled]").wait_for()
+
+
+# --- how it looks --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_telephone_and_the_dark(browser, address, scheme) -> None:
+    with visiting(browser, address, color_scheme=scheme) as visit:
+        page = visit.page
+        page.set_viewport_size({"width": 390, "height": 844})
+        for room in ("play", "read", "look", "gallery"):
+            visit.room(room)
+            page.locator(f"#room-{room} *").first.wait_for(state="attached")
+            page.wait_for_load_state("networkidle")
+            wide = page.evaluate("document.documentElement.scrollWidth")
+            assert wide <= 390, f"{room} is {wide} px wide"
+        rgb = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        light = sum(map(int, re.findall(r"\d+", rgb)[:3])) > 380
+        assert light == (scheme == "light")
+
+
+def test_the_reference_needs_no_other_server(visit) -> None:
+    visit.page.goto(f"{visit.address}reference")
+    visit.page.locator(".route").first.wait_for()
+    said = visit.page.locator("#routes").inner_text()
+    assert "/api/v1/limit" in said and "tokens *" in said
+
+
+def test_the_files_of_the_page_are_small() -> None:
+    static = ROOT / "src" / "cynosure" / "web" / "static"
+    assert sum(path.stat().st_size for path in static.iterdir()) <= 200_000

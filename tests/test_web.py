@@ -1,0 +1,652 @@
+"""The HTTP API: every route is its library call, every refusal is a problem, nothing is a 5xx."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import re
+import shlex
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cynosure as cy
+
+pytest.importorskip("fastapi")
+from starlette.testclient import TestClient
+
+from cynosure.analysis.probes import basins
+from cynosure.web import pool as pools
+from cynosure.web.answers import plane
+from cynosure.web.bounds import BOUNDS
+from cynosure.web.described import dynamics_of, forms
+from cynosure.web.gallery import Gallery, _Run
+from cynosure.web.pool import Pool
+from cynosure.web.problems import Refusal
+from cynosure.web.readings import readings
+from cynosure.web.runs import params_of
+from cynosure.web.server import Settings, application, serve
+
+ROOT = Path(__file__).resolve().parent.parent
+HOME = "http://localhost:8765"
+SQUARE = [[1, 1], [1, -1], [-1, -1], [-1, 1], [0.5, 0.0]]
+TEXT = "A slow film, but what a wonderful ending!"
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    with TestClient(application(Settings(workers=1)), base_url=HOME) as made:
+        yield made
+
+
+def problem(answer, status: int) -> dict:
+    """The body of a refusal, which says what it is."""
+    assert answer.status_code == status, answer.text[:500]
+    assert answer.headers["content-type"] == "application/problem+json"
+    body = answer.json()
+    assert body["status"] == status and body["title"] and body["detail"]
+    assert "Traceback" not in answer.text
+    return body
+
+
+# --- routes are library calls --------------------------------------------------------------------
+
+
+def test_limit_is_the_limit(client) -> None:
+    body = {"tokens": SQUARE, "alpha": "1/2", "exact": True, "followed": True}
+    found = client.post("/api/v1/limit", json=body).json()
+    li = cy.limit(cy.PureAttention(alpha="1/2"), SQUARE, exact=True)
+    assert found["points"] == li.points.tolist() and found["leaders"] == li.leaders.tolist()
+    assert found["exact_points"] == [[str(x) for x in row] for row in li.exact_points]
+    assert found["rule"] == ["leader"] * 4 + ["G"] and found["certified"] is True
+    assert found["words"] == [li.in_words(i) for i in range(5)]
+    assert found["followed"] == [s.tolist() for s in cy.Hardmax().followed(SQUARE)]
+    assert sorted(found["polytope"]["index"]) == [0, 1, 2, 3]
+
+
+def test_rationals_are_taken_as_they_are(client) -> None:
+    tokens = [[str(x) for x in row] for row in cy.configurations.golden_exact("G4")]
+    asked = {"tokens": tokens, "alpha": "1/10", "exact": True}
+    assert client.post("/api/v1/limit", json=asked).json()["born"][4] == 61
+
+
+def test_other_forms_are_cautioned(client) -> None:
+    asked = {"tokens": SQUARE, "A": [[0, 1], [-1, 0]], "max_layers": 50}
+    found = client.post("/api/v1/limit", json=asked).json()
+    assert found["definite"] is False and any("B16" in said for said in found["cautions"])
+
+
+@pytest.mark.parametrize("name", forms()["dynamics"])
+def test_every_dynamics_can_be_asked_for(client, name: str) -> None:
+    in_time = forms()["dynamics"][name]["in_time"]
+    z0 = [[1.0, 0.2], [0.3, -0.8], [-0.6, 0.5]]
+    clock = {"time": 1.0} if in_time else {"layers": 3}
+    found = client.post(
+        "/api/v1/simulate", json={"tokens": z0, "dynamics": {"name": name}, **clock}
+    )
+    assert found.status_code == 200, found.text
+    run = cy.simulate(cy.DYNAMICS[name](), z0, **clock)
+    assert np.array_equal(found.json()["z"], run.values) and found.json()["in_time"] == in_time
+
+
+def test_fields_of_a_dynamics_arrive(client) -> None:
+    spec = {"name": "pure_attention", "alpha": "1/3", "attention": {"name": "softmax", "beta": 4}}
+    asked = {"tokens": SQUARE, "dynamics": spec, "layers": 4, "recognise": True}
+    found = client.post("/api/v1/simulate", json=asked).json()
+    run = cy.simulate(cy.PureAttention(cy.Softmax(beta=4.0), "1/3"), SQUARE, layers=4)
+    assert np.array_equal(found["z"], run.values) and found["tends_to"]
+
+
+def test_a_run_comes_as_npz_and_as_a_page(client, tmp_path) -> None:
+    asked = {"tokens": SQUARE, "alpha": 0.5, "layers": 4}
+    data = client.post("/api/v1/simulate", json=asked | {"format": "npz"}).content
+    (tmp_path / "run.npz").write_bytes(data)
+    assert cy.load(tmp_path / "run.npz") is not None
+    assert np.array_equal(cy.load(tmp_path / "run.npz").values[0], SQUARE)
+    assert "z" in np.load(io.BytesIO(data), allow_pickle=False)
+    page = client.post("/api/v1/simulate", json=asked | {"format": "html"})
+    assert page.headers["content-type"].startswith("text/html") and "<html" in page.text[:200]
+
+
+def test_many_dimensions_are_seen_along_principal_components(client) -> None:
+    z0 = np.random.default_rng(0).normal(size=(6, 5)).tolist()
+    found = client.post("/api/v1/simulate", json={"tokens": z0, "layers": 2}).json()
+    z = np.array(found["z"]).reshape(-1, 5)
+    seen = np.array(found["view"]).reshape(-1, 3)
+    values = np.linalg.eigvalsh(np.cov(z.T))[::-1]
+    assert np.allclose(np.var(seen, axis=0, ddof=1), values[:3])
+    assert plane(np.zeros((2, 3, 5))).shape == (2, 3, 3)
+
+
+def test_theorems_on_a_run(client) -> None:
+    asked = {"tokens": SQUARE, "layers": 10, "only": ["B1", "B5"]}
+    found = client.post("/api/v1/check", json=asked).json()
+    run = cy.simulate(cy.PureAttention(alpha=0.5), SQUARE, layers=10)
+    assert [c["verdict"] for c in found["checks"]] == [
+        c.verdict for c in cy.check(run, only=["B1", "B5"])
+    ]
+
+
+def test_control_and_removal(client) -> None:
+    z = [[2.0, 0.0], [0.2, 1.0], [1.5, 0.9], [0.1, 0.1]]
+    found = client.post("/api/v1/control", json={"tokens": z, "leaders": [1]}).json()
+    assert cy.Hardmax(found["A"]).followed(z).leads[1]
+    never = client.post("/api/v1/control", json={"tokens": z, "leaders": [3]}).json()
+    assert never["feasible"] is False and never["words"] == str(cy.control(z, 3).witness)
+    gone = client.post("/api/v1/control", json={"tokens": z, "remove": 0}).json()
+    assert gone["moved"]["follows"] == cy.remove_leader(z, 0).follows
+
+
+def test_basins_are_those_of_the_library(client) -> None:
+    corners = {"corner": [-1.9, -2.1], "opposite": [2.2, 2.3], "side": 4}  # no place ties
+    found = client.post("/api/v1/basins", json={"tokens": SQUARE[:4], **corners}).json()
+    xs, ys = np.linspace(-1.9, 2.2, 4), np.linspace(-2.1, 2.3, 4)
+    places = np.array([[x, y] for y in ys for x in xs])
+    expected = basins(cy.PureAttention(alpha=0.5), np.array(SQUARE[:4], float), places)
+    assert found["basin"] == expected.tolist() and len(set(found["basin"])) > 2
+
+
+def test_configurations(client) -> None:
+    every = client.get("/api/v1/configurations").json()
+    assert set(every) == set(cy.configurations.CONFIGURATIONS)
+    for name in every:
+        z = client.get(f"/api/v1/configurations/{name}").json()["tokens"]
+        assert np.array_equal(z, cy.configurations.CONFIGURATIONS[name]())
+    some = client.get("/api/v1/configurations/gaussian?n=7&d=3&seed=5").json()["tokens"]
+    assert np.array_equal(some, cy.configurations.gaussian(7, 3, 5))
+    assert client.get("/api/v1/configurations/golden?name=G1").json()["exact"][1] == [
+        "-1/12",
+        "1/12",
+    ]
+
+
+def test_texts(client) -> None:
+    clf = cy.load_pretrained()
+    texts = [TEXT, "", "Dull and tedious."]
+    found = client.post("/api/v1/predict", json={"texts": texts}).json()
+    assert [row["label"] for row in found["predictions"]] == clf.predict(texts).tolist()
+    assert [row["decision"] for row in found["predictions"]] == clf.decision_function(
+        texts
+    ).tolist()
+    explained = client.post("/api/v1/explain", json={"text": TEXT}).json()
+    ex = clf.explain(TEXT)
+    assert explained["decision"] == ex.decision and explained["prediction"] == ex.prediction
+    total = sum(leader["contribution"] for leader in explained["leaders"])
+    assert abs(total + explained["intercept"] - ex.decision) < 1e-9
+    assert client.get("/api/v1/models").json()["models"][0]["labels"] == ["neg", "pos"]
+
+
+def test_struck_words_are_gone(client) -> None:
+    """With single words struck the decision is that of the text in which they are unknown."""
+    asked = {"text": TEXT, "struck": ["Wonderful"]}
+    found = client.post("/api/v1/explain", json=asked).json()
+    clf = cy.load_pretrained()
+    # The oracle: an unknown word in its place breaks the same n-grams and adds nothing.
+    assert "qzxwv" not in clf.vocabulary_.index
+    gone = clf.explain(TEXT.replace("wonderful", "qzxwv"))
+    assert found["decision"] == pytest.approx(gone.decision, abs=1e-12)
+    assert found["probability"] == pytest.approx(gone.probability, abs=1e-12)
+    assert found["decision"] < clf.explain(TEXT).decision
+
+
+def test_every_line_of_curl_in_the_docs_works(client) -> None:
+    """Each is parsed as a shell would and sent; none may be left out."""
+    page = (ROOT / "docs" / "api-http.md").read_text("utf-8")
+    lines = re.findall(r"^```sh\n(curl .*?)\n```$", page, re.M | re.S)
+    assert len(lines) == page.count("curl -s ") >= 13
+    for line in lines:
+        words = shlex.split(line)
+        path = words[2].removeprefix("localhost:8765")
+        if "-d" in words:
+            key, _, value = words[words.index("-H") + 1].partition(": ")
+            sent = words[words.index("-d") + 1]
+            answer = client.post(path, content=sent, headers={key: value})
+        else:
+            answer = client.get(path)
+        assert answer.status_code == 200, (line, answer.text)
+
+
+def test_bounds_and_reference(client) -> None:
+    assert client.get("/api/v1/bounds").json()["tokens"] == BOUNDS["tokens"]
+    paths = client.get("/openapi.json").json()["paths"]
+    named = "configurations dynamics simulate limit check control predict explain trace heads"
+    assert {f"/api/v1/{name}" for name in [*named.split(), "experiments"]} <= set(paths)
+
+
+# --- refusals ------------------------------------------------------------------------------------
+
+REFUSED = [
+    ("limit", {}, "tokens"),
+    ("limit", {"tokens": []}, "tokens"),
+    ("limit", {"tokens": [[1, 2], [3]]}, "one length"),
+    ("limit", {"tokens": [[1, 2]], "alpha": -1}, "positive"),
+    ("limit", {"tokens": [[1, 2]], "alpha": "1/0"}, "alpha"),
+    ("limit", {"tokens": [["1e99999", 2]]}, "tokens"),
+    ("limit", {"tokens": [[1, 2]], "A": [[1]]}, "A"),
+    ("limit", {"tokens": [[1, 2]], "colour": "red"}, "colour"),
+    ("limit", {"tokens": [[0] * 2] * 5001}, "tokens"),
+    ("limit", {"tokens": [[0] * 64] * 1600}, "numbers"),
+    ("simulate", {"tokens": SQUARE, "layers": 10_001}, "layers"),
+    ("simulate", {"tokens": SQUARE, "dynamics": {"name": "magic"}}, "pure_attention"),
+    ("simulate", {"tokens": SQUARE, "dynamics": {"name": "sphere_flow", "beta": 1}}, "beta"),
+    ("simulate", {"tokens": SQUARE, "dynamics": {"name": "jump_chain", "g": "x"}}, "g"),
+    ("simulate", {"tokens": SQUARE, "dynamics": {"name": "feed_forward", "W1": [[1]]}}, "W1"),
+    ("simulate", {"tokens": SQUARE, "time": 3.0}, "layers"),
+    ("simulate", {"tokens": [[0.5] * 50] * 500, "layers": 10_000}, "save_every"),
+    ("check", {"tokens": SQUARE, "only": ["Z9"]}, "Z9"),
+    ("control", {"tokens": SQUARE}, "either"),
+    ("control", {"tokens": SQUARE, "leaders": [9]}, "0 to 4"),
+    ("basins", {"tokens": [[1, 2, 3]], "corner": [0, 0], "opposite": [1, 1]}, "plane"),
+    ("predict", {"texts": ["x"] * 1001}, "texts"),
+    ("predict", {"texts": ["x"], "model": "../secret"}, "model"),
+    ("explain", {"text": "x" * 100_001}, "text"),
+    ("explain", {"text": "x", "label": "maybe"}, "neg, pos"),
+    ("trace", {"text": "x"}, "--transformer"),
+    ("heads", {}, "--transformer"),
+]
+
+
+@pytest.mark.parametrize(("route", "body", "word"), REFUSED)
+def test_what_cannot_be_done_is_refused_by_name(client, route: str, body: dict, word: str) -> None:
+    said = problem(client.post(f"/api/v1/{route}", json=body), 422)
+    assert word in json.dumps(said)
+
+
+BROKEN = [b"{", b"\xff\xfe", b'{"tokens": [[NaN]]}', b'{"text": "\\ud800"}', b"[" * 100_000]
+
+
+@pytest.mark.parametrize("body", BROKEN, ids=["cut", "bytes", "nan", "surrogate", "deep"])
+def test_what_is_no_json_is_refused(client, body: bytes) -> None:
+    head = {"Content-Type": "application/json"}
+    problem(client.post("/api/v1/explain", content=body, headers=head), 400)
+
+
+def test_sizes_media_and_addresses(client) -> None:
+    large = b" " * (int(BOUNDS["body_bytes"]) + 1)
+    head = {"Content-Type": "application/json"}
+    problem(client.post("/api/v1/limit", content=large, headers=head), 413)
+    parts = (large[i : i + 65536] for i in range(0, len(large), 65536))  # without a length
+    problem(client.post("/api/v1/limit", content=parts, headers=head), 413)
+    problem(client.post("/api/v1/limit", content=b"x=1"), 415)
+    problem(client.get("/api/v1/limit"), 405)
+    problem(client.get("/api/v1/nothing"), 404)
+    problem(client.get("/static/../server.py"), 404)
+    problem(client.get("/static/%2e%2e/server.py"), 404)
+    problem(client.get("/api/v1/configurations/nothing"), 422)
+    problem(client.get("/api/v1/configurations/gaussian?n=1000000"), 422)
+    problem(client.get("/api/v1/configurations/gaussian?n=many"), 422)
+
+
+def test_other_hosts_and_origins_are_refused(client) -> None:
+    body = {"json": {"tokens": SQUARE}}
+    problem(client.get("/", headers={"Host": "rebound.example"}), 421)
+    for origin in ("http://rebound.example", "http://localhost:1", "null"):
+        problem(client.post("/api/v1/limit", headers={"Origin": origin}, **body), 403)
+    problem(client.post("/api/v1/limit", headers={"Sec-Fetch-Site": "cross-site"}, **body), 403)
+    ours = client.post("/api/v1/limit", headers={"Origin": HOME}, **body)
+    assert ours.status_code == 200
+    for host in ("127.0.0.1:8765", "[::1]:8765", "localhost"):
+        assert client.get("/", headers={"Host": host}).status_code == 200
+    assert "access-control-allow-origin" not in ours.headers
+
+
+def test_every_answer_is_sealed(client) -> None:
+    for path in ("/", "/static/icon.svg", "/api/v1/bounds", "/nothing"):
+        head = client.get(path).headers
+        policy = head["content-security-policy"]
+        assert "unsafe" not in policy and "default-src 'none'" in policy
+        assert head["x-content-type-options"] == "nosniff"
+        assert head["referrer-policy"] == "no-referrer"
+
+
+def test_another_host_needs_a_token() -> None:
+    with pytest.raises(ValueError, match="token"):
+        serve(Settings(), "0.0.0.0", 0)
+    app = application(Settings(workers=0, token="open sesame"))
+    with TestClient(app, base_url="http://192.0.2.1:8765", follow_redirects=False) as far:
+        problem(far.get("/"), 401)
+        problem(far.get("/?token=wrong"), 401)
+        problem(far.get("/", headers={"Authorization": "Bearer wrong"}), 401)
+        problem(far.get("/", headers={"Cookie": "cynosure_token=wrong; a=b"}), 401)
+        named = {"Authorization": "Bearer open sesame"}
+        assert far.get("/api/v1/bounds", headers=named).status_code == 200
+        welcome = far.get("/?token=open%20sesame")
+        assert welcome.status_code == 303
+        cookie = welcome.headers["set-cookie"].lower()
+        assert "httponly" in cookie and "samesite=strict" in cookie
+
+
+def test_a_busy_port_is_one_clear_line() -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port {port} .* --port {port + 1}"):
+            serve(Settings(), "127.0.0.1", port)
+
+
+def test_the_command(capsys, tmp_path, monkeypatch) -> None:
+    from cynosure.cli import main
+    from cynosure.cli.environment import missing_extra
+
+    assert main(["serve", "--model", str(tmp_path)]) == 2
+    assert "expected a folder with model.json" in capsys.readouterr().err
+    asked = []
+    monkeypatch.setattr("cynosure.web.server.serve", lambda *args: asked.append(args))
+    cy.load_pretrained().save(tmp_path / "mine")
+    assert main(["serve", "--model", str(tmp_path / "mine"), "--port", "0"]) == 0
+    assert main(["serve", "--host", "0.0.0.0"]) == 0
+    (plain, host, port, _), (open_, *_) = asked
+    assert dict(plain.models) == {"mine": str(tmp_path / "mine")} and plain.token is None
+    assert (host, port) == ("127.0.0.1", 0) and len(open_.token) >= 32
+    assert "cynosure[web]" in missing_extra(ImportError(name="starlette"))
+
+
+def test_a_model_of_ones_own_is_read_from_its_folder(tmp_path) -> None:
+    data = cy.datasets.synthetic(60)
+    cy.HardmaxClassifier(leaders=6).fit(data.texts, data.labels).save(tmp_path / "mine")
+    answers = readings({"mine": str(tmp_path / "mine")})
+    names = [one["name"] for one in answers["models"]({})["models"]]
+    assert names == ["mine", "imdb"]
+    found = answers["predict"]({"texts": data.texts[:5]})
+    assert found["labels"] == ["negative", "positive"]
+    three = cy.HardmaxClassifier(leaders=4).fit(["a b", "c d", "e f"] * 4, ["x", "y", "z"] * 4)
+    three.save(tmp_path / "three")
+    answers = readings({"three": str(tmp_path / "three")})
+    (row,) = answers["predict"]({"texts": ["c d"]})["predictions"]
+    assert row["label"] == "y" and row["decision"] == pytest.approx(
+        three.decision_function(["c d"])[0, 1]
+    )
+    explained = answers["explain"]({"text": "c d", "label": None, "struck": []})
+    assert explained["prediction"] == "y"
+
+
+# --- anything at all -----------------------------------------------------------------------------
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+NUMBERS = st.floats(-1e3, 1e3) | st.integers(-9, 9) | st.sampled_from([0.0, 1e308, -1e-320, "1/3"])
+TOKENS = st.integers(1, 3).flatmap(
+    lambda d: st.lists(st.lists(NUMBERS, min_size=d, max_size=d), min_size=1, max_size=6)
+)
+NAMED = st.sampled_from([*forms()["dynamics"], "nothing"])
+FIELDS = {
+    "tokens": TOKENS,
+    "alpha": NUMBERS,
+    "A": st.lists(st.lists(st.floats(-9, 9), min_size=2, max_size=2), min_size=2, max_size=2),
+    "exact": st.booleans(),
+    "max_layers": st.integers(0, 60),
+    "layers": st.integers(-1, 40),
+    "time": st.floats(0.1, 2.0),
+    "dynamics": st.fixed_dictionaries({"name": NAMED}, optional={"alpha": NUMBERS, "V": JSON}),
+    "leaders": st.lists(st.integers(0, 6), max_size=1),
+    "remove": st.integers(0, 6),
+    "only": st.lists(st.sampled_from(["B1", "B3", "B5", "?"]), min_size=1, max_size=2),
+    "text": st.text(max_size=60),
+    "texts": st.lists(st.text(max_size=40), max_size=4),
+    "struck": st.lists(st.text(max_size=9), max_size=3),
+    "corner": st.lists(st.floats(-3, 3), min_size=2, max_size=2),
+    "opposite": st.lists(st.floats(-3, 3), min_size=2, max_size=2),
+    "side": st.integers(0, 9),
+    "quick": st.booleans(),
+    "params": JSON,
+}
+KNOWN = {
+    "limit": "tokens alpha A exact max_layers",
+    "basins": "tokens alpha corner opposite side",
+    "simulate": "tokens alpha A layers time dynamics",
+    "check": "tokens alpha layers only",
+    "control": "tokens leaders remove A",
+    "predict": "texts",
+    "explain": "text struck",
+    "trace": "text layers",
+    "heads": "layers text",
+    "experiments/nothing": "quick params",
+}
+
+
+@st.composite
+def requests(draw) -> tuple[str, object]:
+    """A route and a body: mostly of its own fields, sometimes anything."""
+    route = draw(st.sampled_from(sorted(KNOWN)))
+    if draw(st.integers(0, 3)) == 0:
+        return route, draw(JSON)
+    body = {name: draw(FIELDS[name]) for name in KNOWN[route].split() if draw(st.integers(0, 4))}
+    if draw(st.integers(0, 5)) == 0 and body:
+        body[draw(st.sampled_from(sorted(body)))] = draw(JSON)
+    return route, body
+
+
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@given(asked=requests())
+def test_random_json_is_done_or_refused(client, asked) -> None:
+    route, body = asked
+    text = json.dumps(body).encode("utf-8", "replace")
+    head = {"Content-Type": "application/json"}
+    answer = client.post(f"/api/v1/{route}", content=text, headers=head)
+    assert answer.status_code < 500, (route, body, answer.text)
+    if answer.status_code >= 400:
+        problem(answer, answer.status_code)
+
+
+# --- processes -----------------------------------------------------------------------------------
+
+
+async def _stays() -> bool:
+    return False
+
+
+LANE = Settings().lane("maths")
+# All theorems on some thousand tokens: far more than ten seconds.
+SLOW = {"tokens": cy.configurations.gaussian(5000, 3).tolist(), "only": None}
+QUICK = {"name": "gaussian", "params": {"n": "3"}}
+
+
+def _with_pool(size: int, slow: int, scenario) -> None:
+    async def go() -> None:
+        pool = Pool(LANE, size, slow)
+        try:
+            await scenario(pool)
+        finally:
+            await pool.close()
+
+    asyncio.run(go())
+
+
+def test_a_slow_request_holds_nobody_up(monkeypatch) -> None:
+    """With one place, a quick request asked after a slow one is answered before it."""
+    monkeypatch.setattr(pools, "MOMENT", 0.05)
+    order = []
+
+    async def scenario(pool: Pool) -> None:
+        async def ask(call: str, asked: dict) -> None:
+            await pool.run(call, asked, 60.0, _stays)
+            order.append(call)
+
+        await ask("configurations", QUICK)
+        slow = asyncio.create_task(ask("check", SLOW))
+        await asyncio.sleep(0.02)
+        await ask("configurations", QUICK)
+        slow.cancel()
+
+    _with_pool(1, 1, scenario)
+    assert order == ["configurations", "configurations"]
+
+
+def test_what_takes_too_long_is_stopped_and_the_next_is_done(monkeypatch) -> None:
+    monkeypatch.setattr(pools, "GRACE", 0.0)
+
+    async def scenario(pool: Pool) -> None:
+        with pytest.raises(Refusal, match="stopped") as refused:
+            await pool.run("check", SLOW, 0.2, _stays)
+        assert refused.value.status == 422
+        answer = await pool.run("configurations", QUICK, 60.0, _stays)
+        assert json.loads(answer.body)["tokens"]
+
+    _with_pool(1, 0, scenario)
+
+
+@pytest.mark.slow
+def test_a_client_that_leaves_stops_its_computation() -> None:
+    async def left() -> bool:
+        return True
+
+    async def scenario(pool: Pool) -> None:
+        pool.patience = 0.0
+        await pool.run("configurations", QUICK, 60.0, _stays)
+        (before,) = pool.processes
+        with pytest.raises(Refusal) as refused:
+            await pool.run("check", SLOW, 60.0, left)
+        assert refused.value.status == 499
+        await asyncio.sleep(0.1)
+        assert before not in pool.processes
+
+    _with_pool(1, 0, scenario)
+
+
+def test_a_process_that_dies_fails_its_own_request_only() -> None:
+    import os
+    import signal
+
+    async def scenario(pool: Pool) -> None:
+        await pool.run("configurations", QUICK, 60.0, _stays)
+        (victim,) = pool.processes
+        ask = pool.run("check", SLOW, 60.0, _stays)
+        asked = asyncio.create_task(ask)
+        await asyncio.sleep(0.2)
+        os.kill(victim, getattr(signal, "SIGKILL", signal.SIGTERM))
+        with pytest.raises(Refusal, match="died") as refused:
+            await asked
+        assert refused.value.status == 500
+        assert (await pool.run("configurations", QUICK, 60.0, _stays)).body
+
+    _with_pool(1, 0, scenario)
+
+
+def test_too_many_waiting_are_told_so() -> None:
+    async def scenario(pool: Pool) -> None:
+        pool.waiting = 0
+        with pytest.raises(Refusal) as refused:
+            await pool.run("configurations", QUICK, 60.0, _stays)
+        assert refused.value.status == 503
+
+    _with_pool(1, 0, scenario)
+
+
+# --- transformers --------------------------------------------------------------------------------
+
+
+def test_a_transformer_is_looked_into(tmp_path) -> None:
+    pytest.importorskip("transformers")
+    from cynosure.web.insides import insides
+    from test_pretrained import tiny_model, tiny_tokenizer
+
+    tiny_model("bert").save_pretrained(tmp_path / "tiny")
+    tiny_tokenizer("bert").save_pretrained(tmp_path / "tiny")
+    m = cy.load_transformer(tmp_path / "tiny")
+    answers = insides({"tiny": str(tmp_path / "tiny")})
+    asked = {"transformer": None, "text": "the film", "words": False, "layer": 1, "head": 2}
+    found, tr = answers["trace"](asked), m.trace("the film")
+    assert found["words"] == list(tr.words) and found["layers"] == m.depth
+    assert np.allclose(found["P"], tr.attentions[1, 2], atol=1e-6)
+    assert np.shape(found["view"]) == (m.depth + 1, len(tr.words), 3)
+    table = answers["heads"]({"transformer": "tiny", "iterate": None})
+    first = [h.value for h in m.heads(0)[0].hypotheses()]
+    assert table["heads"][0]["distances"] == pytest.approx(first)
+    again = {"transformer": "tiny", "iterate": 5, "layer": 0, "head": 1, "text": "the film"}
+    run = answers["heads"](again)
+    assert run["t"] == list(range(6)) and np.shape(run["run"]) == np.shape(run["control"])
+    for wrong in ({"layer": 9}, {"head": 9}, {"transformer": "../elsewhere"}):
+        with pytest.raises(ValueError, match=r"layers 0 to|there are tiny"):
+            answers["trace"](asked | wrong)
+
+
+# --- experiments ---------------------------------------------------------------------------------
+
+
+def _until_it_ends(client, id_: str) -> dict:
+    for _ in range(600):
+        state = client.get(f"/api/v1/experiments/runs/{id_}").json()
+        if state["state"] in ("done", "failed", "cancelled"):
+            return state
+        time.sleep(0.1)
+    raise AssertionError(state)
+
+
+def test_an_experiment_runs_tells_and_reports(client) -> None:
+    listed = client.get("/api/v1/experiments").json()["experiments"]
+    assert {one["name"] for one in listed} == {
+        name for names in cy.experiments.chapters().values() for name in names
+    }
+    started = client.post("/api/v1/experiments/figure1", json={"params": {"n": 12}})
+    assert started.status_code == 202
+    id_ = started.json()["id"]
+    problem(client.get(f"/api/v1/experiments/runs/{id_}/report.html"), 404)
+    events = client.get(f"/api/v1/experiments/runs/{id_}/events").text
+    told = [json.loads(line[6:]) for line in events.split("\n") if line.startswith("data: ")]
+    assert told[-1]["state"] == "done" and told[-1]["failed"] == 0
+    page = client.get(told[-1]["report"])
+    assert "Figure 1" in page.text and "sandbox" in page.headers["content-security-policy"]
+    assert "script-src" not in page.headers["content-security-policy"]
+
+
+def test_an_experiment_is_cancelled(client) -> None:
+    id_ = client.post("/api/v1/experiments/basins", json={"quick": False}).json()["id"]
+    time.sleep(0.3)
+    assert client.delete(f"/api/v1/experiments/runs/{id_}").json()["state"] == "cancelled"
+    assert _until_it_ends(client, id_)["state"] == "cancelled"
+
+
+def test_experiments_refuse_what_they_do_not_have(client) -> None:
+    problem(client.post("/api/v1/experiments/nothing", json={}), 404)
+    problem(client.get("/api/v1/experiments/runs/nothing"), 404)
+    problem(client.delete("/api/v1/experiments/runs/..%2f..%2fetc"), 404)
+    bad = client.post("/api/v1/experiments/figure1", json={"params": {"n": "many"}})
+    assert _until_it_ends(client, bad.json()["id"])["state"] == "failed"
+
+
+def test_old_runs_leave_but_a_named_folder_is_never_emptied(tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(BOUNDS, "runs_kept", 1)
+    for kept in (True, False):
+        gallery = Gallery(Pool(LANE, 1, 0), tmp_path, kept)
+        for i in range(3):
+            made = _Run(f"figure1-0000000{i}", "figure1")
+            made.state["state"] = "done"
+            gallery.runs[made.id] = made
+            (tmp_path / made.id).mkdir(exist_ok=True)
+        gallery._forget()
+        assert list(gallery.runs) == ["figure1-00000002"]
+        assert len(list(tmp_path.iterdir())) == (3 if kept else 1)
+
+
+def test_no_parameter_names_a_file() -> None:
+    from cynosure.experiments import experiment
+
+    module = experiment("sentiment_placed")
+    with pytest.raises(ValueError, match="data"):
+        params_of(module, True, {"data": "secret.tar.gz"})
+    assert params_of(module, True, {"reviews": 99}).reviews == 99
+    assert params_of(module, True, {"dims": [2, 3]}).dims == (2, 3)
+    for wrong in ({"reviews": 1.5}, {"reviews": True}, {"dims": []}, {"dims": 2}, {"seed": 1e300}):
+        with pytest.raises(ValueError, match="params"):
+            params_of(module, True, wrong)
+
+
+def test_a_schedule_is_nested_only_so_deep() -> None:
+    spec: dict = {"name": "pure_attention"}
+    for _ in range(4):
+        spec = {"name": "scheduled", "layers": [spec]}
+    assert dynamics_of(spec) is not None
+    with pytest.raises(ValueError, match="nested"):
+        dynamics_of({"name": "scheduled", "layers": [spec]})
