@@ -51,7 +51,8 @@ from cynosure.simulation.loop import simulate
 from cynosure.simulation.steppers import RK4
 from cynosure.simulation.trajectory import Status, Trajectory
 from test_architecture import _loaded_by
-from test_pretrained import TEXT, random_head, tiny_model, tiny_tokenizer
+from test_pretrained import random_head
+from tiny_models import TEXT, tiny_model, tiny_tokenizer
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -68,7 +68,8 @@ def inspect(
 ) -> None:
     """Heads of a real transformer, a text in it, a layer iterated.
 
-    ALBERT, BERT (MiniLM), RoBERTa, DistilBERT, GPT-2; needs cynosure[models].
+    Llama, Mistral, Qwen, Gemma, GPT-NeoX (Pythia), OPT, GPT-2, BLOOM, BERT (MiniLM), RoBERTa,
+    DistilBERT, ALBERT, ModernBERT; needs cynosure[models].
 
     \b
     cynosure inspect ./minilm                                   every head: spectra, hypotheses

@@ -7,8 +7,10 @@ them; nothing of it is written again here. torch and transformers are imported o
 from __future__ import annotations
 
 from .families import ADAPTERS, Adapter
-from .heads import HYPOTHESES, Head, Leading, facts, flow_of, hypothesis_counts
+from .head_facts import facts, hypothesis_counts
+from .heads import HYPOTHESES, Head, Leading, flow_of
 from .loading import load_transformer
+from .positions import QueryKeyNorm, Rotary
 from .traces import Trace, attention_table, cosines, leaders_by_layer, sentence_table, settling
 from .transformer import Transformer
 
@@ -18,6 +20,8 @@ __all__ = [
     "HYPOTHESES",
     "Head",
     "Leading",
+    "QueryKeyNorm",
+    "Rotary",
     "Trace",
     "Transformer",
     "attention_table",

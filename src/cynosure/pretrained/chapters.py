@@ -15,7 +15,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from ..drawing.report import Picture, Report, Table
 from ..simulation.trajectory import Trajectory
-from .heads import Head, facts, hypothesis_counts
+from .head_facts import facts, hypothesis_counts
+from .heads import Head
 from .traces import BINS, EPSILON, NEAR, Trace, attention_table, leaders_by_layer, sentence_table
 from .transformer import Transformer
 
