@@ -385,8 +385,8 @@ def test_the_model_of_the_experiments(no_wheel, folder) -> None:
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("albert_spectra", {"panels": 2}),
-        ("albert_head_flow", {"tokens": 4}),
+        ("head_spectra", {"panels": 2}),
+        ("head_flow", {"tokens": 4}),
         ("sentence_collapse", {"times": 5}),
     ],
 )
@@ -400,8 +400,8 @@ def test_random_weights_are_called_random(name: str, change: dict, no_wheel) -> 
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("albert_spectra", {"panels": 0}),
-        ("albert_head_flow", {"time": 0.0}),
+        ("head_spectra", {"panels": 0}),
+        ("head_flow", {"time": 0.0}),
         ("sentence_flow", {"layers": -1}),
         ("sentence_collapse", {"times": 1}),
         ("block_coupling", {"K": 0}),
@@ -413,6 +413,28 @@ def test_experiments_refuse_what_they_cannot_measure(name: str, change: dict) ->
         module.run(dataclasses.replace(module.QUICK, **change))
 
 
+def test_the_heads_of_the_paper_with_one_command(tmp_path, capsys) -> None:
+    """A small ALBERT stands for ALBERT-xlarge: `--model FOLDER --set only=...`."""
+    folder = tmp_path / "albert"
+    tiny_model("albert").save_pretrained(folder)
+    tiny_tokenizer("albert").save_pretrained(folder)
+    out = tmp_path / "out"
+    asked = ["run", "head_spectra", "--quick", "--model", str(folder), "--set", "only=1,3"]
+    assert main(["-q", *asked, "--out", str(out)]) == 0
+    capsys.readouterr()
+    found = json.loads((out / "report.json").read_text())
+    drawn = found["summary"].split("The heads drawn: ")[1]
+    for head in (load_transformer(folder).heads(0)[i] for i in (1, 3)):
+        assert f"{head.name}, " in drawn
+        if head.leading is not None:
+            assert f"⟨Qf, Kf⟩ = {head.leading.form:.3g}" in drawn
+    assert "2 heads" in found["figures"][0]["caption"]
+    assert main(["-q", *asked[:-1], "only=9", "--out", str(tmp_path / "no")]) == 2
+    assert "no head L0H9; there are L0H0 to L0H3" in capsys.readouterr().err
+    assert main(["-q", "run", "figure1", "--model", "x", "--out", str(tmp_path / "no")]) == 2
+    assert "model" in capsys.readouterr().err
+
+
 def a_good_head() -> Head:
     d, zero = 4, np.zeros(4)
     V = np.diag([1.0, 0.3, -0.2, 0.1])
@@ -420,7 +442,7 @@ def a_good_head() -> Head:
 
 
 def test_three_values_can_fail() -> None:
-    from cynosure.experiments.transformers.albert_head_flow import three_values
+    from cynosure.experiments.transformers.head_flow import three_values
 
     head, z = a_good_head(), np.random.default_rng(3).standard_normal((9, 4))
     tr = simulate(head.leading_flow(), z, time=12.0, stepper=RK4(0.05))
@@ -451,7 +473,7 @@ def test_the_flow_of_the_experiment_is_that_of_the_whole_head(causal: bool) -> N
 
 
 def test_decay_growth_and_values_of_a_run() -> None:
-    from cynosure.experiments.transformers.albert_head_flow import _row
+    from cynosure.experiments.transformers.head_flow import _row
     from cynosure.pretrained.head_flows import decay
 
     head, t = a_good_head(), np.linspace(0, 15, 61)

@@ -54,14 +54,14 @@ def double(model: Any) -> contextlib.AbstractContextManager[Any]:
 
 
 @contextlib.contextmanager
-def quiet(model: Any) -> Iterator[None]:
+def quiet(model: Any, attention: str = "eager") -> Iterator[None]:
     """Eager attention, no dropout, no gradients; afterwards the model is as it was before."""
     import torch
 
     implementation = model.config._attn_implementation
     training = [module for module in model.modules() if module.training]
-    if implementation != "eager":
-        model.set_attn_implementation("eager")
+    if implementation != attention:
+        model.set_attn_implementation(attention)
     model.eval()
     try:
         with torch.no_grad(), double(model):
@@ -69,28 +69,28 @@ def quiet(model: Any) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
-        if implementation != "eager":
+        if implementation != attention:
             model.set_attn_implementation(implementation)
 
 
 @contextlib.contextmanager
-def recording(model: Any, adapter: Adapter, name: str) -> Iterator[list[Call]]:
-    """Every call of a block made inside is appended to the list."""
+def recording(model: Any, adapter: Adapter, name: str, *, P: bool = True) -> Iterator[list[Call]]:
+    """Every call of a block made inside is appended to the list; with its P, unless said."""
     calls: list[Call] = []
     attended: list[tuple[Any, ...]] = []
 
     def attention(_: Any, args: Any, kwargs: Any, out: Any) -> None:
-        attended[:] = [(*_apart(args, kwargs), out[1])]
+        attended[:] = [(*_apart(args, kwargs), out[1] if P else None)]
 
     def block(_: Any, args: Any, kwargs: Any, out: Any) -> None:
-        if not attended or attended[0][-1] is None:
+        if not attended or (P and attended[0][-1] is None):
             raise RuntimeError(
                 f"{name}: the model returned no attention weights; load it with "
                 "attn_implementation='eager'"
             )
-        seen, others, P = attended.pop()
+        seen, others, weights = attended.pop()
         z, rest = _apart(args, kwargs)
-        calls.append(Call(z, first(out), seen, P, rest, others))
+        calls.append(Call(z, first(out), seen, weights, rest, others))
 
     with contextlib.ExitStack() as hooks:
         for module in dict.fromkeys(adapter.blocks(model)):

@@ -18,12 +18,13 @@ from .hooks import Call, altered, double, first, quiet, recording
 from .memory import require, told
 from .sentences import Sentence, of_ids, of_picture, of_text
 from .splitting import as_array, heads_of
+from .surveys import Survey, survey
 from .traces import Trace
 
 if TYPE_CHECKING:
     from ..drawing.report import Report
 
-__all__ = ["Transformer"]
+__all__ = ["Transformer", "is_tokens"]
 
 _CHUNKED = "take fewer tokens or layers, or survey(), which holds no P"
 
@@ -135,6 +136,13 @@ class Transformer:
         trace = Trace(trajectory, P, seen, text.groups, text.names)
         return trace.by_word() if words else trace
 
+    def survey(self, tokens: Any) -> Survey:
+        """Leaders, sinks, entropy, clusters, rank of a text by layer; its P is never held whole.
+
+        `tokens` as in `trace`. For long texts: rows of P go by some at a time.
+        """
+        return survey(self, tokens)
+
     def iterate(
         self,
         tokens: Any,
@@ -173,7 +181,7 @@ class Transformer:
         block = self._block(layer)
         text = self._read(tokens)
         with quiet(self.model):
-            if _is_tokens(tokens):
+            if is_tokens(tokens):
                 z, record = self._tensor(tokens), self._rehearse(np.shape(tokens)[0])[layer]
             else:
                 record = self._record(tokens, text, layer + 1)[layer]
@@ -223,7 +231,7 @@ class Transformer:
         self.model(**inputs)
 
     def _record(self, tokens: Any, text: Sentence, layers: int) -> list[Call]:
-        if _is_tokens(tokens):
+        if is_tokens(tokens):
             z, rehearsed = self._tensor(tokens), self._rehearse(np.shape(tokens)[0])
             done = 0
         else:
@@ -237,7 +245,7 @@ class Transformer:
                 z = first(blocks[min(k, self.depth - 1)](z, *args, **kwargs))
         return [*rehearsed[:done], *calls][:layers]
 
-    def _rehearse(self, n: int) -> list[Call]:
+    def _rehearse(self, n: int, *, P: bool = True) -> list[Call]:
         """The model run on n blank tokens, for the masks and other arguments of each block."""
         import torch
 
@@ -249,7 +257,7 @@ class Transformer:
             blank = {"inputs_embeds": torch.zeros(1, n, width, **like)}
         else:  # every picture has the same number of patches; n of them may start layer 0
             blank = {"pixel_values": torch.zeros(1, *self._pixels, **like)}
-        with recording(self.model, self.adapter, self.name) as calls:
+        with recording(self.model, self.adapter, self.name, P=P) as calls:
             self._forward(**blank)
         return calls
 
@@ -279,7 +287,7 @@ class Transformer:
         return torch.as_tensor(z, dtype=self.model.dtype, device=self.model.device)[None]
 
     def _read(self, tokens: Any) -> Sentence:
-        if _is_tokens(tokens):
+        if is_tokens(tokens):
             return Sentence()
         if self.adapter.picture is not None:
             return of_picture(tokens, self._pixels, self.adapter.picture(self.model.config))
@@ -309,7 +317,7 @@ def _repeat(
 # --- arrays ---
 
 
-def _is_tokens(tokens: Any) -> bool:
+def is_tokens(tokens: Any) -> bool:
     """An array (n, d) of floats, as opposed to a text or a sequence of ids."""
     if isinstance(tokens, str):
         return False
