@@ -185,6 +185,35 @@ def test_variants_of_a_family(family, changed) -> None:
     np.testing.assert_allclose(once, expected, atol=1e-12)
 
 
+HUB = {
+    "bert": "BertForMaskedLM",
+    "bloom": "BloomForCausalLM",
+    "gemma2": "Gemma2ForCausalLM",
+    "gpt_neox": "GPTNeoXForCausalLM",
+    "llama": "LlamaForCausalLM",
+    "modernbert": "ModernBertForMaskedLM",
+    "opt": "OPTForCausalLM",
+    "qwen3": "Qwen3ForCausalLM",
+    "vit": "ViTForImageClassification",
+}
+
+
+@pytest.mark.parametrize("family", HUB)
+def test_a_folder_as_it_is_published(family, tmp_path) -> None:
+    """With a task on top, in half precision: what folders of the hub hold."""
+    whole = getattr(transformers, HUB[family])(tiny_config(family)).eval()
+    whole.base_model.load_state_dict(tiny_model(family).state_dict(), strict=False)
+    whole.bfloat16().save_pretrained(tmp_path)
+    m = load_transformer(tmp_path, dtype="float64")
+    given = np.random.default_rng(0).standard_normal((3, 16, 16)) if family == "vit" else IDS
+    assert m.trace(given).attentions.std() > 0.01  # the weights of the file, not fresh ones
+    assert rebuilt(m, given) < 1e-12
+    name = m.adapter.output
+    loaded = m.adapter.blocks(m.model)[1].get_submodule(name).weight
+    saved = m.adapter.blocks(whole.base_model)[1].get_submodule(name).weight
+    np.testing.assert_array_equal(loaded.detach().numpy(), saved.detach().double().numpy())
+
+
 # --- pictures -----------------------------------------------------------------------------------
 
 

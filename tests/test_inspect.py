@@ -85,11 +85,12 @@ def rows(report: Report, title: str) -> list[dict]:
 
 
 def test_the_report_has_its_chapters_figures_and_movie(m, report: Report) -> None:
-    titles = ["Tokens by layer", "Attention by layer and head", "Heads"]
+    titles = ["Tokens by layer", "Attention by layer and head", "Sinks and gathering by layer",
+              "Heads"]  # fmt: skip
     assert [c.title for c in report.chapters] == titles
-    assert [len(c.figures) for c in report.chapters] == [3, 2, 2]
+    assert [len(c.figures) for c in report.chapters] == [3, 2, 1, 2]
     assert report.chapters[0].movies[0].drawing.startswith(b"GIF8")
-    assert "Spectra of L1H2" in [p.title for p in report.chapters[2].figures]
+    assert "Spectra of L1H2" in [p.title for p in report.chapters[3].figures]
     assert report.params["weights_sha256"] == weights_sha256(m) and TEXT in report.title
     json.loads(report.to_json())
 
@@ -130,6 +131,29 @@ def test_the_head_tables_are_the_facts(m, report: Report) -> None:
     np.testing.assert_allclose(values, m.heads(1)[2].V_eigenvalues)
 
 
+def test_sinks_and_gathering_are_those_of_the_survey(m, report: Report) -> None:
+    survey = m.survey(TEXT)
+    shown = rows(report, "Sinks and gathering by layer")
+    assert [row["layer"] for row in shown] == [0, 1]
+    for k, row in enumerate(shown):
+        assert row["on the first token"] == pytest.approx(survey.heads["first_mass"][k].mean())
+        assert row["spread"] == pytest.approx(survey.tokens["spread"][k])
+    assert f"factor {survey.collapse:.3f} per layer" in report.chapters[2].summary
+
+
+def test_a_rotary_head_shows_its_forms_by_offset() -> None:
+    model = load_transformer(tiny_model("llama").double(), tokenizer=tiny_tokenizer("llama"))
+    found = rows(heads_chapter(model, layer=1, head=2, pictures=False), "Forms of L1H2 by offset")
+    head = model.heads(1)[2]
+    assert [row["offset j - i"] for row in found] == [0, -1, -2, -4, -8, -16, -64]
+    assert found[0]["|A_offset - A| / |A|"] == 0
+    for row in found:
+        A = head.form(row["offset j - i"])
+        assert row["trace"] == pytest.approx(np.trace(A))
+        skew = np.linalg.norm(A - A.T) / 2 / np.linalg.norm(A)
+        assert row["antisymmetric share"] == pytest.approx(skew)
+
+
 def test_without_a_choice_the_sharpest_head_is_drawn(m) -> None:
     found = inspection(m, TEXT, pictures=False)
     best = max(attention_table(m.trace(TEXT)), key=lambda row: row["argmax_mass"])
@@ -137,14 +161,15 @@ def test_without_a_choice_the_sharpest_head_is_drawn(m) -> None:
     assert not any(c.figures or c.movies for c in found.chapters)
 
 
-@pytest.mark.parametrize("family", ["albert", "gpt2"])
+@pytest.mark.parametrize("family", ["albert", "gpt2", "qwen3", "bloom", "modernbert"])
 def test_other_families_have_a_report_too(family: str) -> None:
     model = load_transformer(tiny_model(family).double(), tokenizer=tiny_tokenizer(family))
     found = inspection(model, TEXT, pictures=False)
+    json.loads(found.to_json())
     heads = rows(found, "Spectra of the heads")
     assert len(heads) == (4 if family == "albert" else 8)
     assert ("all with the same weights" in found.summary) == (family == "albert")
-    assert ("causal" in found.summary) == (family == "gpt2")
+    assert ("causal" in found.summary) == (family in ("gpt2", "qwen3", "bloom"))
     chapter = heads_chapter(model, layer=0, head=1)
     assert len(chapter.figures) == 2
 

@@ -65,6 +65,19 @@ def test_controls_can_fail_and_can_hold(found) -> None:
     assert said(one)[claim] is True and said(place)[claim] is False
 
 
+def test_what_a_model_cannot_tell_is_left_out(found) -> None:
+    unknown = [np.full_like(s.heads["first_leads"], np.nan) for s in found.real]
+    real = tuple(
+        replace(s, heads={**s.heads, "first_leads": x})
+        for s, x in zip(found.real, unknown, strict=True)
+    )
+    blind = found._replace(real=real)
+    assert "were there no mask" in experiment._summary([found])
+    assert "were there no mask" not in experiment._summary([blind])
+    assert "nan" not in str(experiment._by_model([blind]).rows)
+    assert "nan" not in str(experiment._by_layer([blind]).rows)
+
+
 def test_the_first_token_is_put_in_the_middle() -> None:
     m = load_transformer(tiny_model("bert"), tokenizer=tiny_tokenizer("bert"))
     ids = m.tokenizer("The film was slow.")["input_ids"]

@@ -109,8 +109,8 @@ class Survey:
 def survey(transformer: Transformer, tokens: Any, *, budget: int = BUDGET) -> Survey:
     """The text passed once through the model, `budget` bytes of P at a time.
 
-    Beside the weights it takes about 6 `budget`, and n (n + 8 d) numbers for the mask of a causal
-    model and the tokens of one layer.
+    Beside the weights it takes about 6 `budget`, and n (n + 8 d + 3 m) numbers for the mask of a
+    causal model, the tokens of one layer and the m inner units of its feed-forward part.
     """
     text = transformer._read(tokens)
     given = np.shape(tokens)[0] if text.pieces is None and not text.ids else 0
@@ -118,7 +118,8 @@ def survey(transformer: Transformer, tokens: Any, *, budget: int = BUDGET) -> Su
     size = transformer.model.dtype.itemsize
     d = int(transformer.model.config.hidden_size)
     rows = rows_at_once(transformer.width, n, size, budget)
-    needed = 6 * size * transformer.width * rows * n + size * n * (n + 8 * d)
+    inner = getattr(transformer.model.config, "intermediate_size", None) or 4 * d
+    needed = 6 * size * transformer.width * rows * n + size * n * (n + 8 * d + 3 * int(inner))
     require(needed, f"survey: {n} tokens in R^{d}, {rows} rows of P at a time", _FEWER)
     watch = _Watch(transformer.width, n)
     model, adapter = transformer.model, transformer.adapter

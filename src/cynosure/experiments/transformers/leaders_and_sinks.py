@@ -25,6 +25,7 @@ import cynosure as cy
 
 from ...pretrained import Survey, hypothesis_counts
 from ...pretrained.examples import ONE_THREAD, RANDOM, example_transformer, random_transformer
+from ...pretrained.survey_chapter import even_share
 from ...pretrained.untrained import untrained
 from .._frame import Progress, report_of, require, silent
 
@@ -158,11 +159,6 @@ def _at_offsets(name: str, heads: list[cy.Head]) -> tuple[tuple[Any, ...], ...]:
     return tuple(rows)
 
 
-def even_share(n: int, causal: bool) -> float:
-    """What the first of n tokens receives when every row of P is even."""
-    return float((1 / np.arange(1, n + 1)).mean()) if causal else 1 / n
-
-
 # --- what is said --------------------------------------------------------------------------------
 
 
@@ -178,12 +174,13 @@ def _summary(found: Sequence[Found]) -> str:
     for one in found:
         first, even = _mean(one.real, "first_mass").mean(), _evens(one).mean()
         top = np.mean([s.heads["first_mass"].max() for s in one.real])
-        lead = _mean(one.real, "first_leads").mean()
+        lead = _known(_mean(one.real, "first_leads").mean())
+        led = "" if lead is None else f" and leads, were there no mask, in {lead:.0%} of the heads"
         gather = np.mean([s.collapse for s in one.real])
         parts.append(
             f"{one.name}: the first token receives {first:.0%} of the attention (even: {even:.0%}; "
-            f"{top:.0%} in the head where it is most) and leads, were there no mask, in {lead:.0%} "
-            f"of the heads; the spread of the tokens changes by a factor {gather:.3f} per layer."
+            f"{top:.0%} in the head where it is most){led}; the spread of the tokens changes by a "
+            f"factor {gather:.3f} per layer."
         )
     if not any(one.trained and one.causal for one in found):
         parts.append(
@@ -191,6 +188,11 @@ def _summary(found: Sequence[Found]) -> str:
             "the mask and of random weights (`--set models=FOLDER`)."
         )
     return "\n\n".join(parts)
+
+
+def _known(value: Any) -> float | None:
+    """The number; None where a model cannot tell (BLOOM, without its mask)."""
+    return None if np.isnan(value) else float(value)
 
 
 def _evens(one: Found) -> np.ndarray:
@@ -284,7 +286,7 @@ def _by_model(found: Sequence[Found]) -> cy.Table:
         ),
         "sink": lambda o: float(_mean(o.real, "sink_mass").mean()),
         "follow the first": lambda o: float(_mean(o.real, "follow_first").mean()),
-        "first leads": lambda o: float(_mean(o.real, "first_leads").mean()),
+        "first leads": lambda o: _known(_mean(o.real, "first_leads").mean()),
         "leaders per head": lambda o: float(_mean(o.real, "leaders").mean()),
         "evenness": lambda o: float(_mean(o.real, "evenness").mean()),
         "collapse": lambda o: float(np.mean([s.collapse for s in o.real])),
@@ -305,7 +307,7 @@ def _by_layer(found: Sequence[Found]) -> cy.Table:
     for one in found:
         tables = [s.table() for s in one.real]
         for k in range(len(tables[0])):
-            means = (float(np.mean([t[k][name] for t in tables])) for name in names)
+            means = (_known(np.mean([t[k][name] for t in tables])) for name in names)
             rows.append((one.name, k, *means))
     columns = ("model", "layer", *(name.replace("_", " ") for name in names))
     return cy.Table("By layer", columns, tuple(rows), "Means over texts, see `Survey`.")
