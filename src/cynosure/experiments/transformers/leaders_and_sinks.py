@@ -1,9 +1,9 @@
 """Leaders, sinks and clusters by layer, over families of real models (E24).
 
-For each model: how much of the attention goes to the first token, how many others follow it, and
-whether it is a leader in the sense of the theory, C_0 = {0}, were there no mask; how even attention
-is; how the tokens gather: spread, rank, clusters. And how far its heads are from each hypothesis of
-the theorems, with rotary positions at several offsets.
+For each model: how much of the attention goes to the first token (a sink, arXiv 2309.17453), how
+many others follow it, and whether it is a leader in the sense of arXiv 2407.01602, C_0 = {0}, were
+there no mask; how even attention is; how the tokens gather: spread, rank, clusters. And how far its
+heads are from each hypothesis of the theorems, with rotary positions at several offsets.
 
 Beside each trained model stands the same architecture before training, so that the work of the
 architecture is not taken for that of training; beside the first token, what even attention gives
