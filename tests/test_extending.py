@@ -253,7 +253,9 @@ def test_a_command_runs_and_is_in_the_help(said) -> None:
     assert "Say good day." in said["help"][1]
 
 
-FAMILY = {"pretrained/families.py": '\nADAPTERS["electra"] = _bert()\n'}
+FAMILY = {
+    "pretrained/families/electra.py": 'from .bert import BERT\n\nADAPTERS = {"electra": BERT}\n'
+}
 FAMILY_PROBE = """
 import json
 import numpy as np
@@ -270,7 +272,7 @@ print(json.dumps(float(np.abs(P - trace.attentions[1]).max())))
 
 
 @pytest.mark.skipif(find_spec("transformers") is None, reason="needs transformers")
-def test_a_transformer_family_is_one_entry(tmp_path: Path) -> None:
+def test_a_transformer_family_is_one_file(tmp_path: Path) -> None:
     """ELECTRA has the layers of BERT; its heads rebuild the attention the real model computes."""
     assert asked(copied(tmp_path, FAMILY), FAMILY_PROBE) < 1e-6
 

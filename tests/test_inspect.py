@@ -51,7 +51,8 @@ from cynosure.simulation.loop import simulate
 from cynosure.simulation.steppers import RK4
 from cynosure.simulation.trajectory import Status, Trajectory
 from test_architecture import _loaded_by
-from test_pretrained import TEXT, random_head, tiny_model, tiny_tokenizer
+from test_pretrained import random_head
+from tiny_models import TEXT, tiny_model, tiny_tokenizer
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -84,11 +85,12 @@ def rows(report: Report, title: str) -> list[dict]:
 
 
 def test_the_report_has_its_chapters_figures_and_movie(m, report: Report) -> None:
-    titles = ["Tokens by layer", "Attention by layer and head", "Heads"]
+    titles = ["Tokens by layer", "Attention by layer and head", "Sinks and gathering by layer",
+              "Heads"]  # fmt: skip
     assert [c.title for c in report.chapters] == titles
-    assert [len(c.figures) for c in report.chapters] == [3, 2, 2]
+    assert [len(c.figures) for c in report.chapters] == [3, 2, 1, 2]
     assert report.chapters[0].movies[0].drawing.startswith(b"GIF8")
-    assert "Spectra of L1H2" in [p.title for p in report.chapters[2].figures]
+    assert "Spectra of L1H2" in [p.title for p in report.chapters[3].figures]
     assert report.params["weights_sha256"] == weights_sha256(m) and TEXT in report.title
     json.loads(report.to_json())
 
@@ -129,6 +131,29 @@ def test_the_head_tables_are_the_facts(m, report: Report) -> None:
     np.testing.assert_allclose(values, m.heads(1)[2].V_eigenvalues)
 
 
+def test_sinks_and_gathering_are_those_of_the_survey(m, report: Report) -> None:
+    survey = m.survey(TEXT)
+    shown = rows(report, "Sinks and gathering by layer")
+    assert [row["layer"] for row in shown] == [0, 1]
+    for k, row in enumerate(shown):
+        assert row["on the first token"] == pytest.approx(survey.heads["first_mass"][k].mean())
+        assert row["spread"] == pytest.approx(survey.tokens["spread"][k])
+    assert f"factor {survey.collapse:.3f} per layer" in report.chapters[2].summary
+
+
+def test_a_rotary_head_shows_its_forms_by_offset() -> None:
+    model = load_transformer(tiny_model("llama").double(), tokenizer=tiny_tokenizer("llama"))
+    found = rows(heads_chapter(model, layer=1, head=2, pictures=False), "Forms of L1H2 by offset")
+    head = model.heads(1)[2]
+    assert [row["offset j - i"] for row in found] == [0, -1, -2, -4, -8, -16, -64]
+    assert found[0]["|A_offset - A| / |A|"] == 0
+    for row in found:
+        A = head.form(row["offset j - i"])
+        assert row["trace"] == pytest.approx(np.trace(A))
+        skew = np.linalg.norm(A - A.T) / 2 / np.linalg.norm(A)
+        assert row["antisymmetric share"] == pytest.approx(skew)
+
+
 def test_without_a_choice_the_sharpest_head_is_drawn(m) -> None:
     found = inspection(m, TEXT, pictures=False)
     best = max(attention_table(m.trace(TEXT)), key=lambda row: row["argmax_mass"])
@@ -136,14 +161,15 @@ def test_without_a_choice_the_sharpest_head_is_drawn(m) -> None:
     assert not any(c.figures or c.movies for c in found.chapters)
 
 
-@pytest.mark.parametrize("family", ["albert", "gpt2"])
+@pytest.mark.parametrize("family", ["albert", "gpt2", "qwen3", "bloom", "modernbert"])
 def test_other_families_have_a_report_too(family: str) -> None:
     model = load_transformer(tiny_model(family).double(), tokenizer=tiny_tokenizer(family))
     found = inspection(model, TEXT, pictures=False)
+    json.loads(found.to_json())
     heads = rows(found, "Spectra of the heads")
     assert len(heads) == (4 if family == "albert" else 8)
     assert ("all with the same weights" in found.summary) == (family == "albert")
-    assert ("causal" in found.summary) == (family == "gpt2")
+    assert ("causal" in found.summary) == (family in ("gpt2", "qwen3", "bloom"))
     chapter = heads_chapter(model, layer=0, head=1)
     assert len(chapter.figures) == 2
 
@@ -384,8 +410,8 @@ def test_the_model_of_the_experiments(no_wheel, folder) -> None:
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("albert_spectra", {"panels": 2}),
-        ("albert_head_flow", {"tokens": 4}),
+        ("head_spectra", {"panels": 2}),
+        ("head_flow", {"tokens": 4}),
         ("sentence_collapse", {"times": 5}),
     ],
 )
@@ -399,8 +425,8 @@ def test_random_weights_are_called_random(name: str, change: dict, no_wheel) -> 
 @pytest.mark.parametrize(
     ("name", "change"),
     [
-        ("albert_spectra", {"panels": 0}),
-        ("albert_head_flow", {"time": 0.0}),
+        ("head_spectra", {"panels": 0}),
+        ("head_flow", {"time": 0.0}),
         ("sentence_flow", {"layers": -1}),
         ("sentence_collapse", {"times": 1}),
         ("block_coupling", {"K": 0}),
@@ -412,6 +438,28 @@ def test_experiments_refuse_what_they_cannot_measure(name: str, change: dict) ->
         module.run(dataclasses.replace(module.QUICK, **change))
 
 
+def test_the_heads_of_the_paper_with_one_command(tmp_path, capsys) -> None:
+    """A small ALBERT stands for ALBERT-xlarge: `--model FOLDER --set only=...`."""
+    folder = tmp_path / "albert"
+    tiny_model("albert").save_pretrained(folder)
+    tiny_tokenizer("albert").save_pretrained(folder)
+    out = tmp_path / "out"
+    asked = ["run", "head_spectra", "--quick", "--model", str(folder), "--set", "only=1,3"]
+    assert main(["-q", *asked, "--out", str(out)]) == 0
+    capsys.readouterr()
+    found = json.loads((out / "report.json").read_text())
+    drawn = found["summary"].split("The heads drawn: ")[1]
+    for head in (load_transformer(folder).heads(0)[i] for i in (1, 3)):
+        assert f"{head.name}, " in drawn
+        if head.leading is not None:
+            assert f"⟨Qf, Kf⟩ = {head.leading.form:.3g}" in drawn
+    assert "2 heads" in found["figures"][0]["caption"]
+    assert main(["-q", *asked[:-1], "only=9", "--out", str(tmp_path / "no")]) == 2
+    assert "no head L0H9; there are L0H0 to L0H3" in capsys.readouterr().err
+    assert main(["-q", "run", "figure1", "--model", "x", "--out", str(tmp_path / "no")]) == 2
+    assert "model" in capsys.readouterr().err
+
+
 def a_good_head() -> Head:
     d, zero = 4, np.zeros(4)
     V = np.diag([1.0, 0.3, -0.2, 0.1])
@@ -419,7 +467,7 @@ def a_good_head() -> Head:
 
 
 def test_three_values_can_fail() -> None:
-    from cynosure.experiments.transformers.albert_head_flow import three_values
+    from cynosure.experiments.transformers.head_flow import three_values
 
     head, z = a_good_head(), np.random.default_rng(3).standard_normal((9, 4))
     tr = simulate(head.leading_flow(), z, time=12.0, stepper=RK4(0.05))
@@ -450,7 +498,7 @@ def test_the_flow_of_the_experiment_is_that_of_the_whole_head(causal: bool) -> N
 
 
 def test_decay_growth_and_values_of_a_run() -> None:
-    from cynosure.experiments.transformers.albert_head_flow import _row
+    from cynosure.experiments.transformers.head_flow import _row
     from cynosure.pretrained.head_flows import decay
 
     head, t = a_good_head(), np.linspace(0, 15, 61)

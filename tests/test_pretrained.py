@@ -29,89 +29,52 @@ from cynosure.pretrained import (
     sentence_table,
     settling,
 )
+from cynosure.pretrained.hooks import double
 from cynosure.simulation.loop import simulate
 from cynosure.simulation.trajectory import Status, Trajectory, load
+from tiny_models import CONFIGS, TEXT, tiny_config, tiny_model, tiny_tokenizer
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-TEXT = "The film was slow but the ending is wonderful."
-FAMILIES = ["albert", "bert", "roberta", "distilbert", "gpt2"]
+FAMILIES = [family for family in CONFIGS if family != "vit"]  # those that read texts
 # Where the model multiplies by W_O: looked up in the library's source, not in our adapters.
 OUTPUT = {
     "albert": "encoder.albert_layer_groups.0.albert_layers.0.attention.dense",
     "bert": "encoder.layer.1.attention.output.dense",
+    "bloom": "h.1.self_attention.dense",
     "roberta": "encoder.layer.1.attention.output.dense",
     "distilbert": "transformer.layer.1.attention.out_lin",
     "gpt2": "h.1.attn.c_proj",
+    "gpt_neox": "layers.1.attention.dense",
+    "modernbert": "layers.1.attn.Wo",
+    "opt": "decoder.layers.1.self_attn.out_proj",
+    "vit": "layers.1.attention.o_proj",
+    **dict.fromkeys(("gemma", "gemma2", "llama", "mistral", "qwen2", "qwen3"),
+                    "layers.1.self_attn.o_proj"),
+}  # fmt: skip
+# The norm after the last layer, which the library applies to the last hidden state.
+LAST = {
+    "bloom": "ln_f",
+    "gpt2": "ln_f",
+    "gpt_neox": "final_layer_norm",
+    "modernbert": "final_norm",
+    "opt": "decoder.final_layer_norm",
+    **dict.fromkeys(("gemma", "gemma2", "llama", "mistral", "qwen2", "qwen3"), "norm"),
 }
-
-
-def tiny_config(family: str):
-    if family == "distilbert":
-        return transformers.DistilBertConfig(
-            vocab_size=80, dim=24, n_heads=4, n_layers=2, hidden_dim=32, max_position_embeddings=40
-        )
-    if family == "gpt2":
-        return transformers.GPT2Config(
-            vocab_size=300, n_embd=24, n_head=4, n_layer=2, n_positions=40, bos_token_id=0
-        )
-    shape = {
-        "vocab_size": 80,
-        "hidden_size": 24,
-        "num_attention_heads": 4,
-        "num_hidden_layers": 2,
-        "intermediate_size": 32,
-        "max_position_embeddings": 40,
-    }
-    if family == "albert":
-        return transformers.AlbertConfig(**shape, embedding_size=12)
-    if family == "roberta":
-        return transformers.RobertaConfig(**shape, pad_token_id=1)
-    return transformers.BertConfig(**shape)
-
-
-def tiny_model(family: str, config=None, seed: int = 0):
-    """Random weights, biases and norms: all-zero biases would hide how they are used."""
-    model = transformers.AutoModel.from_config(config or tiny_config(family))
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            noise = 0.25 * torch.randn(parameter.shape, generator=generator)
-            norm = "norm" in name.lower() or "ln_" in name
-            parameter.copy_(noise + 1 if norm and name.endswith("weight") else noise)
-    return model.eval()
-
-
-def tiny_tokenizer(family: str):
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
-
-    corpus = [TEXT.lower(), TEXT, "wonderful films end slowly"]
-    if family == "gpt2":
-        raw = Tokenizer(models.BPE())
-        raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
-        raw.train_from_iterator(
-            corpus, trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet)
-        )
-        return transformers.PreTrainedTokenizerFast(tokenizer_object=raw, model_max_length=40)
-    vocabulary = "[CLS] [PAD] [SEP] [UNK] The film was slow but the end ##ing is wonder ##ful ."
-    raw = Tokenizer(
-        models.WordPiece({w: i for i, w in enumerate(vocabulary.split())}, unk_token="[UNK]")
-    )
-    raw.normalizer = normalizers.BertNormalizer(lowercase=False)
-    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    raw.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 0), ("[SEP]", 2)]
-    )
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=raw,
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        model_max_length=1000,
-    )
+# The norms of a block: on the tokens that attention sees, on its output, on their sum.
+NORMS = {
+    "albert": ("", "", "attention.LayerNorm"),
+    "bert": ("", "", "attention.output.LayerNorm"),
+    "roberta": ("", "", "attention.output.LayerNorm"),
+    "distilbert": ("", "", "sa_layer_norm"),
+    "gpt2": ("ln_1", "", ""),
+    "modernbert": ("attn_norm", "", ""),
+    "opt": ("self_attn_layer_norm", "", ""),
+    "gemma2": ("input_layernorm", "post_attention_layernorm", ""),
+    **dict.fromkeys(("bloom", "gemma", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"),
+                    ("input_layernorm", "", "")),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -137,7 +100,7 @@ def m(family, folders):
 
 
 def test_every_family_has_a_test() -> None:
-    assert set(FAMILIES) == set(ADAPTERS) == set(OUTPUT)
+    assert set(CONFIGS) == set(ADAPTERS) == set(OUTPUT)
 
 
 @pytest.mark.parametrize(("dtype", "tol"), [("float64", 1e-13), ("float32", 1e-6)])
@@ -162,18 +125,31 @@ def test_attention_output_rebuilt_from_heads_is_the_models(family, m) -> None:
     np.testing.assert_allclose(rebuilt, caught[-1], atol=1e-12)
 
 
-def test_tokens_are_the_models_hidden_states(family, m) -> None:
-    """Up to the final norm of GPT-2, which the library applies to the last hidden state only."""
+def test_tokens_are_the_models_hidden_states(family, folders) -> None:
+    """Bit for bit, in float32; up to the final norm, applied to the last hidden state only."""
+    m = load_transformer(folders[family])
     trace = m.trace(TEXT)
     ids = torch.tensor([m.tokenizer(TEXT)["input_ids"]])
     with torch.no_grad():
         out = m.model(ids, output_hidden_states=True, output_attentions=True)
         last = torch.tensor(trace.z[-1])
-        last = m.model.ln_f(last) if family == "gpt2" else last
+        last = m.model.get_submodule(LAST[family])(last) if family in LAST else last
     states = [h[0].numpy() for h in out.hidden_states]
     np.testing.assert_array_equal(trace.z[:-1], states[:-1])
-    np.testing.assert_allclose(last.numpy(), states[-1], atol=1e-13)
+    np.testing.assert_allclose(last.numpy(), states[-1], atol=1e-6)
     np.testing.assert_array_equal(trace.attentions, [a[0].numpy() for a in out.attentions])
+
+
+def test_float64_is_float64_throughout(family, folders) -> None:
+    """The library rounds softmax, norms and angles to float32; read here it does not."""
+    m = load_transformer(folders[family], dtype="float64")
+    trace = m.trace(TEXT)
+    ids = torch.tensor([m.tokenizer(TEXT)["input_ids"]])
+    with torch.no_grad():
+        out = m.model(ids, output_hidden_states=True)
+    np.testing.assert_allclose(trace.z[1], out.hidden_states[1][0].numpy(), atol=1e-5)
+    row = trace.attentions.sum(axis=-1)
+    assert np.abs(row - 1).max() < 1e-14  # rows of a softmax in float32 miss 1 by 1e-8
 
 
 def test_tokens_given_as_an_array_follow_the_text(m) -> None:
@@ -244,17 +220,21 @@ def test_the_trajectory_of_a_trace_is_saved_whole(m, tmp_path) -> None:
 # --- iterating a layer --------------------------------------------------------------------------
 
 
-def norm_of(m, layer: int):
-    """The norm around the attention sub-layer: after it, or before it in GPT-2."""
-    path = {
-        "albert": "attention.LayerNorm",
-        "bert": "attention.output.LayerNorm",
-        "roberta": "attention.output.LayerNorm",
-        "distilbert": "sa_layer_norm",
-        "gpt2": "ln_1",
-    }[m.model.config.model_type]
-    norm = attrgetter(path)(m.adapter.blocks(m.model)[layer])
-    return lambda x: norm(torch.tensor(x)).detach().numpy()
+def norms_of(m, layer: int, norm: bool = True):
+    """The three norms of NORMS as functions of arrays; all the identity if `norm` is not asked."""
+
+    def of(path: str):
+        if not path or not norm:
+            return lambda x: x
+        module = attrgetter(path)(m.adapter.blocks(m.model)[layer])
+
+        def apply(x):
+            with torch.no_grad(), double(m.model):
+                return module(torch.tensor(x)).numpy()
+
+        return apply
+
+    return [of(path) for path in NORMS[m.model.config.model_type]]
 
 
 def test_the_whole_block_once_is_the_next_layer(m) -> None:
@@ -273,11 +253,10 @@ def test_attention_iterated_is_the_sum_of_heads(family, m, norm, only) -> None:
     run = m.iterate(z, 1, 3, parts=parts, head=only, norm=norm)
     kept = range(4) if only is None else [only] if only == 2 else only
     heads = [m.heads(1)[h] for h in kept]
-    after = norm_of(m, 1) if norm else (lambda x: x)
+    before, between, after = norms_of(m, 1, norm)
     for k in range(3):
-        seen = after(z) if family == "gpt2" else z
-        z = z + sum(head.output(seen) for head in heads) + m.output_bias(1)
-        z = z if family == "gpt2" else after(z)
+        seen = before(z)
+        z = after(z + between(sum(head.output(seen) for head in heads) + m.output_bias(1)))
         np.testing.assert_allclose(run.values[k + 1], z, rtol=1e-9, atol=1e-9)
 
 
@@ -285,15 +264,14 @@ def test_attention_iterated_is_the_sum_of_heads(family, m, norm, only) -> None:
 def test_frozen_attention_keeps_the_P_of_the_start(family, m, norm) -> None:
     """Against the heads, with P computed once and the values at every layer."""
     z = start = np.random.default_rng(0).standard_normal((7, 24))
-    after = norm_of(m, 1) if norm else (lambda x: x)
+    before, between, after = norms_of(m, 1, norm)
     run = m.iterate(z, 1, 4, parts="head", head=(0, 3), norm=norm, frozen=True)
     heads = [m.heads(1)[h] for h in (0, 3)]
-    held = [head.weights(after(z) if family == "gpt2" else z) for head in heads]
+    held = [head.weights(before(z)) for head in heads]
     for k in range(4):
-        x = after(z) if family == "gpt2" else z
+        x = before(z)
         added = [P @ (x @ h.W_V.T + h.b_V) @ h.W_O.T for P, h in zip(held, heads, strict=True)]
-        z = z + sum(added) + m.output_bias(1)
-        z = z if family == "gpt2" else after(z)
+        z = after(z + between(sum(added) + m.output_bias(1)))
         np.testing.assert_allclose(run.values[k + 1], z, rtol=1e-9, atol=1e-9)
     free = m.iterate(start, 1, 4, parts="head", head=(0, 3), norm=norm)
     np.testing.assert_array_equal(run.values[1], free.values[1])

@@ -245,7 +245,7 @@ def test_a_word_over_a_path_is_better_than_none() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["albert_spectra", "albert_head_flow", "sentence_flow", "sentence_collapse", "block_coupling"],
+    ["head_spectra", "head_flow", "sentence_flow", "sentence_collapse", "block_coupling"],
 )
 def test_every_experiment_on_transformers_has_controls_and_names_its_weights(name: str) -> None:
     report, _ = quick(name)
@@ -254,10 +254,10 @@ def test_every_experiment_on_transformers_has_controls_and_names_its_weights(nam
         assert c.claim and c.beside and c.seen
     assert any(x.isdigit() for x in report.controls[0].seen)
     whose = report.summary.partition(":")[0]
-    if name == "albert_spectra":
+    if name == "head_spectra":
         first = report.figures[0]
         assert first.title.startswith("Eigenvalues of V") and whose.split("\n")[-1] in first.title
-    if name in ("sentence_flow", "albert_head_flow"):
+    if name in ("sentence_flow", "head_flow"):
         assert all(ax.get_title(loc="left") for ax in report.figures[0].drawing.axes)
 
 

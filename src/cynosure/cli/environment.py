@@ -13,6 +13,7 @@ __all__ = ["environment", "kernels_are_compiled", "missing_extra"]
 EXTRAS = {
     "torch": ("torch", "torch"),
     "models": ("transformers", "transformers"),
+    "frames": ("xarray", "xarray"),
     "movie": ("imageio-ffmpeg", "imageio_ffmpeg"),
     "control": ("cvxpy", "cvxpy"),
     "web": ("fastapi", "fastapi"),

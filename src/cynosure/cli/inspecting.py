@@ -54,6 +54,18 @@ def inspect(
             "the text, or else from random tokens.",
         ),
     ] = None,
+    texts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Survey every text of FILE, one a line; goes into --store."
+        ),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER", help="Store for --texts, read with xarray; goes on where it stopped."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for report.html, report.json and data/.")
     ] = None,
@@ -68,14 +80,19 @@ def inspect(
 ) -> None:
     """Heads of a real transformer, a text in it, a layer iterated.
 
-    ALBERT, BERT (MiniLM), RoBERTa, DistilBERT, GPT-2; needs cynosure[models].
+    Llama, Mistral, Qwen, Gemma, GPT-NeoX (Pythia), OPT, GPT-2, BLOOM, BERT (MiniLM), RoBERTa,
+    DistilBERT, ALBERT, ModernBERT; needs cynosure[models].
 
     \b
     cynosure inspect ./minilm                                   every head: spectra, hypotheses
     cynosure inspect ./minilm --text "A slow film." --out page  tokens, attention, figures, movie
     cynosure inspect ./minilm --layer 2 --head 3 --iterate 200  one head, and the control
+    cynosure inspect ./llama --texts lines.txt --store c.zarr   leaders and sinks of many texts
     """
     voice: Voice = ctx.obj
+    if texts is not None or store is not None:
+        _survey(voice, model, allow_pickle, texts, store, json_)
+        return
     if iterate is not None and iterate < 1:
         raise ValueError(f"--iterate: expected a number of times from 1 on, got {iterate}")
     if out is not None:
@@ -110,6 +127,38 @@ def inspect(
         if layer is not None and text is None:  # a table of heads has each set of weights once
             layer = transformer.original(layer)
         _print(_asked(report, text, head, iterate), layer, head)
+
+
+def _survey(
+    voice: Voice, model: str, pickled: bool, texts: str | None, store: Path | None, as_json: bool
+) -> None:
+    """Every text into the store, and what they show on average, by layer."""
+    from ..drawing.report import Table
+    from .texts import texts_of
+
+    if texts is None or store is None:
+        raise ValueError("--texts and --store: one needs the other (a file, and a folder)")
+    lines = [line for line in texts_of(texts, "text") if line.strip()]
+    with voice.bar(1.0, "", "reading the texts") as move:
+        transformer = _load(model, pickled)
+        from ..pretrained import survey_texts
+
+        found = survey_texts(transformer, lines, store, progress=move)
+    names = [name for name, x in found.items() if "layer" in x.dims and name != "sink"]
+    means = {name: found[name].mean(("text", "head")).values for name in names}
+    rows = tuple((k, *(float(means[name][k]) for name in names)) for k in range(transformer.depth))
+    refused = int((found["state"] == 2).sum())
+    note = f"{len(lines)} texts in {store}" + (f", {refused} could not be read" if refused else "")
+    voice.note(note)
+    table = Table(
+        f"{transformer.name}: means over texts and heads", ("layer", *map(str, names)), rows, note
+    )
+    if as_json:
+        import json
+
+        show_json(json.dumps([dict(zip(table.columns, row)) for row in rows], indent=1))
+    else:
+        _print((table,), None, None)
 
 
 def _source(voice: Voice, model: str) -> str:

@@ -31,6 +31,10 @@ def run(
     set_: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change a parameter.")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Transformer to measure (as --set model=FOLDER)."),
+    ] = None,
     redraw: Annotated[
         bool, typer.Option("--redraw", help="Report and figures again, from what was measured.")
     ] = False,
@@ -45,6 +49,7 @@ def run(
     \b
     cynosure run --list
     cynosure run figure2 --set seed=7 --set alpha=1 --out figure2-seed7
+    cynosure run head_spectra --model ./albert-xlarge-v2 --set only=5,14
     cynosure run basins --redraw
     """
     from dataclasses import replace
@@ -64,7 +69,8 @@ def run(
     out = Path(name) if out is None else out
     measured, voice = _measured(out, force, redraw), ctx.obj
     start = chosen.QUICK if quick else chosen.Params()
-    params = replace(start, **settings(start, set_ or []))
+    changed = [*(set_ or []), *([] if model is None else [f"model={model}"])]
+    params = replace(start, **settings(start, changed))
     with voice.bar(1.0, "") as move, keeping(measured) as kept:
         report = chosen.run(params, move)
     if kept.reused:

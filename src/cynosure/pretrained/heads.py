@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -15,8 +15,9 @@ from .._types import Array, as_tokens
 from ..attention import Attention, Causal, Heads, Softmax
 from ..dynamics import EuclideanFlow, Flow, LeadingFlow, UnnormalizedFlow
 from ..theorems import Hypothesis
+from .positions import QueryKeyNorm, Rotary
 
-__all__ = ["HYPOTHESES", "Head", "Leading", "facts", "flow_of", "hypothesis_counts"]
+__all__ = ["EXACT", "HYPOTHESES", "Head", "Leading", "flow_of", "small_product"]
 
 EXACT = 1e-10  # singular values below this share of the largest are zero
 CLOSE = 1e-6  # a hypothesis at this relative distance holds: weights are stored in float32
@@ -65,9 +66,14 @@ class Head:
     d x d of rank at most d_k. b_K drops out of the softmax; b_Q adds <Kᵀb_Q, x_j> to the score of
     every target x_j, and b_V adds the constant W_O b_V. `lifted()` makes all three part of A and V.
 
-    Trap: x are the tokens the attention sees (`Trace.seen`), which in GPT-2 are ln_1(x), not the
-    tokens of the trajectory. The bias of the output projection belongs to the layer, see
-    `Transformer.output_bias`.
+    Where the model has them: `rotary` positions turn q_i and k_j, and the head has one form for
+    each offset, score <form(j - i) x_i, x_j>, A being that of offset 0; `slope` (j - i) is added
+    (ALiBi); `norm` divides queries and keys by their size; scores are bent to `cap` tanh(s / cap);
+    a token looks at those less than `window` places away, and only back if `causal`.
+
+    Trap: x are the tokens the attention sees (`Trace.seen`), which with the norm first (GPT-2,
+    Llama) are norm(x), not the tokens of the trajectory. The bias of the output projection belongs
+    to the layer, see `Transformer.output_bias`.
     """
 
     Q: Float[np.ndarray, "k d"]
@@ -80,6 +86,11 @@ class Head:
     layer: int = 0
     index: int = 0
     causal: bool = False
+    rotary: Rotary | None = None
+    norm: QueryKeyNorm | None = None
+    slope: float = 0.0
+    cap: float | None = None
+    window: int | None = None
 
     def __repr__(self) -> str:
         return f"Head({self.name}, d={self.Q.shape[1]}, d_k={self.Q.shape[0]})"
@@ -96,18 +107,47 @@ class Head:
     def V(self) -> Float[np.ndarray, "d d"]:
         return self.W_O @ self.W_V
 
+    def form(self, offset: int) -> Float[np.ndarray, "d d"]:
+        """The matrix of the scores <form x_i, x_j> of tokens with j - i = offset."""
+        return self.at(offset).A
+
+    def at(self, offset: int) -> Head:
+        """The head as tokens j - i = offset apart see each other: its A is `form(offset)`.
+
+        Spectra and hypotheses at an offset are those of at(offset). <R_i q, R_j k> = <R_{i-j} q, k>
+        puts the turn into Q. Without rotary positions all offsets have the same form.
+        """
+        if self.rotary is None:
+            return replace(self, slope=0.0)
+        back = -float(offset)
+        Q, b_Q = self.rotary.turned(self.Q.T, back).T, self.rotary.turned(self.b_Q[None], back)[0]
+        return replace(self, Q=Q, b_Q=b_Q, rotary=None, slope=0.0)
+
     # --- the head as the model runs it ---
 
     def scores(self, x: Array) -> Float[np.ndarray, "n n"]:
-        """<q_i, k_j>, biases included; the causal mask is not applied."""
+        """What the softmax is given, biases and positions included; the masks are not applied."""
         x = self._tokens(x)
-        return (x @ self.Q.T + self.b_Q) @ (x @ self.K.T + self.b_K).T
+        place = np.arange(len(x))
+        q, k = x @ self.Q.T + self.b_Q, x @ self.K.T + self.b_K
+        if self.norm is not None:
+            size_q, size_k = self.norm.sizes(x)
+            q, k = q / size_q, k / size_k
+        if self.rotary is not None:
+            q, k = (self.rotary.turned(y, place) for y in (q, k))
+        s = q @ k.T
+        if self.slope:
+            s += self.slope * (place - place[:, None])
+        return s if self.cap is None else self.cap * np.tanh(s / self.cap)
 
     def weights(self, x: Array) -> Float[np.ndarray, "n n"]:
-        """P, rows sum to 1; a causal head looks at j <= i only."""
+        """P, rows sum to 1; a causal head looks at j <= i only, one with a window not far."""
         s = self.scores(x)
+        ahead = np.arange(len(s)) - np.arange(len(s))[:, None]
         if self.causal:
-            s[np.triu_indices(len(s), 1)] = -np.inf
+            s[ahead > 0] = -np.inf
+        if self.window is not None:
+            s[np.abs(ahead) >= self.window] = -np.inf
         p = np.exp(s - s.max(axis=1, keepdims=True))
         return p / p.sum(axis=1, keepdims=True)
 
@@ -141,13 +181,17 @@ class Head:
             b_Q=np.zeros_like(self.b_Q),
             b_K=np.zeros_like(self.b_K),
             b_V=np.zeros_like(self.b_V),
+            norm=None if self.norm is None else self.norm.lifted(),
         )
 
     @cached_property
     def basis(self) -> Float[np.ndarray, "d r"]:
         """Orthonormal columns that span all the head reads (rows of Q, K, W_V) and writes (W_O)."""
+        read: tuple[np.ndarray, ...] = (self.Q, self.K, self.W_V)
+        if self.norm is not None:  # a gain of 0 hides a row from Q, and not from the norm
+            read = (*read, self.norm.Q, self.norm.K)
         U, sigma, _ = np.linalg.svd(
-            np.hstack([_unit_norm(M) for M in (self.Q.T, self.K.T, self.W_V.T, self.W_O)]),
+            np.hstack([_unit_norm(M) for M in (*(M.T for M in read), self.W_O)]),
             full_matrices=False,
         )
         return U[:, sigma > EXACT * sigma[0]]
@@ -159,10 +203,16 @@ class Head:
         nor moves what is orthogonal to the basis. Its flows are computed in dimension r, not d.
         """
         B = self.basis
-        return replace(self, Q=self.Q @ B, K=self.K @ B, W_V=self.W_V @ B, W_O=B.T @ self.W_O)
+        norm = None if self.norm is None else self.norm.within(B)
+        small = {"Q": self.Q @ B, "K": self.K @ B, "W_V": self.W_V @ B, "W_O": B.T @ self.W_O}
+        return replace(self, **small, norm=norm)
 
     def attention(self) -> Attention:
-        """The idealised attention: softmax of <A x_i, x_j>, biases left out (see `lifted`)."""
+        """The idealised attention: softmax of <A x_i, x_j>.
+
+        Left out: biases (see `lifted`), positions (see `at`), norms of queries and keys, cap,
+        window.
+        """
         softmax = Softmax(1.0, self.A)
         return Causal(softmax) if self.causal else softmax
 
@@ -254,7 +304,7 @@ class Head:
         negative = float(np.linalg.norm(np.minimum(lam, 0))) / (float(np.linalg.norm(lam)) or 1.0)
         definite = bool(lam[0] > EXACT * abs(lam[-1]))
         spd = float(np.hypot(skew, np.linalg.norm(np.minimum(lam, 0)) / size))
-        V_size = float(np.linalg.norm(_small_product(self.W_O, self.W_V))) or 1.0
+        V_size = float(np.linalg.norm(small_product(self.W_O, self.W_V))) or 1.0
         plus, minus = _multiple_of_identity(np.trace(self.W_V @ self.W_O), V_size, d)
         lead = self.leading
         short = 1.0 if lead is None else max(0.0, 1 - 1 / max(1.0, 1 - lead.gap))
@@ -287,71 +337,6 @@ def flow_of(heads: Sequence[Head]) -> Flow:
     return UnnormalizedFlow(Heads(rules, values, average=False))
 
 
-def facts(head: Head) -> dict[str, Any]:
-    """One flat row: inertia and rank of A, spectrum of V, good triple, β, distances.
-
-    `beta` is the spectral norm of A: on tokens of length R the head is a head of norm 1 at inverse
-    temperature beta R². `bias` is |Kᵀb_Q| / |A|: large when the bias, not x_i, chooses the targets.
-    """
-    d = head.Q.shape[1]
-    lam, sigma = head.symmetric_eigenvalues, np.linalg.svd(head.core, compute_uv=False)
-    zero = EXACT * float(np.abs(lam).max())
-    V, lead = head.V_eigenvalues, head.leading
-    beta = float(sigma[0])
-    row: dict[str, Any] = {
-        "head": head.name,
-        "layer": head.layer,
-        "index": head.index,
-        "d": d,
-        "rank_A": int((sigma > EXACT * beta).sum()),
-        "positive": int((lam > zero).sum()),
-        "negative": int((lam < -zero).sum()),
-        "zero": int((np.abs(lam) <= zero).sum()),
-        "smallest_symmetric": float(lam[0]),
-        "largest_symmetric": float(lam[-1]),
-        "beta": beta,
-        "trace_A": float(np.trace(head.core)),
-        "bias": float(np.linalg.norm(head.K.T @ head.b_Q)) / (beta or 1.0),
-        "rank_V": int(np.linalg.matrix_rank(_small_product(head.W_O, head.W_V), rtol=EXACT)),
-        "radius_V": float(np.abs(V[0])),
-        "V_positive": int((V.real > EXACT * np.abs(V[0])).sum()),
-        "V_negative": int((V.real < -EXACT * np.abs(V[0])).sum()),
-        "V_complex": int((V.imag != 0).sum()),
-        "trace_V": float(V.real.sum()),
-        "leading": None if lead is None else lead.value,
-        "gap": None if lead is None else lead.gap,
-        "form": None if lead is None else lead.form,
-    }
-    for h in head.hypotheses():
-        row[f"distance: {h.name}"] = h.value
-        row[f"holds: {h.name}"] = h.holds
-    return row
-
-
-def hypothesis_counts(heads: Iterable[Head] | Sequence[Head]) -> list[dict[str, Any]]:
-    """For each hypothesis: how many heads satisfy it, the nearest head and its distance."""
-    heads = list(heads)
-    if not heads:
-        raise ValueError("heads: expected at least one head, got none")
-    all_ = [head.hypotheses() for head in heads]
-    rows = []
-    for i, (name, reference) in enumerate(HYPOTHESES.items()):
-        distances = np.array([h[i].value for h in all_])
-        best = int(distances.argmin())
-        rows.append(
-            {
-                "hypothesis": name,
-                "reference": reference,
-                "heads": len(heads),
-                "satisfied": sum(h[i].holds for h in all_),
-                "median_distance": float(np.median(distances)),
-                "nearest": heads[best].name,
-                "nearest_distance": float(distances[best]),
-            }
-        )
-    return rows
-
-
 def _unit_norm(M: np.ndarray) -> np.ndarray:
     return M / (float(np.linalg.norm(M)) or 1.0)
 
@@ -370,7 +355,7 @@ def _ordered(values: np.ndarray) -> np.ndarray:
     return values[np.argsort(-np.abs(values), kind="stable")]
 
 
-def _small_product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+def small_product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     """A small matrix with the singular values of left (d, m) @ right (m, d)."""
     return np.asarray(np.linalg.qr(left, "r")) @ np.asarray(np.linalg.qr(right.T, "r")).T
 

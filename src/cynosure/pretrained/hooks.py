@@ -10,7 +10,7 @@ from typing import Any, final
 
 from .families import Adapter
 
-__all__ = ["Call", "altered", "first", "quiet", "recording"]
+__all__ = ["Call", "altered", "double", "first", "quiet", "recording"]
 
 
 @final
@@ -31,45 +31,66 @@ def first(out: Any) -> Any:
     return out[0] if isinstance(out, tuple) else out
 
 
+def double(model: Any) -> contextlib.AbstractContextManager[Any]:
+    """A model in float64 is float64 throughout while this lasts.
+
+    The library takes softmax, norms and the angles of rotary positions in float32 whatever the
+    model is in; its own code is run here, with float64 wherever it asks for float32.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    def wide(x: Any) -> Any:
+        return torch.float64 if x is torch.float32 else x
+
+    @final
+    class Wide(TorchFunctionMode):
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):  # type: ignore[no-untyped-def]
+            func = torch.Tensor.double if func is torch.Tensor.float else func
+            named = {name: wide(x) for name, x in (kwargs or {}).items()}
+            return func(*(wide(x) for x in args), **named)
+
+    return Wide() if model.dtype == torch.float64 else contextlib.nullcontext()
+
+
 @contextlib.contextmanager
-def quiet(model: Any) -> Iterator[None]:
+def quiet(model: Any, attention: str = "eager") -> Iterator[None]:
     """Eager attention, no dropout, no gradients; afterwards the model is as it was before."""
     import torch
 
     implementation = model.config._attn_implementation
     training = [module for module in model.modules() if module.training]
-    if implementation != "eager":
-        model.set_attn_implementation("eager")
+    if implementation != attention:
+        model.set_attn_implementation(attention)
     model.eval()
     try:
-        with torch.no_grad():
+        with torch.no_grad(), double(model):
             yield
     finally:
         for module in training:
             module.training = True
-        if implementation != "eager":
+        if implementation != attention:
             model.set_attn_implementation(implementation)
 
 
 @contextlib.contextmanager
-def recording(model: Any, adapter: Adapter, name: str) -> Iterator[list[Call]]:
-    """Every call of a block made inside is appended to the list."""
+def recording(model: Any, adapter: Adapter, name: str, *, P: bool = True) -> Iterator[list[Call]]:
+    """Every call of a block made inside is appended to the list; with its P, unless said."""
     calls: list[Call] = []
     attended: list[tuple[Any, ...]] = []
 
     def attention(_: Any, args: Any, kwargs: Any, out: Any) -> None:
-        attended[:] = [(args, kwargs, out[1])]
+        attended[:] = [(*_apart(args, kwargs), out[1] if P else None)]
 
     def block(_: Any, args: Any, kwargs: Any, out: Any) -> None:
-        if not attended or attended[0][2] is None:
+        if not attended or (P and attended[0][-1] is None):
             raise RuntimeError(
                 f"{name}: the model returned no attention weights; load it with "
                 "attn_implementation='eager'"
             )
-        (seen, *rest), attention_kwargs, P = attended.pop()
-        calls.append(
-            Call(args[0], first(out), seen, P, (args[1:], kwargs), (tuple(rest), attention_kwargs))
-        )
+        seen, others, weights = attended.pop()
+        z, rest = _apart(args, kwargs)
+        calls.append(Call(z, first(out), seen, weights, rest, others))
 
     with contextlib.ExitStack() as hooks:
         for module in dict.fromkeys(adapter.blocks(model)):
@@ -77,6 +98,14 @@ def recording(model: Any, adapter: Adapter, name: str) -> Iterator[list[Call]]:
             _hook(hooks, inside.register_forward_hook(attention, with_kwargs=True))
             _hook(hooks, module.register_forward_hook(block, with_kwargs=True))
         yield calls
+
+
+def _apart(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[tuple, dict]]:
+    """The tokens a module was called with, and the other arguments."""
+    if args:
+        return args[0], (args[1:], kwargs)
+    rest = {name: x for name, x in kwargs.items() if name != "hidden_states"}
+    return kwargs["hidden_states"], ((), rest)
 
 
 @contextlib.contextmanager
@@ -95,8 +124,6 @@ def altered(
     norm=False: every norm returns its input. frozen=True: the attention P of the first call is used
     in all later ones.
     """
-    from torch import nn
-
     output = attrgetter(adapter.output)(block)
     with contextlib.ExitStack() as hooks:
         if frozen:
@@ -111,21 +138,29 @@ def altered(
 
             _hook(hooks, output.register_forward_pre_hook(silence))
         if not norm:
-            for module in block.modules():
-                if isinstance(module, nn.LayerNorm):
-                    _hook(hooks, module.register_forward_hook(lambda _, args, __: args[0]))
+            for module in _norms(block):
+                _hook(hooks, module.register_forward_hook(lambda _, args, __: args[0]))
         yield
+
+
+def _norms(block: Any) -> list[Any]:
+    """LayerNorm, RMSNorm and their kin; norms of queries and keys are part of the scores."""
+    return [
+        module
+        for name, module in block.named_modules()
+        if type(module).__name__.endswith("Norm") and not name.endswith(("q_norm", "k_norm"))
+    ]
 
 
 def _freeze(hooks: contextlib.ExitStack, block: Any, adapter: Adapter, heads: int) -> None:
     """From the second call on, W_O gets P v with the P of the first call and the current v."""
     attention, output = (attrgetter(path)(block) for path in (adapter.attention, adapter.output))
-    weight, bias = adapter.qkvo(block)[2]
+    weight, bias = adapter.weights(block)[2]
     held: list[Any] = []
     seen: list[Any] = []
 
-    def look(_: Any, args: tuple[Any, ...]) -> None:
-        seen[:] = [args[0]]
+    def look(_: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        seen[:] = [_apart(args, kwargs)[0]]
 
     def remember(_: Any, args: tuple[Any, ...], out: Any) -> None:
         if not held:
@@ -134,11 +169,12 @@ def _freeze(hooks: contextlib.ExitStack, block: Any, adapter: Adapter, heads: in
     def hold(_: Any, args: tuple[Any, ...]) -> tuple[Any, ...] | None:
         if not held:
             return None
-        v = seen[0] @ weight.T + bias
-        by_head = v.view(*v.shape[:-1], heads, -1).transpose(1, 2)
+        v = seen[0] @ weight.T + (0 if bias is None else bias)
+        own = v.view(*v.shape[:-1], -1, args[0].shape[-1] // heads)  # groups of heads may share
+        by_head = own.repeat_interleave(heads // own.shape[-2], dim=-2).transpose(1, 2)
         return ((held[0] @ by_head).transpose(1, 2).reshape(args[0].shape), *args[1:])
 
-    _hook(hooks, attention.register_forward_pre_hook(look))
+    _hook(hooks, attention.register_forward_pre_hook(look, with_kwargs=True))
     _hook(hooks, attention.register_forward_hook(remember))
     _hook(hooks, output.register_forward_pre_hook(hold))
 

@@ -26,6 +26,7 @@ from .iterations import (
     other_starts,
     random_tokens,
 )
+from .survey_chapter import survey_chapter
 from .traces import Trace, cosines
 from .transformer import Transformer
 
@@ -66,6 +67,9 @@ def inspection(
         chapters.append(tokens_chapter(trace, pictures=pictures))
         tell(0.3, "attention of every head on the text")
         chapters.append(attention_chapter(trace, pictures=pictures))
+        if layers is None:
+            survey = transformer.survey(text)
+            chapters.append(survey_chapter(survey, transformer.causal, pictures=pictures))
         if head is None and layer is None:
             layer, head = _sharpest(transformer, trace)
     if not iterate or text is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from .families import ADAPTERS
+from .memory import require, told
 from .transformer import Transformer
 
 __all__ = ["load_transformer"]
@@ -17,6 +18,7 @@ __all__ = ["load_transformer"]
 PICKLED = (".bin", ".pt", ".pth", ".ckpt")
 TOKENIZERS = ("tokenizer.", "vocab.", "spiece.", "sentencepiece.")
 HUB_SECONDS = 5.0  # to wait for an answer of the hub
+_SMALLER = "take a smaller model, or dtype='bfloat16'"
 UNUSED = ("pooler",)  # weights that may be missing: they come after the last layer
 
 
@@ -33,11 +35,13 @@ def load_transformer(
     """A transformer read as an attention dynamics.
 
     `source` is a folder, a hub id such as "albert-xlarge-v2", or a model of the transformers
-    library, which is used as it is. Families: ALBERT, BERT (MiniLM), RoBERTa, DistilBERT, GPT-2.
+    library, which is used as it is. Families: Llama, Mistral, Qwen 2 and 3, Gemma 1 and 2, GPT-NeoX
+    (Pythia), OPT, GPT-2, BLOOM, BERT (MiniLM), RoBERTa, DistilBERT, ALBERT, ModernBERT, ViT.
     A folder is read without any request to the network; a hub id asks the network unless
     `local_files_only` is true or HF_HUB_OFFLINE is set, and one that does not answer within some
     seconds is done without: what was fetched before is used. `dtype` is float32 by default; with
-    "float64" iterated layers can be followed longer before rounding decides.
+    "float64" iterated layers can be followed longer before rounding decides, and softmax, norms and
+    rotary angles, which the library rounds to float32, are float64 too.
 
     Weights are read from safetensors. A pickled checkpoint (.bin) can run code when it is read:
     it needs allow_pickle=True. Code that comes with a model is never run. A folder without a
@@ -76,11 +80,14 @@ def load_transformer(
             ) from error
         _family(config.model_type, where)
         weights = {**options, "dtype": _dtype(dtype)}
+        if local:
+            require(_bytes(folder, config, weights["dtype"]), f"{where}: the model", _SMALLER)
         model = _read(where, "model", weights, allow_pickle)
         if tokenizer is None and not (local and _has_no_tokenizer(folder)):
             tokenizer = _read(where, "tokenizer", options, allow_pickle)
     try:
-        model = model.to(device)
+        with told(_SMALLER):
+            model = model.to(device)
     except (RuntimeError, AssertionError) as error:  # no such device, or a torch without it
         raise ValueError(f"device: {device!r} cannot be used ({str(error).splitlines()[0]})") from (
             None
@@ -89,6 +96,13 @@ def load_transformer(
 
 
 def _wrap(model: Any, tokenizer: Any, name: str) -> Transformer:
+    for parameter, values in model.named_parameters():
+        if not bool(values.sum().isfinite() or values.isfinite().all()):  # a sum is quick
+            wrong = int((~values.isfinite()).sum())
+            raise ValueError(
+                f"{name}: {wrong} of {values.numel()} numbers of {parameter} are NaN or infinite; "
+                "the file is damaged, or training went wrong: fetch or train it again"
+            )
     return Transformer(model, tokenizer, ADAPTERS[_family(model.config.model_type, name)], name)
 
 
@@ -96,9 +110,18 @@ def _family(kind: str, where: str) -> str:
     if kind not in ADAPTERS:
         raise ValueError(
             f"{where}: models of type {kind!r} are not supported; supported are "
-            f"{', '.join(ADAPTERS)} (a family is one entry of cynosure.pretrained.ADAPTERS)"
+            f"{', '.join(sorted(ADAPTERS))}. Needed is a file of cynosure/pretrained/families that "
+            f"says where a block of {kind!r} has its attention, W_Q, W_K, W_V, W_O and norm "
+            "(docs/extending.md)"
         )
     return kind
+
+
+def _bytes(folder: Path, config: Any, dtype: Any) -> int:
+    """What the weights take in memory: their size on disk, in the type they are wanted in."""
+    disk = sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+    stored = getattr(getattr(config, "dtype", None), "itemsize", 4)
+    return disk * dtype.itemsize // int(stored)
 
 
 def _require() -> None:
@@ -133,7 +156,8 @@ def _inspect(folder: Path, pickles: bool) -> None:
     if not pickles:
         raise ValueError(
             f"{folder}: the weights are pickled ({', '.join(pickled)}) and could run code when "
-            "read; if you trust them pass allow_pickle=True, or save them as safetensors"
+            "read; if you trust them pass allow_pickle=True, or convert them once: transformers."
+            f"AutoModel.from_pretrained({folder.name!r}).save_pretrained({folder.name + '-safe'!r})"
         )
 
 

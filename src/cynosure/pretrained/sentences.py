@@ -11,7 +11,7 @@ import numpy as np
 
 from .._types import is_torch
 
-__all__ = ["Sentence", "of_ids", "of_text"]
+__all__ = ["Sentence", "of_ids", "of_picture", "of_text"]
 
 
 @final
@@ -49,8 +49,22 @@ def of_ids(tokens: Any, tokenizer: Any, vocabulary: int, most: int) -> Sentence:
     return Sentence(tuple(ids.tolist()), pieces)
 
 
-def of_text(text: str, tokenizer: Any, most: int) -> Sentence:
-    """A text of any length; past `most` tokens it is cut, with a warning that says where."""
+def of_picture(pixels: Any, shape: tuple[int, ...], patches: tuple[str, ...]) -> Sentence:
+    """A picture as numbers (channels, height, width); its tokens are named by their places."""
+    given = tuple(np.shape(pixels)) if not isinstance(pixels, str) else "a text"
+    if given != shape:
+        raise ValueError(
+            "tokens: the model reads pictures, arrays (channels, height, width) of shape "
+            f"{shape}, or tokens (n, d); got {given}"
+        )
+    return Sentence((), patches, tuple(range(len(patches))), patches)
+
+
+def of_text(text: str, tokenizer: Any, vocabulary: int, most: int) -> Sentence:
+    """A text of any length; past `most` tokens it is cut, with a warning that says where.
+
+    A tokenizer whose ids reach beyond the model's `vocabulary` belongs to another model.
+    """
     if tokenizer is None:
         raise ValueError(
             "text: the model came without a tokenizer; pass tokenizer= to load_transformer, "
@@ -78,6 +92,12 @@ def of_text(text: str, tokenizer: Any, most: int) -> Sentence:
         )
         warnings.warn(notes[0], stacklevel=4)
     ids = tuple(read["input_ids"])
+    if max(ids) >= vocabulary:
+        piece = tokenizer.convert_ids_to_tokens(max(ids))
+        raise ValueError(
+            f"tokenizer: it gives {piece!r} the id {max(ids)}, and the model knows 0 to "
+            f"{vocabulary - 1}: it belongs to another model; pass tokenizer=, or the right folder"
+        )
     special = [bool(s) for s in read["special_tokens_mask"]]
     raw = tokenizer.convert_ids_to_tokens(list(ids))
     return Sentence(

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from ..analysis.clustering import clusters, tolerance_curve
 from ..simulation.trajectory import Trajectory
+from .frames import dataframe, dataset
 
 __all__ = ["Trace", "attention_table", "cosines", "leaders_by_layer", "sentence_table", "settling"]
 
@@ -67,6 +68,20 @@ class Trace:
             tuple(range(len(self.names))),
             self.names,
         )
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame with one row per layer and head, see `attention_table`."""
+        return dataframe(attention_table(self))
+
+    def to_xarray(self) -> Any:
+        """An xarray Dataset: P over layer, head, query, key; tokens over depth, token, dim."""
+        values = {
+            "P": (("layer", "head", "query", "key"), self.attentions),
+            "z": (("depth", "token", "dim"), self.z),
+            "seen": (("layer", "token", "dim"), self.seen),
+        }
+        words = {} if self.words is None else {"word": (("token",), np.array(self.words))}
+        return dataset(values, words, {"status": self.trajectory.status.message})
 
 
 def cosines(z: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "pairs"]:

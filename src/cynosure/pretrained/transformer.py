@@ -14,14 +14,19 @@ from .._types import Array, as_tokens, is_torch
 from ..simulation.trajectory import Status, Trajectory
 from .families import Adapter
 from .heads import Head
-from .hooks import Call, altered, first, quiet, recording
-from .sentences import Sentence, of_ids, of_text
+from .hooks import Call, altered, double, first, quiet, recording
+from .memory import require, told
+from .sentences import Sentence, of_ids, of_picture, of_text
+from .splitting import as_array, heads_of
+from .surveys import Survey, survey
 from .traces import Trace
 
 if TYPE_CHECKING:
     from ..drawing.report import Report
 
-__all__ = ["Transformer"]
+__all__ = ["Transformer", "is_tokens"]
+
+_CHUNKED = "take fewer tokens or layers, or survey(), which holds no P"
 
 
 @final
@@ -53,8 +58,8 @@ class Transformer:
 
     @property
     def causal(self) -> bool:
-        """True when token i looks only at j <= i (GPT-2, or a BERT made a decoder)."""
-        return self.adapter.causal or bool(getattr(self.model.config, "is_decoder", False))
+        """True when token i looks only at j <= i (GPT-2, Llama, or a BERT made a decoder)."""
+        return self.adapter.causal(self.model.config)
 
     @property
     def distinct_layers(self) -> tuple[int, ...]:
@@ -70,8 +75,7 @@ class Transformer:
     @property
     def max_tokens(self) -> int:
         """The longest input, in tokens."""
-        config = self.model.config
-        positions = int(config.max_position_embeddings) - self.adapter.spare(config)
+        positions = self.adapter.positions(self.model.config)
         stated = getattr(self.tokenizer, "model_max_length", positions)
         return int(min(positions, stated))
 
@@ -83,31 +87,15 @@ class Transformer:
         Trap: biases matter; `Head.lifted` has A and V with them.
         """
         block = self._block(layer)
-        (Wq, bq), (Wk, bk), (Wv, bv), (Wo, _) = self.adapter.qkvo(block)
-        scale = float(attrgetter(self.adapter.inner)(block).scaling)
-        h = self.width
-        Q, K, V = (_rows(W, h) for W in (Wq, Wk, Wv))
-        q, k, v = (_rows(b, h) for b in (bq, bk, bv))
-        O = _array(Wo).reshape(len(Wo), h, -1).swapaxes(0, 1)  # noqa: E741 - W_O of the papers
-        return tuple(
-            Head(
-                Q=scale * Q[i],
-                K=K[i],
-                W_V=V[i],
-                W_O=O[i],
-                b_Q=scale * q[i],
-                b_K=k[i],
-                b_V=v[i],
-                layer=layer,
-                index=i,
-                causal=self.causal,
-            )
-            for i in range(h)
-        )
+        with double(self.model):
+            scoring = self.adapter.scoring(self.model, layer)
+            weights, scale = self.adapter.weights(block), float(self.adapter.scaling(block))
+        return heads_of(weights, scoring, scale, self.width, layer, self.causal)
 
     def output_bias(self, layer: int) -> Float[np.ndarray, "d"]:
         """b_O: the layer's attention adds sum_h head_h(x) + b_O to its tokens."""
-        return _array(self.adapter.qkvo(self._block(layer))[3][1])
+        weight, bias = self.adapter.weights(self._block(layer))[3]
+        return np.zeros(len(weight)) if bias is None else as_array(bias)
 
     def _block(self, layer: int) -> Any:
         if not 0 <= layer < self.depth:
@@ -120,9 +108,10 @@ class Transformer:
         """The tokens of a text by layer, with the attention of every head.
 
         `tokens` is a text, a sequence of token ids, or an array (n, d) of tokens that enter layer
-        0 as they are. Only the first `layers` layers are returned; a model that shares one set of
-        weights, such as ALBERT, may also be run for more layers than it has. `words` groups
-        sub-words, see `Trace.by_word`.
+        0 as they are; for a model that reads pictures, an array (channels, height, width) as its
+        own preprocessing makes it. Only the first `layers` layers are returned; a model that shares
+        one set of weights, such as ALBERT, may also be run for more layers than it has. `words`
+        groups sub-words, see `Trace.by_word`.
         """
         layers = self.depth if layers is None else layers
         if layers < 1:
@@ -133,7 +122,11 @@ class Transformer:
                 " only a weight-shared model goes on. Use iterate(tokens, layer, n) for one layer"
             )
         text = self._read(tokens)
-        with quiet(self.model):
+        n = len(text.pieces or text.ids) or len(tokens)
+        size = self.model.dtype.itemsize * layers * n
+        needed = 2 * size * (self.width * n + 2 * int(self.model.config.hidden_size))
+        require(needed, f"trace: P of {layers} layers, {self.width} heads, {n} tokens", _CHUNKED)
+        with quiet(self.model), told(_CHUNKED):
             calls = self._record(tokens, text, layers)
         z = _stack([call.z for call in calls] + [calls[-1].out])
         kind = self.model.config.model_type
@@ -142,6 +135,13 @@ class Transformer:
         P, seen = _stack([call.P for call in calls]), _stack([call.seen for call in calls])
         trace = Trace(trajectory, P, seen, text.groups, text.names)
         return trace.by_word() if words else trace
+
+    def survey(self, tokens: Any) -> Survey:
+        """Leaders, sinks, entropy, clusters, rank of a text by layer; its P is never held whole.
+
+        `tokens` as in `trace`. For long texts: rows of P go by some at a time.
+        """
+        return survey(self, tokens)
 
     def iterate(
         self,
@@ -181,7 +181,7 @@ class Transformer:
         block = self._block(layer)
         text = self._read(tokens)
         with quiet(self.model):
-            if _is_tokens(tokens):
+            if is_tokens(tokens):
                 z, record = self._tensor(tokens), self._rehearse(np.shape(tokens)[0])[layer]
             else:
                 record = self._record(tokens, text, layer + 1)[layer]
@@ -219,9 +219,11 @@ class Transformer:
             return lambda z: first(block(z, *record.block[0], **record.block[1]))
         attention = attrgetter(self.adapter.attention)(block)
         args, kwargs = record.attention
-        return lambda z: self.adapter.sublayer(
-            block, lambda x: first(attention(x, *args, **kwargs)), z
-        )
+
+        def attend(x: Any, *given: Any) -> Any:
+            return first(attention(x, *given, *args[len(given) :], **kwargs))
+
+        return lambda z: self.adapter.sublayer(block, attend, z)
 
     def _forward(self, **inputs: Any) -> None:
         if self.causal:
@@ -229,15 +231,12 @@ class Transformer:
         self.model(**inputs)
 
     def _record(self, tokens: Any, text: Sentence, layers: int) -> list[Call]:
-        import torch
-
-        if _is_tokens(tokens):
+        if is_tokens(tokens):
             z, rehearsed = self._tensor(tokens), self._rehearse(np.shape(tokens)[0])
             done = 0
         else:
-            ids = torch.tensor([text.ids], device=self.model.device)
             with recording(self.model, self.adapter, self.name) as rehearsed:
-                self._forward(input_ids=ids, attention_mask=torch.ones_like(ids))
+                self._forward(**self._inputs(tokens, text))
             z, done = rehearsed[-1].out, len(rehearsed)
         blocks = self.adapter.blocks(self.model)
         with recording(self.model, self.adapter, self.name) as calls:
@@ -246,19 +245,37 @@ class Transformer:
                 z = first(blocks[min(k, self.depth - 1)](z, *args, **kwargs))
         return [*rehearsed[:done], *calls][:layers]
 
-    def _rehearse(self, n: int) -> list[Call]:
+    def _rehearse(self, n: int, *, P: bool = True) -> list[Call]:
         """The model run on n blank tokens, for the masks and other arguments of each block."""
         import torch
 
         if n > self.max_tokens:
             raise ValueError(f"tokens: {self.name} takes at most {self.max_tokens}, got {n}")
-        embedding = self.model.get_input_embeddings().weight
-        blank = torch.zeros(
-            1, n, embedding.shape[1], dtype=embedding.dtype, device=embedding.device
-        )
-        with recording(self.model, self.adapter, self.name) as calls:
-            self._forward(inputs_embeds=blank)
+        like = {"dtype": self.model.dtype, "device": self.model.device}
+        if self.adapter.picture is None:
+            width = self.model.get_input_embeddings().weight.shape[1]
+            blank = {"inputs_embeds": torch.zeros(1, n, width, **like)}
+        else:  # every picture has the same number of patches; n of them may start layer 0
+            blank = {"pixel_values": torch.zeros(1, *self._pixels, **like)}
+        with recording(self.model, self.adapter, self.name, P=P) as calls:
+            self._forward(**blank)
         return calls
+
+    @property
+    def _pixels(self) -> tuple[int, ...]:
+        """Channels, height and width of a picture."""
+        size, config = self.model.config.image_size, self.model.config
+        return (config.num_channels, *(size if isinstance(size, tuple | list) else (size, size)))
+
+    def _inputs(self, tokens: Any, text: Sentence) -> dict[str, Any]:
+        """What the model is called with."""
+        import torch
+
+        if self.adapter.picture is not None:
+            pixels = torch.as_tensor(tokens, dtype=self.model.dtype, device=self.model.device)
+            return {"pixel_values": pixels[None]}
+        ids = torch.tensor([text.ids], device=self.model.device)
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
     def _tensor(self, tokens: Array) -> Any:
         import torch
@@ -270,11 +287,13 @@ class Transformer:
         return torch.as_tensor(z, dtype=self.model.dtype, device=self.model.device)[None]
 
     def _read(self, tokens: Any) -> Sentence:
-        if _is_tokens(tokens):
+        if is_tokens(tokens):
             return Sentence()
+        if self.adapter.picture is not None:
+            return of_picture(tokens, self._pixels, self.adapter.picture(self.model.config))
+        vocabulary = int(self.model.get_input_embeddings().weight.shape[0])
         if isinstance(tokens, str):
-            return of_text(tokens, self.tokenizer, self.max_tokens)
-        vocabulary = int(self.model.config.vocab_size)
+            return of_text(tokens, self.tokenizer, vocabulary, self.max_tokens)
         return of_ids(tokens, self.tokenizer, vocabulary, self.max_tokens)
 
 
@@ -298,7 +317,7 @@ def _repeat(
 # --- arrays ---
 
 
-def _is_tokens(tokens: Any) -> bool:
+def is_tokens(tokens: Any) -> bool:
     """An array (n, d) of floats, as opposed to a text or a sequence of ids."""
     if isinstance(tokens, str):
         return False
@@ -309,16 +328,6 @@ def _is_tokens(tokens: Any) -> bool:
     except ValueError:
         return False
     return array.dtype.kind == "f" and array.ndim == 2
-
-
-def _array(tensor: Any) -> np.ndarray:
-    return tensor.detach().cpu().double().numpy()
-
-
-def _rows(tensor: Any, heads: int) -> np.ndarray:
-    """Split the first axis by head."""
-    a = _array(tensor)
-    return a.reshape(heads, -1, *a.shape[1:])
 
 
 def _stack(tensors: Sequence[Any]) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Spectra of A and V in a real model, in the picture arXiv 2305.05465 draws for ALBERT.
 
-Whose weights: MiniLM's where nothing else is named (`model=albert-xlarge-v2` gives the paper's).
+Whose weights: MiniLM's where nothing else is named. The paper's, heads 5 and 14 of ALBERT-xlarge,
+once its weights are in a folder: `cynosure run head_spectra --model FOLDER --set only=5,14`.
 See in the planes: the eigenvalues of V of every head, a star where the leading one is real and
 positive. A head is a good triple when that star is also the largest in modulus and <Qf, Kf> > 0 for
 its eigenvector f; then its idealised flow ends on at most three hyperplanes.
@@ -27,6 +28,7 @@ from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
 from ...theorems import Hypothesis
 from .._frame import Progress, report_of, require, silent
 from .._measurements import kept
+from ._named_heads import named_heads
 from ._null_heads import forms, is_good, lean, random_head
 
 TITLE = "Spectra of real heads (MiniLM's, where no other model is named)"
@@ -36,10 +38,12 @@ PAIRINGS = 2000  # permutations that give each V the A of another head; they cos
 @dataclass(frozen=True)
 class Params:
     """`model` is a folder or a hub id such as albert-xlarge-v2; empty: MiniLM if it is installed,
-    else random weights. At most `panels` heads are drawn, the nearest to a good triple first;
-    `copies` times every head is set beside a Gaussian one."""
+    else random weights. At most `panels` heads are drawn, the nearest to a good triple first, or
+    those named in `only` (L2H0,L3H1, or 5,14 in the first layer); `copies` times every head is set
+    beside a Gaussian one."""
 
     model: str = ""
+    only: str = ""
     panels: int = 24
     copies: int = 60
     seed: int = 0
@@ -101,6 +105,7 @@ def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
     heads = [head for layer in m.distinct_layers for head in m.heads(layer)]
     distance = [_distance(head) for head in heads]
     nearest = [heads[i] for i in np.argsort(distance, kind="stable")[: p.panels]]
+    drawn = named_heads(heads, p.only) if p.only else nearest
     good = [head for head, x in zip(heads, distance) if x == 0]
     say(0.3, "heads that know nothing")
     nulls = _nulls(p, heads)
@@ -111,6 +116,8 @@ def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
         f"{weights_note(m)}{m.name}: {len(good)} of {len(heads)} heads are good triples"
         f"{f' ({names})' if good else ''}. {_verdict(nulls)}\n\n{chapter.summary}"
     ) + (f"\n\n<Qf, Kf> of the good triples: {forms_}." if forms_ else "")
+    if p.only:
+        summary += f"\n\nThe heads drawn: {'; '.join(map(_said, drawn))}."
     return report_of(
         __name__,
         p,
@@ -119,12 +126,22 @@ def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
         tables=(_null_table(nulls), *chapter.tables, _eigenvalues(heads)),
         checks={m.name: [_inertia(heads)]},
         figures=(
-            _planes(m.name, nearest, "V"),
+            _planes(m.name, drawn, "V"),
             _cloud(m.name, heads, [_copy(p, head, 0) for head in heads]),
-            _planes(m.name, nearest, "A"),
+            _planes(m.name, drawn, "A"),
             *chapter.figures,
         ),
     )
+
+
+def _said(head: cy.Head) -> str:
+    """The numbers the paper gives of a head."""
+    lead = head.leading
+    if lead is None:
+        return f"{head.name}, V without a real positive eigenvalue"
+    rest = "leads" if lead.gap > 0 else "does not lead"
+    form = f"⟨Qf, Kf⟩ = {lead.form:.3g}"
+    return f"{head.name}, l1 = {lead.value:.3g} {rest} (gap {lead.gap:.3g}), {form}"
 
 
 # --- heads that know nothing ---------------------------------------------------------------------

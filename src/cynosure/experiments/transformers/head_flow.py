@@ -10,6 +10,7 @@ long the attention of the start predicts it (master equation). Then all heads of
 x_i' = sum_h V_h sum_j P^h_ij x_j, with tokens held on the sphere as a norm would: there, see how
 soon all tokens are one, as they are for Gaussian heads and uniform attention too.
 
+The paper's heads: `cynosure run head_flow --model FOLDER --set only=5,14`, ALBERT-xlarge in FOLDER.
 Trap: time is in units of 1/l1. Some heads do not remember their start: see the column "twin".
 """
 
@@ -42,6 +43,7 @@ from ._head_ends import (
     uniform_row,
     values_of,
 )
+from ._named_heads import named_heads
 from ._null_heads import is_good, random_head
 
 TITLE = "The flow of a real head (MiniLM's, where no other model is named)"
@@ -52,13 +54,14 @@ STEP_ERROR = 1e-5  # of RK4 at the steps used here, in the same unit
 
 @dataclass(frozen=True)
 class Params:
-    """`model` as in albert_spectra. `time` and `dt` in units of 1/l1; `heads` bounds how many heads
-    are run (0: all), `drawn` how many good triples are drawn; `tokens` random ones beside the text.
-    Good triples start from `starts` draws of these; `nulls` Gaussian heads are run like the heads.
-    `together` is the time for which all heads of a layer run together (0: not at all), in units of
-    one over the largest eigenvalue of the sum of their V."""
+    """`model` and `only` as in head_spectra. `time` and `dt` in units of 1/l1; `heads` bounds how
+    many heads are run (0: all), `drawn` how many good triples are drawn; `tokens` random ones
+    beside the text. Good triples start from `starts` draws of these; `nulls` Gaussian heads are run
+    like the heads. `together` is the time for which all heads of a layer run together (0: not at
+    all), in units of one over the largest eigenvalue of the sum of their V."""
 
     model: str = ""
+    only: str = ""
     text: str = "The film was slow but the ending is wonderful."
     time: float = 15.0
     dt: float = 0.05
@@ -89,7 +92,8 @@ def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
     trace = m.trace(p.text)
     heads = [head for layer in m.distinct_layers for head in m.heads(layer)]
     good = {head.name for head in heads if is_good(head)}
-    chosen = sorted(heads, key=lambda head: head.name not in good)[: p.heads or len(heads)]
+    named = named_heads(heads, p.only)
+    chosen = sorted(named, key=lambda head: head.name not in good)[: p.heads or len(named)]
     runs, checks, pictures = [], {}, []
     for done, head in enumerate(chosen):
         say(0.1 + 0.5 * done / len(chosen), head.name)

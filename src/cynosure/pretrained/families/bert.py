@@ -1,0 +1,25 @@
+"""BERT (MiniLM is one) and RoBERTa: the norm comes last and belongs to the attention module."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from operator import attrgetter
+
+from .adapter import Adapter, linear
+
+BERT = Adapter(
+    blocks=lambda model: list(model.encoder.layer),
+    attention="attention",
+    output="attention.output.dense",
+    weights=linear(
+        *[f"attention.{name}" for name in ("self.query", "self.key", "self.value", "output.dense")]
+    ),
+    scaling=attrgetter("attention.self.scaling"),
+    sublayer=lambda block, attend, z: attend(z),
+)
+ADAPTERS = {
+    "bert": BERT,
+    "roberta": replace(  # its first positions are counted, but never used
+        BERT, positions=lambda c: int(c.max_position_embeddings) - c.pad_token_id - 1
+    ),
+}
