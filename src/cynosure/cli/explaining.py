@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
+_MOST_ROWS = 20
+
 
 def explain(
     ctx: typer.Context,
@@ -39,7 +41,7 @@ def explain(
     json_: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Why a text gets its label: leaders, followers, contributions.
+    """Why a text gets its label: what was read, what would overturn it, leaders and followers.
 
     Contributions and intercept add up to the log-odds exactly; it is the prediction itself.
 
@@ -70,28 +72,41 @@ def explain(
 
 
 def _show(ex: Explanation) -> None:
-    """The verdict, the words in place (on a terminal), and a row per leader."""
+    """The verdict, what decided it and what would overturn it, then the leaders and the text."""
     from ..drawing.report import Table
 
     sure = ex.probability if ex.prediction == ex.label else 1.0 - ex.probability
+    if not ex.leaders:
+        show(f"no evidence  {ex.prediction} by the prior, probability {sure:.3f}")
+        show(ex.note)
+        return
     show(
         f"{ex.prediction}  probability {sure:.3f}\n"
         f"log-odds of {ex.label} {ex.decision:+.3f} = intercept {ex.intercept:+.3f} "
         f"and {len(ex.leaders)} leaders:"
     )
-    if ex.note:
-        show(ex.note)
-    if ex.leaders:
-        rows = tuple(
-            (
-                leader.text, round(leader.contribution, 3), round(leader.share, 3),
-                round(leader.score, 2), _followers(leader.followers),
-            )
-            for leader in ex.leaders
-        )  # fmt: skip
-        head = ("leader", "contribution", "share", "score", "followers")
-        show(Table("", head, rows).to_text())
+    flat = tuple((span.text, round(span.contribution, 3)) for span in ex.spans[:_MOST_ROWS])
+    show(Table("", ("read, by weight", "contribution"), flat).to_text())
+    if len(ex.spans) > _MOST_ROWS:
+        show(f"and {len(ex.spans) - _MOST_ROWS} more")
+    show(f"enough ({len(ex.enough)} words): {_some(ex.enough)}")
+    turn = f"({len(ex.overturn)} words): {_some(ex.overturn)}" if ex.overturn else ": none found"
+    show(f"overturn {turn}\n")
+    rows = tuple(
+        (
+            leader.text, round(leader.contribution, 3), round(leader.share, 3),
+            round(leader.score, 2), _followers(leader.followers),
+        )
+        for leader in ex.leaders
+    )  # fmt: skip
+    head = ("leader", "contribution", "share", "score", "followers")
+    show(Table("", head, rows).to_text())
     show_coloured(ex)
+
+
+def _some(words: tuple[str, ...]) -> str:
+    more = f" and {len(words) - _MOST_ROWS} more" if len(words) > _MOST_ROWS else ""
+    return ", ".join(words[:_MOST_ROWS]) + more
 
 
 def _followers(words: tuple[Any, ...], shown: int = 6) -> str:
