@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -155,6 +158,43 @@ def test_the_shipped_model_is_small_reads_reviews_and_explains_exactly() -> None
         assert abs(total - ex.decision) < 1e-9
         assert abs(ex.decision - clf.decision_function([text])[0]) < 1e-9
     assert clf.explain("").note and available() == ["imdb"]
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("This is not a good movie", "neg"),
+        ("I didn't like it", "neg"),
+        ("not bad at all", "pos"),
+        ("This is a good movie", "pos"),
+        ("I liked it", "pos"),
+    ],
+)
+def test_the_shipped_model_understands_negation(text: str, label: str) -> None:
+    ex = load_pretrained().explain(text)
+    assert ex.prediction == label == load_pretrained().predict([text])[0]
+    if "n" in text.split()[0] or "not" in text or "n't" in text:
+        shown = " ".join(span.text for span in ex.spans)
+        assert "not" in shown or "n't" in shown  # the negator is shown
+
+
+def test_layers_change_verdicts_of_the_shipped_model_in_a_fresh_process() -> None:
+    """Made-up reviews of its own words: with 0 layers every word speaks, with 8 the strong."""
+    script = """
+import numpy as np
+from cynosure import load_pretrained
+clf = load_pretrained()
+words = [t for t in clf.get_feature_names_out()[:3000] if " " not in t and "_" not in t]
+draw = np.random.default_rng(0)
+texts = [" ".join(draw.choice(words, 60)) for _ in range(400)]
+none, all_ = (clf.decision_function(texts, layers=k) > 0 for k in (0, clf.model_.layers))
+assert (all_ == (clf.decision_function(texts) > 0)).all()
+verdicts = clf.read(texts)
+print(int((none != all_).sum()), float(verdicts.speaking.sum() / verdicts.known.sum()))
+"""
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    changed, speaking = out.stdout.split()
+    assert int(changed) >= 10 and float(speaking) < 2 / 3
 
 
 def test_an_unknown_shipped_model_is_named() -> None:

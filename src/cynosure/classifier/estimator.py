@@ -6,19 +6,20 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from numbers import Integral
 from pathlib import Path
 from typing import Any, SupportsFloat, final
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs  # type: ignore[import-untyped]
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .columns import as_labels, as_texts
-from .explanation import Explanation, explain
+from .explanation import Explanation
+from .fitting import tied
 from .model import FOLDER, Verdicts, load_files, save_files
+from .opened import Opened, classes_of
 from .parameters import Parameters, as_json, class_weights, repetitions, seed_of, whole
 from .placement import Fit, Placed, Task
 from .text import Tokenizer, Vocabulary
@@ -61,7 +62,9 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     lowercase, min_df, max_features : vocabulary, as in scikit-learn's CountVectorizer; min_df is a
         number of texts (a whole number) or a share of them (a float from 0.0 to 1.0).
     negation : whether up to three words behind an English negator (not, never, didn't, ...), to the
-        next punctuation, are words of their own: "not_good".
+        next punctuation, are words of their own: "not_good". "opposite" makes them first of all
+        the opposite of the plain word, which short texts need ("not bad at all") and which costs
+        half a point on long ones.
     class_weight : None, "balanced", or a weight per label: how often its texts count.
     n_jobs : threads that read texts; None is one, -1 as many as there are processors.
     random_state : an int; the same int gives the same model. From a RandomState or None an int is
@@ -92,7 +95,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         alpha: SupportsFloat = 1.0,
         layers: SupportsFloat = 8,
         lowercase: bool | np.bool_ = True,
-        negation: bool | np.bool_ = True,
+        negation: bool | np.bool_ | str = True,
         min_df: SupportsFloat = 2,
         max_features: SupportsFloat | None = None,
         class_weight: Any = None,
@@ -146,7 +149,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         least = given.threshold(float(weight.sum()))
         vocabulary, documents = Vocabulary.build(
             texts,
-            Tokenizer(given.ngrams, given.lowercase, given.negation),
+            Tokenizer(given.ngrams, given.lowercase, bool(given.negation)),
             min_df=least,
             max_features=given.max_features,
             times=weight,
@@ -163,6 +166,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
             weight=weight,
             df=np.bincount(documents.indices, np.repeat(weight, documents.sizes), len(vocabulary)),
             spelled=vocabulary.spelled,
+            tie=tied(*vocabulary.opposites) if given.negation == "opposite" else None,
             classes=len(classes),
             dim=given.dim,
             leaders=given.leaders,
@@ -193,23 +197,14 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
 
     def read(self, X: Any, layers: SupportsFloat | None = None) -> Verdicts:
         """Decisions with the number of leaders and the share of the mean on leaders, per text."""
-        check_is_fitted(self, "model_")
         depth = None if layers is None else whole("layers", layers, 0, " or None")
-        texts = as_texts(X)
-
-        def one(part: Sequence[str]) -> Verdicts:
-            return self.model_.read(self.vocabulary_.encode(part), layers=depth)
-
         jobs = 1 if self.n_jobs is None else effective_n_jobs(self.n_jobs)
-        if jobs == 1 or len(texts) < 2 * jobs:
-            return one(texts)
-        cut = np.linspace(0, len(texts), jobs + 1).astype(int).tolist()
-        parts = Parallel(
-            n_jobs=jobs, prefer="threads"
-        )(  # the compiled work holds no lock
-            delayed(one)(texts[a:b]) for a, b in pairwise(cut)
-        )
-        return Verdicts.joined(parts)
+        return self._opened.read(X, depth, jobs)
+
+    @property
+    def _opened(self) -> Opened:
+        check_is_fitted(self, "model_")
+        return Opened(self.model_, self.vocabulary_, self.classes_)
 
     def decision_function(self, X: Any, layers: SupportsFloat | None = None) -> np.ndarray:
         """Log-odds of classes_[1], shape (texts,); one column per class when there are more.
@@ -226,15 +221,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
 
     def probabilities(self, decision: np.ndarray) -> np.ndarray:
         """What `predict_proba` makes of the decisions (texts, rows) of `read`."""
-        check_is_fitted(self, "model_")
-        decision = np.clip(decision, -500.0, 500.0)
-        if len(self.classes_) > 2 and (self.model_.joint or len(self.model_.planes) == 1):
-            inside = np.exp(decision - decision.max(axis=1, keepdims=True, initial=-500.0))
-        else:
-            inside = 1.0 / (1.0 + np.exp(-decision))
-        if len(self.classes_) == 2:
-            return np.column_stack((1.0 - inside[:, 0], inside[:, 0]))
-        return inside / inside.sum(axis=1, keepdims=True)
+        return self._opened.probabilities(decision)
 
     def predict(self, X: Any, *, abstain: Any = None) -> np.ndarray:
         """The most probable label of each text.
@@ -243,9 +230,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         None gives it the label that the prior favours.
         """
         verdicts = self.read(X)
-        two = len(self.classes_) == 2
-        ahead = (verdicts.decision > 0)[:, 0].astype(np.intp)
-        labels = self.classes_[ahead if two else verdicts.decision.argmax(axis=1)]
+        labels = self._opened.labels(verdicts)
         if abstain is None:
             return labels
         out = labels.astype(object)
@@ -273,24 +258,15 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         With two classes and no `label` it is the log-odds of classes_[1], whatever is predicted;
         those of classes_[0] are the same numbers with the other sign.
         """
-        check_is_fitted(self, "model_")
-        (text,) = as_texts([text], "text")
-        if label is not None and label not in self.classes_:
-            raise ValueError(f"label: expected one of {self.classes_.tolist()}, got {label!r}")
-        two = len(self.classes_) == 2
-        if label is None:
-            label = self.classes_[1] if two else self.predict([text])[0]
-        column = int(np.flatnonzero(self.classes_ == label)[0])
-        decision = self.read([text]).decision
-        p = float(self.probabilities(decision)[0, column])
-        if not two:
-            of, other = str(self.classes_[column]), "the other classes"
-            shared = self.model_.joint or len(self.model_.planes) == 1
-            others = np.delete(decision[0], column) if shared else None
-            return explain(text, self.vocabulary_, self.model_, column, of, other, p, others)
-        first, second = map(str, self.classes_)
-        out = explain(text, self.vocabulary_, self.model_, 0, second, first, p)
-        return out if column else out.reversed(p)
+        return self._opened.explain(text, label)
+
+    def explain_all(self, X: Any) -> list[dict[str, Any]]:
+        """A row per text, for a table: `pandas.DataFrame(clf.explain_all(texts))`.
+
+        Label and its probability, the decision, whether anything known was found, the words that
+        were enough, those that overturn the verdict, and the spans with their contributions.
+        """
+        return self._opened.explain_all(X)
 
     def lexicon(self, X: Any, label: Any = None, *, top: int | None = 50) -> list[Lexeme]:
         """The words that lead most often in the texts X, with polarity and mean share."""
@@ -329,7 +305,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         model, vocabulary, settings = load_files(path)
         try:
             out = cls(**_params(settings), method=_method(settings["method"]))
-            out.classes_ = _classes(settings["classes"], model.rows)
+            out.classes_ = classes_of(settings["classes"], model.rows)
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise FOLDER.refused(Path(path), f"settings: {error}") from None
         out.model_, out.vocabulary_ = model, vocabulary
@@ -344,16 +320,6 @@ def _params(settings: dict[str, Any]) -> dict[str, Any]:
     if isinstance(params["class_weight"], list):
         params["class_weight"] = {k: v for k, v in params["class_weight"]}
     return params
-
-
-def _classes(labels: Any, rows: int) -> np.ndarray:
-    """The labels of a saved model, one per decision; two share one."""
-    kinds = {type(label) for label in labels}
-    if not isinstance(labels, list) or not kinds <= {str, int, float, bool} or len(kinds) != 1:
-        raise ValueError("expected classes as strings or numbers")
-    if len(set(labels)) != len(labels) or rows != (1 if len(labels) == 2 else len(labels)):
-        raise ValueError(f"expected a class per decision, got {len(labels)} for {rows}")
-    return np.array(labels)
 
 
 def _method(described: dict[str, Any] | None) -> Fit | None:

@@ -39,7 +39,7 @@ from .view import plane_view
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Explanation", "Leader", "Word", "explain"]
+__all__ = ["Explanation", "Leader", "Word", "explain", "row_of"]
 
 NEUTRAL = "(neutral)"
 _PAGE = Path(__file__).with_name("explanation.html")  # its body; its own rules are in the .css
@@ -280,6 +280,21 @@ class Explanation:
         ax.set_xlabel(f"contribution to the log-odds of {self.label}")
         ax.set_title(f"{self.label} {self.decision:+.3f} (intercept {self.intercept:+.3f})")
         return ax
+
+
+def row_of(ex: Explanation) -> dict[str, Any]:
+    """An explanation as a row of a table: numbers, and lists of words."""
+    ahead = ex.prediction == ex.label
+    return {
+        "text": ex.text,
+        "label": ex.prediction,
+        "probability": ex.probability if ahead else 1.0 - ex.probability,
+        "decision": ex.decision,
+        "evidence": bool(ex.leaders),
+        "enough": list(ex.enough),
+        "overturn": list(ex.overturn),
+        "spans": [[span.text, span.contribution] for span in ex.spans],
+    }
 
 
 def explain(

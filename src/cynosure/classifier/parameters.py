@@ -30,7 +30,7 @@ class Parameters:
     alpha: float | int
     layers: int
     lowercase: bool
-    negation: bool
+    negation: bool | str
     C: float | int | None
     min_df: float | int
     max_features: int | None
@@ -50,7 +50,9 @@ class Parameters:
             alpha=_positive("alpha", given["alpha"], "a step > 0"),
             layers=whole("layers", given["layers"], 0),
             lowercase=_flag("lowercase", given["lowercase"]),
-            negation=_flag("negation", given["negation"]),
+            negation=given["negation"]
+            if isinstance(given["negation"], str) and given["negation"] == "opposite"
+            else _flag("negation", given["negation"], ", or 'opposite'"),
             C=C if C is None else _positive("C", C, "a number > 0, or None"),
             min_df=_least_texts(given["min_df"]),
             max_features=None if most is None else whole("max_features", most, 1, " or None"),
@@ -90,9 +92,9 @@ def _positive(name: str, x: Any, expected: str) -> float | int:
     return int(x) if isinstance(x, Integral) else float(x)
 
 
-def _flag(name: str, x: Any) -> bool:
+def _flag(name: str, x: Any, more: str = "") -> bool:
     if not isinstance(x, bool | np.bool_):
-        raise ValueError(f"{name}: expected True or False, got {x!r}")
+        raise ValueError(f"{name}: expected True or False{more}, got {x!r}")
     return bool(x)
 
 

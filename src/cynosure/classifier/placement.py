@@ -42,7 +42,8 @@ class Task:
 
     `y` (texts,) in 0..classes-1, `weight` (texts,) > 0: how often a text counts, in `df` (terms,),
     the document frequencies, too;
-    `spelled` (terms, words) sparse, 1 where a term has a word; at most `leaders` leaders and
+    `spelled` (terms, words) sparse, 1 where a term has a word; `tie` what `fitting.tied` makes of
+    negation (None: nothing); at most `leaders` leaders and
     `words` words read (None: any number) per text on average, tokens in R^dim, `layers` layers
     with step `alpha`.
     """
@@ -52,6 +53,7 @@ class Task:
     weight: np.ndarray
     df: np.ndarray
     spelled: Any
+    tie: Any
     classes: int
     dim: int
     leaders: float | int
@@ -238,7 +240,7 @@ class Placed(Fit):
 
 def _fitted(task: Task, x: Any, rows: np.ndarray, inside: np.ndarray, C: float) -> np.ndarray:
     """Weights of the terms from the texts of these rows."""
-    return weights(x[rows], inside[rows], task.weight[rows], C, task.seed)
+    return weights(x[rows], inside[rows], task.weight[rows], C, task.seed, task.tie)
 
 
 @final

@@ -225,6 +225,17 @@ class Vocabulary:
         return csr_array((np.ones(len(indices)), indices, indptr), (len(rows), len(number)))
 
     @cached_property
+    def opposites(self) -> tuple[np.ndarray, np.ndarray]:
+        """(terms,) the term of the same words without negation, -1 where there is none, for terms
+        all of whose words stand behind a negator; and whether a term only ends there."""
+        plain, ends = np.full(len(self), -1, np.intp), np.zeros(len(self), bool)
+        for i, term in enumerate(self.terms):
+            if NOT in term:
+                ends[i] = not all(w.startswith(NOT) for w in term.split(" "))
+                plain[i] = -1 if ends[i] else self.index.get(term.replace(NOT, ""), -1)
+        return plain, ends
+
+    @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
         from ..engine.kernels.words import table_of, whole_text_hashes
 

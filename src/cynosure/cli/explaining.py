@@ -14,7 +14,7 @@ from .inputs import claim
 from .options import ForceOption, JsonOption
 from .output import Voice
 from .terminal import show, show_coloured, show_json
-from .texts import decoded, load_model, model_and
+from .texts import chunks, decoded, model_and, open_model, texts_of
 
 if TYPE_CHECKING:
     from ..classifier.explanation import Explanation
@@ -27,13 +27,25 @@ _MOST_ROWS = 20
 def explain(
     ctx: typer.Context,
     given: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="[MODEL] TEXT|-",
             help="The text itself, - for stdin. MODEL is a folder from `fit`; the shipped model "
             "(imdb) if absent.",
         ),
-    ],
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            metavar="FILE|-",
+            help="Explain every text of a file (as `predict` reads them), a JSON object per line: "
+            "label, probability, decision, enough, overturn, spans. Give MODEL or nothing before.",
+        ),
+    ] = None,
+    text_column: Annotated[
+        str, typer.Option("--text-column", help="Column (field) of the texts of --file.")
+    ] = "text",
     label: Annotated[
         str | None, typer.Option(help="Explain this label [the predicted one; of two, the second].")
     ] = None,
@@ -48,14 +60,20 @@ def explain(
     \b
     cynosure explain "A slow film, but what an ending!"
     cynosure explain model - --html why.html < review.txt
+    cynosure explain --file reviews.csv > why.jsonl
     """
     voice: Voice = ctx.obj
+    if file is not None:
+        _stream(voice, given or [], file, text_column, html)
+        return
+    if not given:
+        raise ValueError("expected TEXT, or - for stdin, or --file FILE")
     model, text = model_and(given, "TEXT or -")
     claim(html, (".html",), force)
     if text == "-":
         text = decoded(sys.stdin.buffer.read(), "stdin")
     with voice.working("reading the model"):
-        clf = load_model(model)
+        clf = open_model(model)
         names = {str(c): c for c in clf.classes_.tolist()}
         if label is not None and label not in names:
             raise ValueError(f"--label: expected one of {', '.join(names)}, got {label!r}")
@@ -69,6 +87,19 @@ def explain(
         show_json(json.dumps(head | {"result": ex.to_dict()}, ensure_ascii=False))
         return
     _show(ex)
+
+
+def _stream(voice: Voice, given: list[str], file: str, column: str, html: Path | None) -> None:
+    """A JSON object for every text, in order."""
+    if len(given) > 1 or html is not None:
+        raise ValueError("--file: expected [MODEL] before it, and neither a text nor --html")
+    texts = texts_of(file, column)
+    with voice.working("reading the model"):
+        clf = open_model(given[0] if given else None)
+    for chunk in chunks(texts):
+        for row in clf.explain_all(chunk):
+            show_json(json.dumps(row, ensure_ascii=False))
+        sys.stdout.flush()
 
 
 def _show(ex: Explanation) -> None:
