@@ -239,7 +239,13 @@ def test_class_weights_and_sample_weights(data: Dataset) -> None:
     plain = HardmaxClassifier(leaders=4).fit(texts, y)
     tilted = HardmaxClassifier(leaders=4, class_weight={"positive": 5, "negative": 1}).fit(texts, y)
     assert tilted.decision_function([""])[0] == pytest.approx(np.log(5))
-    assert tilted.decision_function(texts).mean() > plain.decision_function(texts).mean()
+    noisy = synthetic(400, noise=0.4)
+    share = [
+        (HardmaxClassifier(class_weight=given).fit(noisy.texts, noisy.labels)
+         .predict(noisy.texts) == "positive").mean()
+        for given in (None, {"positive": 5, "negative": 1})
+    ]  # fmt: skip
+    assert share[1] > share[0] + 0.05
     weights = np.where(y == "positive", 5.0, 1.0)
     same = HardmaxClassifier(leaders=4).fit(texts, y, sample_weight=weights)
     np.testing.assert_allclose(same.decision_function(texts), tilted.decision_function(texts))
@@ -476,3 +482,89 @@ def test_a_part_of_the_real_reviews(imdb: Path) -> None:
     reading = clf.read(held.texts)
     assert clf.score(held.texts, held.labels) > 0.82
     assert reading.leaders.mean() <= 11 and reading.on_leaders.mean() > 0.99
+
+
+# --- evidence, terms and threads --------------------------------------------------------------
+
+
+def test_a_text_without_evidence_gets_the_prior_or_what_abstain_says() -> None:
+    for classes in (("a", "b"), ("a", "b", "c")):
+        data = synthetic(300, classes=classes)
+        rows = np.flatnonzero((data.labels != "a") | (np.arange(300) % 3 == 0))
+        texts, y = [data.texts[i] for i in rows], data.labels[rows]
+        clf = HardmaxClassifier(ngrams=(1, 1)).fit(texts, y)
+        share = [(y == c).mean() for c in clf.classes_]
+        assert clf.predict_proba(["xyzzy", ""]) == pytest.approx(np.array([share, share]))
+        known = clf.predict(texts[:3])
+        assert clf.predict([*texts[:3], "xyzzy"], abstain="?").tolist() == [*known, "?"]
+        assert clf.predict([*texts[:3]], abstain="?").tolist() == known.tolist()
+        assert "No evidence" in clf.explain("xyzzy").note
+
+
+def test_several_classes_are_calibrated_together() -> None:
+    from cynosure.classifier.evaluation import evaluate
+
+    train, test = (synthetic(1500, classes=("a", "b", "c"), noise=0.3, seed=s) for s in (0, 1))
+    clf = HardmaxClassifier(ngrams=(1, 1)).fit(train.texts, train.labels)
+    found = evaluate(clf, test.texts, test.labels, explained=0)
+    assert found.calibration < 0.04 and 0.5 < found.accuracy < 0.99
+    ex = clf.explain(test.texts[0])
+    assert ex.prediction == clf.predict([test.texts[0]])[0] == ex.label
+    odds = ex.decision - ex.rest
+    assert ex.probability == pytest.approx(1 / (1 + np.exp(-odds)))
+
+
+def test_weights_of_the_terms_by_name(clf: HardmaxClassifier, data: Dataset) -> None:
+    names, weight = clf.get_feature_names_out(), clf.coef_[0]
+    assert names.tolist() == list(clf.vocabulary_.terms) and weight.shape == (len(names),)
+    (plane,), text = clf.model_.planes, data.texts[0]
+    terms = clf.vocabulary_.encode([text])[0]
+    expected = plane.b[0] + weight[terms].sum() / (len(terms) + plane.count)
+    assert clf.decision_function([text], layers=0)[0] == pytest.approx(expected)
+
+
+def test_threads_read_alike(clf: HardmaxClassifier, data: Dataset) -> None:
+    many = clone(clf).set_params(n_jobs=3)
+    many.model_, many.vocabulary_, many.classes_ = clf.model_, clf.vocabulary_, clf.classes_
+    one, other = clf.read(data.texts), many.read(data.texts)
+    for name in ("decision", "leaders", "on_leaders", "speaking", "known"):
+        assert (getattr(one, name) == getattr(other, name)).all()
+
+
+def test_parameters_of_the_method_are_searched(data: Dataset) -> None:
+    search = GridSearchCV(
+        HardmaxClassifier(ngrams=(1, 1), method=Placed()), {"method__C": [0.01, 3.0]}, cv=2
+    ).fit(list(data.texts), data.labels)
+    assert search.best_params_["method__C"] == search.best_estimator_.method.C
+    twin = clone(search.best_estimator_)
+    twin.set_params(method__C=7.0)
+    assert search.best_estimator_.method.C != 7.0
+
+
+def test_rows_of_a_table(clf: HardmaxClassifier, data: Dataset) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(clf.explain_all([*data.texts[:3], "xyzzy"]))
+    assert table.label[:3].tolist() == clf.predict(data.texts[:3]).tolist()
+    assert table.evidence.tolist() == [True, True, True, False]
+    p = clf.predict_proba([*data.texts[:3], "xyzzy"]).max(axis=1)
+    assert table.probability.to_numpy() == pytest.approx(p)
+    assert table.enough[0] == list(clf.explain(data.texts[0]).enough)
+
+
+def test_opposite_negation_turns_a_word_round() -> None:
+    """ "Not" is never seen with a tone: plain negation knows nothing of it, opposite turns it."""
+    good, bad = ["superb", "moving", "tender"], ["dull", "awful", "tedious"]
+    texts, y = [], []
+    rng = np.random.default_rng(0)
+    for i in range(300):
+        tone = (good if i % 2 else bad)[rng.integers(3)]
+        other = (bad if i % 2 else good)[rng.integers(3)]
+        said = f"not {other}, " if rng.random() < 0.2 and other != "awful" else ""
+        texts.append(f"{said}a film {tone} w{chr(97 + i % 26)}")
+        y.append("pos" if i % 2 else "neg")
+    clf = HardmaxClassifier(ngrams=(1, 1), negation="opposite").fit(texts, y)
+    assert clf.predict(["not dull", "not superb", "superb", "dull"]).tolist() == [
+        "pos", "neg", "pos", "neg",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="negation: expected True or False, or 'opposite'"):
+        HardmaxClassifier(negation="maybe").fit(texts, y)

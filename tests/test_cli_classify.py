@@ -423,3 +423,36 @@ def test_help_is_light() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=ENV)
     assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0] []", done.stderr
+
+
+def test_texts_without_evidence_are_said_so(trained: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(trained.parent)
+    Path("two.txt").write_text("wonderful film\nxyzzy\n", "utf-8")
+    assert main(["predict", str(trained), "two.txt", "--abstain", "unknown", "-q"]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("positive\t") and second.startswith("unknown\t")
+    assert main(["predict", str(trained), "two.txt", "--jsonl", "-q"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert "evidence" not in rows[0] and rows[1]["evidence"] is False
+    assert main(["explain", str(trained), "xyzzy", "-q"]) == 0
+    assert capsys.readouterr().out.startswith("no evidence")
+
+
+def test_every_text_of_a_file_is_explained(trained: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(trained.parent)
+    Path("three.txt").write_text("wonderful film\nxyzzy\na dull story\n", "utf-8")
+    assert main(["explain", str(trained), "--file", "three.txt", "-q"]) == 0
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    clf = HardmaxClassifier.load(trained)
+    assert rows == clf.explain_all(["wonderful film", "xyzzy", "a dull story"])
+    assert main(["explain", str(trained), "text", "--file", "three.txt", "-q"]) == 2
+    assert main(["explain", "-q"]) == 2
+
+
+def test_reading_a_model_needs_no_scikit_learn() -> None:
+    program = (
+        "import sys\nfrom cynosure.cli import main\n"
+        "assert main(['explain', 'not bad at all', '-q']) == 0\n"
+        "assert 'sklearn' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

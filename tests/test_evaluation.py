@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,7 @@ from cynosure import datasets
 from cynosure.classifier.estimator import HardmaxClassifier
 from cynosure.classifier.evaluation import Evaluation, LogRatio, Rivals, calibration_error, evaluate
 from cynosure.classifier.shipped import available, load_pretrained
+from cynosure.classifier.text import surface
 
 DATA = datasets.synthetic(300, seed=1, noise=0.25)
 TEST = datasets.synthetic(60, seed=2, noise=0.25)
@@ -46,6 +50,15 @@ def test_the_numbers_of_an_evaluation_are_those_of_the_predictions(clf) -> None:
     assert found.on_leaders == verdicts.on_leaders.mean()
     assert found.calibration == calibration_error(p.max(axis=1), right)
     assert (found.alpha, found.layers, found.dim) == (1.0, 8, 2)
+    flat = clf.decision_function(TEST.texts, layers=0) > 0
+    assert found.unlayered == (clf.classes_[flat.astype(int)] == TEST.labels).mean()
+    assert found.changed == (clf.classes_[flat.astype(int)] != y).sum()
+    heard = sum(len(clf.explain(text).read) for text in TEST.texts)
+    assert heard == verdicts.speaking.sum()
+    words = [len({x for w in clf.explain(t).read for x in surface(w.text)}) for t in TEST.texts]
+    assert found.words == (np.mean(words), np.median(words))
+    total = clf.vocabulary_.encode(TEST.texts).sizes.sum()
+    assert found.silenced == pytest.approx(1 - heard / total)
     assert found.faithfulness is None
     wrong = set(np.flatnonzero(~right).tolist())
     assert set(found.mistakes) <= wrong and len(found.mistakes) == min(10, len(wrong))
@@ -64,7 +77,7 @@ def test_more_than_two_classes(three) -> None:
     assert found.accuracy == three.score(data.texts, data.labels) > 0.8
     assert found.faithfulness is not None
     winning, *_, neutral = found.faithfulness.deletions
-    assert winning.flipped > 0.5 > neutral.flipped
+    assert winning.flipped > neutral.flipped
 
 
 def test_the_same_answer_every_time(clf) -> None:
@@ -145,6 +158,43 @@ def test_the_shipped_model_is_small_reads_reviews_and_explains_exactly() -> None
         assert abs(total - ex.decision) < 1e-9
         assert abs(ex.decision - clf.decision_function([text])[0]) < 1e-9
     assert clf.explain("").note and available() == ["imdb"]
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("This is not a good movie", "neg"),
+        ("I didn't like it", "neg"),
+        ("not bad at all", "pos"),
+        ("This is a good movie", "pos"),
+        ("I liked it", "pos"),
+    ],
+)
+def test_the_shipped_model_understands_negation(text: str, label: str) -> None:
+    ex = load_pretrained().explain(text)
+    assert ex.prediction == label == load_pretrained().predict([text])[0]
+    if "n" in text.split()[0] or "not" in text or "n't" in text:
+        shown = " ".join(span.text for span in ex.spans)
+        assert "not" in shown or "n't" in shown  # the negator is shown
+
+
+def test_layers_change_verdicts_of_the_shipped_model_in_a_fresh_process() -> None:
+    """Made-up reviews of its own words: with 0 layers every word speaks, with 8 the strong."""
+    script = """
+import numpy as np
+from cynosure import load_pretrained
+clf = load_pretrained()
+words = [t for t in clf.get_feature_names_out()[:3000] if " " not in t and "_" not in t]
+draw = np.random.default_rng(0)
+texts = [" ".join(draw.choice(words, 60)) for _ in range(400)]
+none, all_ = (clf.decision_function(texts, layers=k) > 0 for k in (0, clf.model_.layers))
+assert (all_ == (clf.decision_function(texts) > 0)).all()
+verdicts = clf.read(texts)
+print(int((none != all_).sum()), float(verdicts.speaking.sum() / verdicts.known.sum()))
+"""
+    out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    changed, speaking = out.stdout.split()
+    assert int(changed) >= 10 and float(speaking) < 2 / 3
 
 
 def test_an_unknown_shipped_model_is_named() -> None:

@@ -17,6 +17,7 @@ from cynosure.classifier.datasets import synthetic
 from cynosure.classifier.estimator import HardmaxClassifier
 from cynosure.classifier.explanation import Explanation, explain
 from cynosure.classifier.model import Model, Plane
+from cynosure.classifier.striking import spans
 from cynosure.classifier.text import Documents, Vocabulary
 
 DATA = synthetic(200)
@@ -81,10 +82,10 @@ def test_every_term_appears_once_with_its_offsets() -> None:
     known = {CLF.vocabulary_.terms[o.term] for o in CLF.vocabulary_.locate(text)}
     assert {*known, "(neutral)"} == set(names)
     by_name = {w.text: w for w in ex.words}
-    assert [text[a:b] for a, b in by_name["great"].offsets] == ["great", "GREAT"]
+    assert [text[a:b] for a, b in by_name["not_great"].offsets] == ["Not great", "not GREAT"]
     for word in ex.words:
         for a, b in word.offsets:
-            assert CLF.vocabulary_.tokenizer.words(text[a:b])[0][0] == word.text.split()[0]
+            assert CLF.vocabulary_.tokenizer.words(text[a:b])[-1][0] == word.text.split()[-1]
 
 
 @given(TEXTS)
@@ -194,7 +195,9 @@ def test_struck_words_leave_what_deletions_leave(words: list[str]) -> None:
 
     clf, text = cy.load_pretrained(), "A slow film, but what a wonderful ending of a film!"
     case = _case(clf, clf.explain(text))
-    (expected,) = _probabilities(clf, [case.struck(frozenset(w.lower() for w in words))])
+    gone = {w.lower() for w in words}
+    left = [gone.isdisjoint(mine) for mine in case.spelled]
+    (expected,) = _probabilities(clf, [case.terms[np.array(left)]])
     ex = clf.explain(text, struck=words)
     assert ex.probability == pytest.approx(expected[1], abs=1e-12)
     assert sum(leader.contribution for leader in ex.leaders) + ex.intercept == pytest.approx(
@@ -202,3 +205,70 @@ def test_struck_words_leave_what_deletions_leave(words: list[str]) -> None:
     )
     left = {word for w in ex.words for word in w.text.split(" ")}
     assert left and left.isdisjoint(w.lower() for w in words)
+
+
+# --- enough and overturn ----------------------------------------------------------------------
+
+NOISY = synthetic(400, noise=0.3, seed=4)
+READER = HardmaxClassifier(words=6).fit(NOISY.texts, NOISY.labels)
+
+
+@given(TEXTS)
+def test_what_was_read_and_what_is_silent_make_the_decision(text: str) -> None:
+    ex = READER.explain(text)
+    assert len(ex.read) == READER.read([text]).speaking[0, 0]
+    said = sum(span.contribution for span in ex.spans)
+    silent = sum(w.contribution for w in ex.words if w.text not in {x.text for x in ex.read})
+    assert ex.intercept + said + silent == pytest.approx(ex.decision, abs=1e-9)
+    assert abs(silent) <= 2.0**-8 * sum(abs(x) for x in ex.gradient_times_token()) * 300 + 1e-9
+    sizes = [abs(w.contribution) for w in ex.read]
+    assert sizes == sorted(sizes, reverse=True)
+    spelt = {word.removeprefix("not_") for w in ex.read for word in w.text.split(" ")}
+    negators = {"not"} if any("not_" in w.text for w in ex.read) else set()
+    assert set(ex.enough) == spelt | negators and len(set(ex.enough)) == len(ex.enough)
+
+
+@given(TEXTS)
+def test_overturned_verdicts_are_really_turned(text: str) -> None:
+    """The text is written again without the words, and nothing smaller of the set would do."""
+    ex = READER.explain(text)
+    words = READER.vocabulary_.tokenizer.__class__((1, 1)).words(text)
+
+    def verdict(gone: set[str]) -> str:
+        again = text
+        for word, a, b in words[::-1]:
+            if word in gone:
+                again = again[:a] + "zzzz" + again[b:]
+        return str(READER.predict([again])[0])
+
+    if ex.overturn:
+        assert verdict(set(ex.overturn)) != ex.prediction
+        for word in ex.overturn:
+            assert len(ex.overturn) == 1 or verdict(set(ex.overturn) - {word}) == ex.prediction
+    else:
+        alone = {w for w, _, _ in words}
+        assert all(verdict({w}) == ex.prediction for w in alone)
+
+
+def test_overlapping_terms_are_one_span() -> None:
+    text = "what a great, great job: superb. A great film"
+    found = spans(
+        text,
+        [("great", ((7, 12), (14, 19), (35, 40)), 1.0), ("a great", ((5, 12), (33, 40)), 0.5),
+         ("great job", ((14, 23),), 0.25), ("superb", ((25, 31),), -2.0)],
+    )  # fmt: skip
+    assert [(s.text, s.contribution) for s in found] == [("superb", -2.0), ("great job", 1.75)]
+    assert found[1].offsets == ((5, 12), (14, 23), (33, 40))
+    assert set(found[1].terms) == {"great", "a great", "great job"}
+
+
+def test_the_page_of_a_long_text_is_bounded() -> None:
+    rng = np.random.default_rng(0)
+    made = [f"w{''.join(map(chr, rng.integers(97, 123, 6)))}" for _ in range(30_000)]
+    clf = HardmaxClassifier(ngrams=(1, 1), min_df=1).fit(
+        [*NOISY.texts, " ".join(made)], [*NOISY.labels, "positive"]
+    )
+    text = " ".join((*NOISY.texts[:5], *made, *made, *made, *made))
+    assert len(text) > 900_000
+    page = clf.explain(text).to_html()
+    assert len(page) < 3_000_000 and "shown in part" in page

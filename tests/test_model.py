@@ -43,7 +43,8 @@ def slow_reading(model: Model, documents: Documents) -> tuple[np.ndarray, np.nda
         row: list[float] = []
         led, on = [], []
         for plane in model.planes:
-            z = np.concatenate((plane.anchor[None], plane.embedding[documents[i]]))
+            anchor = plane.anchor if plane.kappa == np.inf else slow_anchor(plane, documents[i])
+            z = np.concatenate((anchor[None], plane.embedding[documents[i]]))
             run = cy.simulate(cy.PureAttention(alpha=model.alpha), z, layers=model.layers)
             known = len(documents[i]) > 0
             row += (plane.b + plane.v @ run.z[-1].mean(axis=0) if known else plane.prior).tolist()
@@ -59,6 +60,105 @@ def slow_reading(model: Model, documents: Documents) -> tuple[np.ndarray, np.nda
         leaders.append(led)
         share.append(on)
     return np.array(decision), np.array(leaders), np.array(share)
+
+
+def slow_anchor(plane: Plane, terms: np.ndarray) -> np.ndarray:
+    """The anchor (0, R) by the rule itself, one term after the other, strongest first."""
+    u = plane.embedding[:, 0] / np.linalg.norm(plane.embedding, axis=1)
+    sizes = np.unique(np.round(np.abs([0.0, *u]), 9))
+    mine = sorted((abs(round(float(x), 9)), float(x)) for x in u[terms])[::-1]
+    read, rest = 0.0, sum(x * x for _, x in mine)
+    silent = 0.0
+    while mine and mine[0][0] > 0:
+        size = mine[0][0]
+        while mine and mine[0][0] == size:  # equal sizes are read together
+            _, x = mine.pop(0)
+            read, rest = read + x, rest - x * x
+        if abs(read) >= plane.kappa * np.sqrt(max(rest, 0.0)):
+            silent = max((float(x) for x in sizes if x < size), default=0.0)
+            break
+    above = min((float(x) for x in sizes if x > silent), default=1.0)
+    length = ((1 - silent**2) * (1 - above**2)) ** -0.25
+    return np.array([0.0, length * np.linalg.norm(plane.embedding, axis=1).max()])
+
+
+def graded_plane(draw: np.random.Generator, terms: int, kappa: float) -> Plane:
+    """Words as Placed puts them: few symmetric grades, radii a hair below 1."""
+    u = draw.choice([-0.9, -0.6, -0.35, -0.1, 0.0, 0.1, 0.35, 0.6, 0.9], size=terms)
+    radius = draw.permutation(np.linspace(0.9999, 1.0, terms + 1)[:-1])
+    embedding = np.column_stack((u, np.sqrt(1 - u**2))) * radius[:, None]
+    v = np.array([[3.0, 0.0]])
+    return Plane(embedding, np.array([0.0, 1.0]), v, np.ones(1), np.zeros(1), 1.0, kappa)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.0, 0.4, 1.0, 1.7, 5.0, np.inf]))
+def test_the_layers_silence_what_the_rule_leaves_unread(seed: int, kappa: float) -> None:
+    """The fast path against the certified layers, with the anchor put there by hand."""
+    draw = np.random.default_rng(seed)
+    plane, documents = graded_plane(draw, 14, kappa), documents_of(draw, 5, 14)
+    assert plane.rays is not None and plane.rays.apart
+    for layers in (0, 1, 7):
+        model = Model((plane,), 1.0, layers)
+        reading, slow = model.read(documents), slow_reading(model, documents)
+        np.testing.assert_allclose(reading.decision, slow[0], rtol=0, atol=1e-12)
+        assert reading.leaders.tolist() == slow[1].tolist()
+        np.testing.assert_allclose(reading.on_leaders, slow[2], rtol=0, atol=1e-12)
+        _, led, _ = model._along_rays(plane, plane.rays, documents, plane.lengths(documents))
+        assert (led >= 0).all()  # none was left to the general path
+        again = Model((plane,), 1.0, 3).read(documents, layers=layers)
+        assert (again.decision == reading.decision).all()
+    u = plane.embedding[:, 0] / np.linalg.norm(plane.embedding, axis=1)
+    for terms, said in zip(map(documents.__getitem__, range(5)), reading.speaking[:, 0].tolist()):
+        _, R = slow_anchor(plane, terms) if kappa < np.inf else (0.0, 1.0)
+        loud = np.abs(u[terms]) > np.sqrt(1 - 1 / R**2) if R > 1 else np.abs(u[terms]) > 1e-9
+        assert said == loud.sum()
+
+
+def test_the_general_path_reads_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(3)
+    plane, documents = graded_plane(draw, 14, 1.2), documents_of(draw, 20, 14)
+    fast = Model((plane,), 1.0, 6).read(documents)
+    monkeypatch.setattr(
+        Model,
+        "_along_rays",
+        lambda self, plane, rays, documents, length: (
+            np.zeros((len(documents), 2)), np.full(len(documents), -1), np.zeros(len(documents))
+        ),
+    )  # fmt: skip
+    slow = Model((plane,), 1.0, 6).read(documents)
+    np.testing.assert_allclose(fast.decision, slow.decision, rtol=0, atol=1e-12)
+    assert (fast.speaking == slow.speaking).all() and (fast.leaders == slow.leaders).all()
+    assert (
+        0
+        < fast.speaking.sum()
+        < Model((replace(plane, kappa=np.inf),)).read(documents).speaking.sum()
+    )
+
+
+def test_the_order_of_the_terms_does_not_matter() -> None:
+    draw = np.random.default_rng(1)
+    plane = graded_plane(draw, 30, 1.3)
+    terms = draw.permutation(30)[:20].astype(np.int32)
+    both = np.concatenate((terms, terms[::-1]))
+    one, other = Model((plane,)).read(Documents(np.array([0, 20, 40]), both)).decision
+    assert one == pytest.approx(other, abs=1e-14)
+    assert len(set(plane.lengths(Documents(np.array([0, 20, 40]), both)).tolist())) == 1
+
+
+@pytest.mark.parametrize("kappa", [-1.0, float("nan")])
+def test_kappa_is_a_number(kappa: float) -> None:
+    with pytest.raises(ValueError, match="kappa"):
+        graded_plane(np.random.default_rng(0), 5, kappa)
+
+
+def test_only_words_on_few_rays_are_read_by_strength() -> None:
+    draw = np.random.default_rng(0)
+    plane = plane_of(draw.normal(size=(3000, 2)), np.ones(2))
+    with pytest.raises(ValueError, match="few rays"):
+        replace(plane, kappa=1.0)
+    behind = np.array([[1.0, 0.2], [0.3, -1.0]])
+    with pytest.raises(ValueError, match="anchor's side"):
+        Plane(behind, np.array([0.0, 1.0]), np.ones((1, 2)), np.ones(1), np.ones(1), 1.0, 1.0)
 
 
 @given(st.integers(0, 10_000), st.sampled_from([0.5, 1.0, 3.0]), st.sampled_from([0.3, 0.99]))
@@ -80,7 +180,8 @@ def test_both_ways_along_rays_are_taken() -> None:
     for shortest, all_sure in ((0.99, True), (0.3, False)):
         plane = on_rays(draw, 12, 5, shortest)
         assert plane.rays is not None
-        _, led = Model((plane,), 1.0, 6)._along_rays(plane, plane.rays, documents)
+        once = np.full(30, 1.01)
+        _, led, _ = Model((plane,), 1.0, 6)._along_rays(plane, plane.rays, documents, once)
         assert (led >= 0).all() == all_sure and (led >= 0).any()
 
 
@@ -153,7 +254,7 @@ def test_a_short_tied_text_beside_a_long_one_has_a_decision() -> None:
 def test_long_texts_leave_the_batched_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(3)
     plane = plane_of(draw.normal(size=(30, 2)), np.ones(2))
-    monkeypatch.setattr("cynosure.classifier.model._MOST_RAYS", 0)
+    monkeypatch.setattr("cynosure.classifier.plane._MOST_RAYS", 0)
     documents = Documents(np.array([0, 30]), np.arange(30))
     model = Model((plane,))
     expected = model.read(documents)

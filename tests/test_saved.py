@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -49,3 +50,18 @@ def test_a_saved_run_is_read_as_it_was(name: str, make, tmp_path: Path) -> None:
             assert [list(c) for c in cy.roles(old).followed(k)] == [
                 list(c) for c in cy.roles(new).followed(k)
             ]
+
+
+@pytest.mark.parametrize("name", ["two", "three"])
+def test_a_classifier_saved_before_anchors_had_lengths_says_what_it_said(
+    name: str, tmp_path: Path
+) -> None:
+    """Version 2: one length for every text, no negation, each class against the rest."""
+    expected = json.loads((SAVED / f"classifier-0.1.0-{name}.json").read_text("utf-8"))
+    clf = cy.HardmaxClassifier.load(SAVED / f"classifier-0.1.0-{name}")
+    again = cy.HardmaxClassifier.load(clf.save(tmp_path / "again"))
+    for model in (clf, again):
+        found = model.predict_proba(expected["texts"])
+        np.testing.assert_allclose(found, expected["probabilities"], rtol=1e-9)
+        assert model.predict(expected["texts"]).tolist() == expected["labels"]
+        assert not model.negation and all(p.kappa == np.inf for p in model.model_.planes)

@@ -314,7 +314,7 @@ def test_an_interval_needs_two_seeds() -> None:
 
 @pytest.fixture(scope="module")
 def clf() -> HardmaxClassifier:
-    return HardmaxClassifier(2, (1, 1), 6).fit(TRAIN.texts, TRAIN.labels)
+    return HardmaxClassifier(2, (1, 1), 6, negation=False).fit(TRAIN.texts, TRAIN.labels)
 
 
 def test_shapley_values_of_a_product() -> None:

@@ -44,20 +44,24 @@ def said(X: np.ndarray) -> list[str]:
 
 class Numbered(HardmaxClassifier):  # type: ignore[misc]  # final for everybody else
     def __init__(
-        self, dim=2, ngrams=(1, 1), leaders=10, *, words=None, method=None, alpha=1.0, layers=8,
-        lowercase=True, min_df=1, max_features=None, class_weight=None, random_state=0,
+        self, dim=2, ngrams=(1, 1), leaders=15, *, words=15, C=None, method=None, alpha=1.0,
+        layers=8, lowercase=True, negation=True, min_df=1, max_features=None, class_weight=None,
+        n_jobs=None, random_state=0,
     ):  # fmt: skip
         self.dim = dim
         self.ngrams = ngrams
         self.leaders = leaders
         self.words = words
+        self.C = C
         self.method = method
         self.alpha = alpha
         self.layers = layers
         self.lowercase = lowercase
+        self.negation = negation
         self.min_df = min_df
         self.max_features = max_features
         self.class_weight = class_weight
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -71,9 +75,9 @@ class Numbered(HardmaxClassifier):  # type: ignore[misc]  # final for everybody 
         super().fit(said(X), y, sample_weight)
         return self
 
-    def read(self, X: Any) -> Verdicts:
+    def read(self, X: Any, layers: int | None = None) -> Verdicts:
         check_is_fitted(self)
-        return super().read(said(validate_data(self, X, reset=False)))
+        return super().read(said(validate_data(self, X, reset=False)), layers)
 
 
 @parametrize_with_checks([Numbered()])  # no check is expected to fail

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import unicodedata
 from collections import Counter
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -213,3 +214,88 @@ def test_a_term_is_spelled_with_its_words() -> None:
     for term, row in zip(vocabulary.terms, spelled):
         assert set(np.flatnonzero(row)) == {number[w] for w in term.split(" ")}
         assert set(row) <= {0.0, 1.0}
+
+
+# --- negation ---------------------------------------------------------------------------------
+
+
+def slow_negation(text: str) -> list[str]:
+    """Up to three words behind a negator, to the next punctuation, one word at a time."""
+    import re
+
+    negators = {"not", "no", "never", "didn't", "isn't", "without", "cannot"}
+    out, left = [], 0
+    for found in re.finditer(r"[a-z]+(?:'[a-z]+)*|[!?.,;:()]", text.lower()):
+        word = found.group()
+        if word in ".,;:()":
+            left = 0
+        elif word in "!?":
+            left = 0
+            out.append(word)
+        elif word in negators:
+            left = 3
+            out.append(word)
+        else:
+            out.append("not_" * (left > 0) + word)
+            left -= left > 0
+    return out
+
+
+PIECES = (
+    "not good Didn't like , it . never ! very ISN'T bad but ( no ) film ? without cannot".split()
+)
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join))
+def test_words_behind_a_negator_are_words_of_their_own(text: str) -> None:
+    tokenizer = Tokenizer((1, 1), negation=True)
+    found = tokenizer.words(text)
+    assert [word for word, _, _ in found] == slow_negation(text)
+    for word, a, b in found:
+        assert tokenizer.spelling(text[a:b]) == word.removeprefix("not_")
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join), min_size=1, max_size=5)
+)
+def test_negated_terms_are_found_again(texts: list[str]) -> None:
+    """Built, spelled, read back from their spelling, encoded and located alike."""
+    tokenizer = Tokenizer((1, 2), negation=True)
+    vocabulary, documents = Vocabulary.build(texts, tokenizer, min_df=1)
+    again = Vocabulary(vocabulary.terms, vocabulary.df, tokenizer).encode(texts)
+    for i, text in enumerate(texts):
+        words = slow_negation(text)
+        terms = {*words, *(" ".join(pair) for pair in pairwise(words))}
+        assert {vocabulary.terms[j] for j in documents[i]} == terms
+        assert documents[i].tolist() == again[i].tolist()
+        assert {vocabulary.terms[o.term] for o in vocabulary.locate(text)} == terms
+
+
+def test_the_negator_is_part_of_the_place() -> None:
+    text = "It isn’t that good, really"
+    vocabulary, _ = Vocabulary.build([text], Tokenizer((1, 1), negation=True), min_df=1)
+    places = {vocabulary.terms[t]: text[a:b] for t, a, b in vocabulary.locate(text)}
+    assert places["not_good"] == "isn’t that good" and places["really"] == "really"
+
+
+@given(
+    st.lists(st.sampled_from(PIECES), max_size=20).map(" ".join),
+    st.lists(st.sets(st.sampled_from(["not", "good", "like", "didn't", "film"])), max_size=4),
+)
+def test_struck_words_are_gaps(text: str, struck: list[set[str]]) -> None:
+    """Against writing the text again with a word nobody knows in their place."""
+    tokenizer = Tokenizer((1, 2), negation=True)
+    vocabulary, _ = Vocabulary.build([" ".join(PIECES), text, "a"], tokenizer, min_df=1)
+    found = vocabulary.without(text, struck)
+    for i, words in enumerate(struck):
+        again = text
+        for word, a, b in Tokenizer((1, 1)).words(text)[::-1]:
+            if word in words:
+                again = again[:a] + "zzzz" + again[b:]
+        assert found[i].tolist() == vocabulary.encode([again])[0].tolist()
+
+
+def test_scripts_and_styles_are_not_read() -> None:
+    assert words("a <script>var x = 'bad';</script> b<STYLE type=x>c</style >d") == ["a", "b", "d"]
+    assert words("a <script>never closed") == ["a", "never", "closed"]
+    assert words("<scripted>a</scripted> <script/>b") == ["a", "b"]

@@ -1,9 +1,10 @@
 """Are explanations faithful? Delete what an explanation names, and classify the rest again.
 
-What is left after a deletion goes through the layers again. With n-grams there are two kinds of
-deletion. A *term* is deleted: it alone leaves the set of terms. A *word* is struck out, wherever it
-stands: every n-gram it is part of is deleted, and none is formed across the gap. With single words
-the two are the same.
+What is left after a deletion is read again, down to weaker words if it takes them, and goes through
+the layers again. There are two kinds of deletion. A *term* is deleted: it alone leaves the set of
+terms. A *word* is struck out, wherever it stands (`striking`): every n-gram it is part of is
+deleted, none is formed across the gap, and a negator negates no more. With single words and without
+negation the two are the same.
 
 Trap: deleting the leaders alone proves nothing, since some of their followers then lead; a leader
 is deleted with its cluster.
@@ -18,9 +19,10 @@ from typing import Any, final
 import numpy as np
 
 from .columns import as_texts
+from .documents import Documents
 from .estimator import HardmaxClassifier
 from .explanation import Explanation
-from .text import Documents
+from .striking import Reader, words_of
 
 __all__ = ["Deletion", "Faithfulness", "faithfulness"]
 
@@ -63,7 +65,11 @@ class Faithfulness:
     that flip, a share `flipped_at_all`); `flipped_within` is the share of all predictions that flip
     this way within `most_words` words. `best_within` is that share when the words are chosen in
     order to flip the prediction: always the word whose terms together pull most towards the label,
-    which for single words is the best choice there is.
+    which is the best choice there is for single words that are all read.
+
+    `overturned` is the share of predictions for which `Explanation.overturn` found words, at most
+    `most_words` of them; `overturn_words` their number (median, mean, 95 % quantile over those
+    found at all).
     """
 
     texts: int
@@ -73,6 +79,8 @@ class Faithfulness:
     best_within: float
     flipped_at_all: float
     words_to_flip: tuple[float, float, float]
+    overturned: float
+    overturn_words: tuple[float, float, float]
 
 
 @final
@@ -80,9 +88,12 @@ class Faithfulness:
 class _Case:
     """An explained text: its terms and their pull towards the label, and the clusters.
 
+    `spelled` are the words of the text in each term, its negator included.
+
     `clusters` are positions in `terms`; the leader comes first in its own, unless the anchor leads.
     """
 
+    text: str
     terms: np.ndarray
     pull: np.ndarray
     spelled: tuple[frozenset[str], ...]
@@ -116,11 +127,6 @@ class _Case:
         """The terms left when those at the positions `gone` are deleted."""
         return np.delete(self.terms, gone)
 
-    def struck(self, words: frozenset[str]) -> np.ndarray:
-        """The terms left when `words` are struck out."""
-        left = [words.isdisjoint(mine) for mine in self.spelled]
-        return self.terms[np.array(left, dtype=bool)]
-
     def strongest_words(self, most: int) -> list[str]:
         """Always the word whose remaining terms pull most, as long as one pulls at all."""
         total: dict[str, float] = {}
@@ -146,6 +152,10 @@ class _Case:
 
 def _case(clf: HardmaxClassifier, ex: Explanation) -> _Case:
     index = clf.vocabulary_.index
+    spelled = {
+        w.text: {x for o in w.offsets for x in words_of(clf.vocabulary_, ex.text, w.text, *o)}
+        for w in ex.words
+    }
     sign = 1.0 if ex.decision > 0 or len(clf.classes_) > 2 else -1.0
     names: list[str] = []
     pull: list[float] = []
@@ -163,9 +173,10 @@ def _case(clf: HardmaxClassifier, ex: Explanation) -> _Case:
         strength.append(sign * leader.score)
     winning = [c for c, s in enumerate(strength) if s > 0 and c != neutral]
     return _Case(
+        text=ex.text,
         terms=np.array([index[name] for name in names], np.int32),
         pull=np.array(pull, float),
-        spelled=tuple(frozenset(name.split(" ")) for name in names),
+        spelled=tuple(frozenset(spelled[name]) for name in names),
         clusters=tuple(clusters),
         winning=tuple(sorted(winning, key=lambda c: -strength[c])),
         neutral=neutral,
@@ -208,13 +219,19 @@ class _Predictions:
         label = self.label[of]
         return p.argmax(axis=1) != label, self.probability[of] - p[np.arange(len(of)), label]
 
+    def struck(self, case: _Case, words: Sequence[frozenset[str]]) -> list[np.ndarray]:
+        """The terms left of the case's text when each of these sets is struck out."""
+        left = self.clf.vocabulary_.without(case.text, words)
+        return [left[i] for i in range(len(left))]
+
     def deletion(
         self, name: str, gone: Sequence[np.ndarray], words: Sequence[frozenset[str]]
     ) -> Deletion:
         """The terms gone[i] deleted from case i, and, apart from that, the words[i] struck out."""
         every = np.arange(len(self.cases))
         flipped, fall = self.after([c.without(g) for c, g in zip(self.cases, gone)], every)
-        struck, _ = self.after([c.struck(w) for c, w in zip(self.cases, words)], every)
+        rests = [self.struck(c, [w])[0] for c, w in zip(self.cases, words)]
+        struck, _ = self.after(rests, every)
         return Deletion(
             name=name,
             flipped=float(flipped.mean()),
@@ -228,7 +245,7 @@ class _Predictions:
         """Words struck at the first stage of each case that flips its prediction; inf if none."""
         of = np.repeat(np.arange(len(self.cases)), [len(s) for s in stages])
         size = np.array([len(words) for stage in stages for words in stage], float)
-        rests = [c.struck(words) for c, stage in zip(self.cases, stages) for words in stage]
+        rests = [rest for c, stage in zip(self.cases, stages) for rest in self.struck(c, stage)]
         needed = np.full(len(self.cases), np.inf)
         if rests:
             flipped, _ = self.after(rests, of)
@@ -275,7 +292,8 @@ def faithfulness(
         [[frozenset(words[: k + 1]) for k in range(len(words))] for words in greedy]
     )
     flipped = np.isfinite(needed)
-    shown = needed[flipped] if flipped.any() else np.array([np.nan])
+    reader = Reader(clf.vocabulary_, clf.model_)
+    found = np.array([len(reader.overturn(case.text)) or np.inf for case in cases])
     return Faithfulness(
         texts=len(cases),
         deletions=_deletions(before, np.random.default_rng(seed)),
@@ -283,12 +301,16 @@ def faithfulness(
         flipped_within=float((needed <= most_words).mean()),
         best_within=float((np.minimum(chosen, needed) <= most_words).mean()),
         flipped_at_all=float(flipped.mean()),
-        words_to_flip=(
-            float(np.median(shown)),
-            float(shown.mean()),
-            float(np.quantile(shown, 0.95)),
-        ),
+        words_to_flip=_summary(needed[flipped]),
+        overturned=float((found <= most_words).mean()),
+        overturn_words=_summary(found[np.isfinite(found)]),
     )
+
+
+def _summary(words: np.ndarray) -> tuple[float, float, float]:
+    """Median, mean and 95 % quantile; NaN of nothing."""
+    shown = words if len(words) else np.array([np.nan])
+    return float(np.median(shown)), float(shown.mean()), float(np.quantile(shown, 0.95))
 
 
 def _deletions(before: _Predictions, rng: np.random.Generator) -> tuple[Deletion, ...]:

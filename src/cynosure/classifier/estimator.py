@@ -11,15 +11,18 @@ from pathlib import Path
 from typing import Any, SupportsFloat, final
 
 import numpy as np
+from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from .columns import as_labels, as_texts
-from .explanation import Explanation, explain
+from .explanation import Explanation
+from .fitting import tied
 from .model import FOLDER, Verdicts, load_files, save_files
-from .parameters import Parameters, as_json, class_weights, repetitions, seed_of
+from .opened import Opened, classes_of
+from .parameters import Parameters, as_json, class_weights, repetitions, seed_of, whole
 from .placement import Fit, Placed, Task
-from .text import Documents, Tokenizer, Vocabulary
+from .text import Tokenizer, Vocabulary
 
 __all__ = ["HardmaxClassifier", "Lexeme"]
 
@@ -49,16 +52,21 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     dim : dimension of the tokens.
     ngrams : (low, high), the n-grams taken as terms.
     leaders : budget of leaders per text, on average over the training texts (of each plane).
-    words : budget of telling words per text, on average: words of the terms that do not follow the
-        neutral anchor. On film reviews 40 is as accurate as TF-IDF with logistic regression, and
-        some 26 words speak for the prediction; with 20 it is 13 words and one point of accuracy
-        less. Deleting them overturns the prediction either way. None sets no bound: as accurate as
-        NB-SVM, with nearly every word contributing a little.
+    words : budget of words read per text, on average: those of the terms that do not follow the
+        neutral anchor. A text is read from its strongest terms on until they outweigh what the
+        rest could say, so easy texts take few words and hard ones many; how soon is chosen on
+        held-out texts within this budget. None sets no bound.
+    C : inverse regularisation of the convex fit; None chooses it on held-out texts.
     method : how to fit: `Placed()` (the default: convex, seconds) or `Learned()` (gradient, torch).
     alpha, layers : step (> 0) and number of the attention layers.
     lowercase, min_df, max_features : vocabulary, as in scikit-learn's CountVectorizer; min_df is a
         number of texts (a whole number) or a share of them (a float from 0.0 to 1.0).
+    negation : whether up to three words behind an English negator (not, never, didn't, ...), to the
+        next punctuation, are words of their own: "not_good". "opposite" makes them first of all
+        the opposite of the plain word, which short texts need ("not bad at all") and which costs
+        half a point on long ones.
     class_weight : None, "balanced", or a weight per label: how often its texts count.
+    n_jobs : threads that read texts; None is one, -1 as many as there are processors.
     random_state : an int; the same int gives the same model. From a RandomState or None an int is
         drawn at each fit.
 
@@ -79,29 +87,35 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         self,
         dim: SupportsFloat = 2,  # numpy's numbers too: a grid search makes them
         ngrams: Sequence[SupportsFloat] = (1, 2),
-        leaders: SupportsFloat = 10,
+        leaders: SupportsFloat = 15,
         *,
-        words: SupportsFloat | None = 40,
+        words: SupportsFloat | None = 15,
+        C: SupportsFloat | None = None,
         method: Fit | None = None,
         alpha: SupportsFloat = 1.0,
         layers: SupportsFloat = 8,
         lowercase: bool | np.bool_ = True,
+        negation: bool | np.bool_ | str = True,
         min_df: SupportsFloat = 2,
         max_features: SupportsFloat | None = None,
         class_weight: Any = None,
+        n_jobs: SupportsFloat | None = None,
         random_state: Any = 0,
     ) -> None:
         self.dim = dim
         self.ngrams = ngrams
         self.leaders = leaders
         self.words = words
+        self.C = C
         self.method = method
         self.alpha = alpha
         self.layers = layers
         self.lowercase = lowercase
+        self.negation = negation
         self.min_df = min_df
         self.max_features = max_features
         self.class_weight = class_weight
+        self.n_jobs = n_jobs
         self.random_state = random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -135,7 +149,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         least = given.threshold(float(weight.sum()))
         vocabulary, documents = Vocabulary.build(
             texts,
-            Tokenizer(given.ngrams, given.lowercase),
+            Tokenizer(given.ngrams, given.lowercase, bool(given.negation)),
             min_df=least,
             max_features=given.max_features,
             times=weight,
@@ -152,6 +166,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
             weight=weight,
             df=np.bincount(documents.indices, np.repeat(weight, documents.sizes), len(vocabulary)),
             spelled=vocabulary.spelled,
+            tie=tied(*vocabulary.opposites) if given.negation == "opposite" else None,
             classes=len(classes),
             dim=given.dim,
             leaders=given.leaders,
@@ -160,7 +175,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
             layers=given.layers,
             seed=self.seed_,
         )
-        self.model_ = (self.method or Placed()).model(task)
+        self.model_ = (self.method or Placed(C=given.C)).model(task)
         self.vocabulary_ = vocabulary
         self.classes_ = classes
         return self
@@ -172,42 +187,68 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("texts: expected at least one text, got none")
         if self.method is not None and not isinstance(self.method, Fit):
             raise TypeError(f"method: expected Placed() or Learned(), got {self.method!r}")
+        if self.method is not None and self.C is not None:
+            raise ValueError(
+                f"C: got {self.C!r} beside method={self.method!r}; say it once, there or here"
+            )
         return Parameters.of(self.get_params(deep=False))
 
     # --- predict ------------------------------------------------------------------------------
 
-    def read(self, X: Any) -> Verdicts:
+    def read(self, X: Any, layers: SupportsFloat | None = None) -> Verdicts:
         """Decisions with the number of leaders and the share of the mean on leaders, per text."""
-        check_is_fitted(self, "model_")
-        return self.model_.read(self.vocabulary_.encode(as_texts(X)))
+        depth = None if layers is None else whole("layers", layers, 0, " or None")
+        jobs = 1 if self.n_jobs is None else effective_n_jobs(self.n_jobs)
+        return self._opened.read(X, depth, jobs)
 
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Log-odds of classes_[1], shape (texts,); one column per class when there are more."""
-        decision = self.read(X).decision
+    @property
+    def _opened(self) -> Opened:
+        check_is_fitted(self, "model_")
+        return Opened(self.model_, self.vocabulary_, self.classes_)
+
+    def decision_function(self, X: Any, layers: SupportsFloat | None = None) -> np.ndarray:
+        """Log-odds of classes_[1], shape (texts,); one column per class when there are more.
+
+        `layers` reads the same model at another depth: with 0 every word speaks.
+        """
+        decision = (self.read(X) if layers is None else self.read(X, layers)).decision
         return decision[:, 0] if len(self.classes_) == 2 else decision
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probabilities (texts, classes). With more than two classes: one plane for all gives
-        their softmax, a plane for each the odds against the rest, scaled to sum to one."""
+        """Probabilities (texts, classes); with more than two classes the softmax of the decisions.
+        A text without a known term gets the prior: the shares of the classes in training."""
         return self.probabilities(self.read(X).decision)
 
     def probabilities(self, decision: np.ndarray) -> np.ndarray:
         """What `predict_proba` makes of the decisions (texts, rows) of `read`."""
-        check_is_fitted(self, "model_")
-        decision = np.clip(decision, -500.0, 500.0)
-        if len(self.classes_) > 2 and len(self.model_.planes) == 1:
-            inside = np.exp(decision - decision.max(axis=1, keepdims=True, initial=-500.0))
-        else:
-            inside = 1.0 / (1.0 + np.exp(-decision))
-        if len(self.classes_) == 2:
-            return np.column_stack((1.0 - inside[:, 0], inside[:, 0]))
-        return inside / inside.sum(axis=1, keepdims=True)
+        return self._opened.probabilities(decision)
 
-    def predict(self, X: Any) -> np.ndarray:
-        """The most probable label of each text."""
-        decision = self.decision_function(X)
-        best = (decision > 0).astype(np.intp) if decision.ndim == 1 else decision.argmax(axis=1)
-        return self.classes_[best]
+    def predict(self, X: Any, *, abstain: Any = None) -> np.ndarray:
+        """The most probable label of each text.
+
+        `abstain` is what a text without any known term gets: nothing speaks for a label there.
+        None gives it the label that the prior favours.
+        """
+        verdicts = self.read(X)
+        labels = self._opened.labels(verdicts)
+        if abstain is None:
+            return labels
+        out = labels.astype(object)
+        out[verdicts.known == 0] = abstain
+        same = isinstance(abstain, str) and labels.dtype.kind == "U"
+        return out.astype(str) if same else out
+
+    @property
+    def coef_(self) -> np.ndarray:
+        """What each term weighs for each decision (rows, terms), if it is read: <v, E_j>."""
+        check_is_fitted(self, "model_")
+        rows = [plane.v @ plane.embedding.T for plane in self.model_.planes]
+        return np.concatenate(rows)
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """The terms of the vocabulary, in the order of the columns of `coef_`."""
+        check_is_fitted(self, "model_")
+        return np.array(self.vocabulary_.terms, dtype=object)
 
     # --- explain ------------------------------------------------------------------------------
 
@@ -218,31 +259,15 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         those of classes_[0] are the same numbers with the other sign. The words `struck` are left
         out wherever they stand, with every n-gram they are part of; none is formed across the gap.
         """
-        check_is_fitted(self, "model_")
-        (text,) = as_texts([text], "text")
-        if label is not None and label not in self.classes_:
-            raise ValueError(f"label: expected one of {self.classes_.tolist()}, got {label!r}")
-        two = len(self.classes_) == 2
-        gone = frozenset(map(self.vocabulary_.tokenizer.spelling, struck))
-        probabilities = self._without(text, gone)
-        if label is None:
-            label = self.classes_[1 if two else int(probabilities.argmax())]
-        column = int(np.flatnonzero(self.classes_ == label)[0])
-        p = float(probabilities[column])
-        if not two:
-            of, other = str(self.classes_[column]), "the other classes"
-            return explain(text, self.vocabulary_, self.model_, column, of, other, p, gone)
-        first, second = map(str, self.classes_)
-        out = explain(text, self.vocabulary_, self.model_, 0, second, first, p, gone)
-        return out if column else out.reversed(p)
+        return self._opened.explain(text, label, tuple(struck))
 
-    def _without(self, text: str, struck: frozenset[str]) -> np.ndarray:
-        """Probabilities of the classes for a text with words struck out."""
-        documents = self.vocabulary_.encode([text])
-        spelled = self.vocabulary_.terms
-        left = [t for t in documents[0].tolist() if struck.isdisjoint(spelled[t].split(" "))]
-        rest = Documents(np.array([0, len(left)], np.int64), np.array(left, np.int32))
-        return self.probabilities(self.model_.read(rest).decision)[0]
+    def explain_all(self, X: Any) -> list[dict[str, Any]]:
+        """A row per text, for a table: `pandas.DataFrame(clf.explain_all(texts))`.
+
+        Label and its probability, the decision, whether anything known was found, the words that
+        were enough, those that overturn the verdict, and the spans with their contributions.
+        """
+        return self._opened.explain_all(X)
 
     def lexicon(self, X: Any, label: Any = None, *, top: int | None = 50) -> list[Lexeme]:
         """The words that lead most often in the texts X, with polarity and mean share."""
@@ -281,7 +306,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         model, vocabulary, settings = load_files(path)
         try:
             out = cls(**_params(settings), method=_method(settings["method"]))
-            out.classes_ = _classes(settings["classes"], model.rows)
+            out.classes_ = classes_of(settings["classes"], model.rows)
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise FOLDER.refused(Path(path), f"settings: {error}") from None
         out.model_, out.vocabulary_ = model, vocabulary
@@ -290,22 +315,12 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
 
 
 def _params(settings: dict[str, Any]) -> dict[str, Any]:
-    """The parameters as the constructor takes them; files of version 1 have no `words`."""
-    params = {"words": None} | settings["params"]
+    """The parameters as the constructor takes them; older files lack some of them."""
+    params = {"words": None, "C": None, "negation": False, "n_jobs": None} | settings["params"]
     params["ngrams"] = (params["ngrams"][0], params["ngrams"][1])
     if isinstance(params["class_weight"], list):
         params["class_weight"] = {k: v for k, v in params["class_weight"]}
     return params
-
-
-def _classes(labels: Any, rows: int) -> np.ndarray:
-    """The labels of a saved model, one per decision; two share one."""
-    kinds = {type(label) for label in labels}
-    if not isinstance(labels, list) or not kinds <= {str, int, float, bool} or len(kinds) != 1:
-        raise ValueError("expected classes as strings or numbers")
-    if len(set(labels)) != len(labels) or rows != (1 if len(labels) == 2 else len(labels)):
-        raise ValueError(f"expected a class per decision, got {len(labels)} for {rows}")
-    return np.array(labels)
 
 
 def _method(described: dict[str, Any] | None) -> Fit | None:

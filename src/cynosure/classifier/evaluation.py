@@ -2,7 +2,8 @@
 
 Accuracy alone says little about this model: as alpha -> 0, or when every word leads, it is a plain
 bag of words. So an `Evaluation` always has the leaders per text, the share of the mean that sits on
-leaders, and alpha too; faithfulness is tested by deletion (`cynosure.classifier.deletions`).
+leaders, alpha, the words that were read, and what the same model says with no layers; faithfulness
+is tested by deletion (`cynosure.classifier.deletions`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from .columns import as_labels, as_texts
 from .datasets import blocks
 from .deletions import Faithfulness, Progress, faithfulness
+from .documents import Documents
 from .estimator import HardmaxClassifier
 
 __all__ = ["Evaluation", "LogRatio", "Rivals", "calibration_error", "evaluate"]
@@ -44,7 +46,10 @@ def calibration_error(confidence: Any, correct: Any, bins: int = 15) -> float:
 class Evaluation:
     """A classifier on labelled texts.
 
-    `accuracy` with its standard error; `calibration` is the expected calibration error; `leaders`
+    `accuracy` with its standard error; `words` read for a verdict (mean and median; negators count
+    as one word), `silenced` the share of the terms that attention silences, `unlayered`
+    the accuracy of the same model with 0 layers, where every word speaks, and `changed` the number
+    of verdicts that the layers change; `calibration` is the expected calibration error; `leaders`
     and `on_leaders` are means over texts (and planes); `unknown` texts have no known term and got
     the prior. `mistakes` are the positions of the most confident wrong predictions: where leaders
     fail.
@@ -55,6 +60,10 @@ class Evaluation:
     standard_error: float
     calibration: float
     log_loss: float
+    words: tuple[float, float]
+    silenced: float
+    unlayered: float
+    changed: int
     leaders: float
     on_leaders: float
     alpha: float
@@ -100,6 +109,9 @@ def evaluate(
     wrong = np.flatnonzero(~right)
     wrong = wrong[np.argsort(-sure[wrong], kind="stable")]
     accuracy = float(right.mean())
+    flat = clf.probabilities(clf.model_.read(documents, layers=0).decision).argmax(axis=1)
+    words = _words_read(clf, documents)
+    terms = np.maximum(documents.sizes[:, None] * np.ones(len(clf.model_.planes)), 1)
     faithful = None
     if explained:
         rows = np.random.default_rng(seed).permutation(len(texts))[:explained]
@@ -111,6 +123,10 @@ def evaluate(
         standard_error=float(np.sqrt(accuracy * (1 - accuracy) / len(texts))),
         calibration=calibration_error(sure, right),
         log_loss=float(-np.log(np.maximum(p[np.arange(len(p)), truth], 1e-300)).mean()),
+        words=(float(words.mean()), float(np.median(words))),
+        silenced=float(1.0 - verdicts.speaking.sum() / terms.sum()),
+        unlayered=float((flat == truth).mean()),
+        changed=int((flat != p.argmax(axis=1)).sum()),
         leaders=float(verdicts.leaders.mean()),
         on_leaders=float(verdicts.on_leaders.mean()),
         alpha=float(clf.model_.alpha),
@@ -121,6 +137,20 @@ def evaluate(
         mistakes=tuple(wrong[:10].tolist()),
         faithfulness=faithful,
     )
+
+
+def _words_read(clf: HardmaxClassifier, documents: Documents) -> np.ndarray:
+    """Different words in the terms read, by text: on average over planes."""
+    from scipy.sparse import csr_array
+
+    total = np.zeros(len(documents))
+    for plane in clf.model_.planes:
+        heard = plane.heard(documents)
+        ptr = np.concatenate(([0], np.cumsum(heard)))[documents.indptr]
+        index = documents.indices[heard]
+        x = csr_array((np.ones(len(index)), index, ptr), (len(documents), len(clf.vocabulary_)))
+        total += np.diff((x @ clf.vocabulary_.spelled).indptr)
+    return total / len(clf.model_.planes)
 
 
 def _class_numbers(labels: np.ndarray, classes: np.ndarray) -> np.ndarray:

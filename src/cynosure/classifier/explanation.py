@@ -7,6 +7,10 @@ and w_0 = m for the anchor, W their sum,
 
 so the contribution of a word is < v, z_i > / W, that of a leader is the sum over its cluster, and
 nothing is left over. It is the prediction itself: no sampling, the same on every run.
+
+Words that follow the anchor are silent. `enough` are the others: what was read, and decided.
+`overturn` is another question: which words, struck out, turn the verdict when the rest is read
+again, and the reader goes on to weaker words.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, replace
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -24,57 +29,30 @@ from .._files import write_atomically
 from ..analysis.leaders import roles
 from ..drawing.page import page
 from ..simulation.trajectory import Trajectory
+from .clusters import Leader, Word, clusters, followed_leader
+from .documents import Documents
 from .model import Model
+from .striking import Reader, Span, spans, words_of
 from .text import Vocabulary
+from .view import plane_view
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Explanation", "Leader", "Word", "explain", "plane_view"]
+__all__ = ["Explanation", "Leader", "Word", "explain", "row_of"]
 
 NEUTRAL = "(neutral)"
 _PAGE = Path(__file__).with_name("explanation.html")  # its body; its own rules are in the .css
 
 
 @final
-@dataclass(frozen=True)
-class Word:
-    """A term of the text: where it stands, what it scores at the end, whom it follows.
-
-    `offsets` index the original string; `score` = <v, z>, `contribution` = score / W. The anchor,
-    the neutral token every text has, appears as "(neutral)" without offsets; it counts m times.
-    """
-
-    text: str
-    offsets: tuple[tuple[int, int], ...]
-    score: float
-    contribution: float
-    token: int
-
-
-@final
-@dataclass(frozen=True)
-class Leader:
-    """A leader with its cluster: share of the tokens, score of the leader, their contribution."""
-
-    text: str
-    offsets: tuple[tuple[int, int], ...]
-    share: float
-    score: float
-    contribution: float
-    followers: tuple[Word, ...]
-    token: int
-
-    def __repr__(self) -> str:
-        return f"Leader({self.text!r}, {self.contribution:+.3f}, {len(self.followers)} followers)"
-
-
-@final
 @dataclass(frozen=True, eq=False)
 class Explanation:
     """Why a text got its decision. `leaders` come by size of contribution; their contributions and
-    `intercept` add up to `decision`, the log-odds of `label` (against the other classes). `prior`
-    is the decision without any known word, `count` is m: how often the anchor counts."""
+    `intercept` add up to `decision`, the log-odds of `label`; with more than two classes its logit
+    in their common softmax, where `rival` is the largest of the others and `rest` their sum (as the
+    logarithm of their exponentials). `prior` is the decision without any known word, `count` is m:
+    how often the anchor counts."""
 
     text: str
     label: str
@@ -88,6 +66,11 @@ class Explanation:
     v: np.ndarray
     prior: float
     count: float
+    reader: Reader
+    row: int
+    struck: frozenset[str] = frozenset()
+    rival: float = 0.0
+    rest: float = 0.0
     takes_ties: bool = False
 
     def __repr__(self) -> str:
@@ -97,8 +80,8 @@ class Explanation:
     @property
     def prediction(self) -> str:
         """The side of the boundary the text is on: `label` or `other`; on it, the first class."""
-        ahead = self.decision > 0 or (self.takes_ties and self.decision == 0)
-        return self.label if ahead else self.other
+        lead = self.decision - self.rival
+        return self.label if lead > 0 or (self.takes_ties and lead == 0) else self.other
 
     def reversed(self, probability: float) -> Explanation:
         """The same text for `other`: each number with the other sign, and that probability."""
@@ -144,6 +127,40 @@ class Explanation:
         return tuple(sorted((w for w in every if w.offsets), key=lambda w: w.offsets[0]))
 
     @property
+    def read(self) -> tuple[Word, ...]:
+        """The terms that do not follow the anchor: those with a say, the weightiest first."""
+        silent = next((x for x in self.leaders if self._silences(x)), None)
+        quiet = set() if silent is None else {silent.token, *(w.token for w in silent.followers)}
+        loud = (w for w in self.words if w.token not in quiet)
+        return tuple(sorted(loud, key=lambda w: (-abs(w.contribution), w.token)))
+
+    @staticmethod
+    def _silences(leader: Leader) -> bool:
+        return 0 in {leader.token, *(w.token for w in leader.followers)}
+
+    @property
+    def enough(self) -> tuple[str, ...]:
+        """The words that were read and decide, in order of weight: those of the terms with a say.
+        A word behind a negator brings its negator."""
+        named = (
+            word
+            for w in self.read
+            for a, b in w.offsets
+            for word in words_of(self.reader.vocabulary, self.text, w.text, a, b)
+        )
+        return tuple(dict.fromkeys(named))
+
+    @cached_property
+    def overturn(self) -> tuple[str, ...]:
+        """Words whose deletion, the rest read again, turns the verdict; () if none were found."""
+        return self.reader.overturn(self.text, self.struck)
+
+    @cached_property
+    def spans(self) -> tuple[Span, ...]:
+        """The flat list: what was read, overlapping terms as one, largest contribution first."""
+        return spans(self.text, ((w.text, w.offsets, w.contribution) for w in self.read))
+
+    @property
     def n(self) -> int:
         """Number of tokens, the anchor included."""
         return int(self.trajectory.z.shape[1])
@@ -170,22 +187,23 @@ class Explanation:
         return w * (trajectory.values[0] @ self.v)
 
     def without(self, *positions: int) -> float:
-        """The decision if the words of the clusters at these positions of `leaders` were deleted.
+        """The decision if the words of the clusters at these positions of `leaders` were deleted:
+        what is left is read again. The anchor itself stays."""
+        gone = {
+            token
+            for i in positions
+            for token in (self.leaders[i].token, *(w.token for w in self.leaders[i].followers))
+        }
+        index = self.reader.vocabulary.index
+        kept = [index[w.text] for w in self.words if w.token not in gone]
+        left = Documents(np.array([0, len(kept)]), np.array(kept, np.int32))
+        decision = float(self.reader.model.read(left).decision[0, self.row])
+        return decision if self._sign > 0 else 0.0 - decision
 
-        Exact for clusters that nobody left on the way and that a word leads, or the anchor: the
-        other tokens never looked at them. The anchor itself stays.
-        """
-        gone = set(positions)
-        words, moved = self.n - 1, 0.0
-        for i in gone:
-            leader = self.leaders[i]
-            tokens = {leader.token, *(w.token for w in leader.followers)}
-            words -= len(tokens - {0})
-            moved += leader.contribution - (self._anchor if 0 in tokens else 0.0)
-        if not words:
-            return self.prior
-        left = self.decision - self.intercept - moved
-        return self.intercept + left * self.total / (words + self.count)
+    @property
+    def _sign(self) -> int:
+        """-1 where the numbers are those of the first of two classes, which the model negates."""
+        return -1 if self.takes_ties else 1
 
     @property
     def _anchor(self) -> float:
@@ -208,6 +226,15 @@ class Explanation:
             "prior": self.prior,
             "probability": self.probability,
             "note": self.note,
+            "enough": list(self.enough),
+            "overturn": list(self.overturn),
+            "spans": [
+                {
+                    "text": span.text, "offsets": [list(o) for o in span.offsets],
+                    "contribution": span.contribution, "terms": list(span.terms),
+                }
+                for span in self.spans
+            ],
             "leaders": [
                 {
                     **word(leader),
@@ -216,7 +243,7 @@ class Explanation:
                 }
                 for leader in self.leaders
             ],
-        }
+        }  # fmt: skip
 
     def to_json(self, *, indent: int | None = None) -> str:
         return json.dumps(self.to_dict(), ensure_ascii=False, indent=indent)
@@ -256,6 +283,21 @@ class Explanation:
         return ax
 
 
+def row_of(ex: Explanation) -> dict[str, Any]:
+    """An explanation as a row of a table: numbers, and lists of words."""
+    ahead = ex.prediction == ex.label
+    return {
+        "text": ex.text,
+        "label": ex.prediction,
+        "probability": ex.probability if ahead else 1.0 - ex.probability,
+        "decision": ex.decision,
+        "evidence": bool(ex.leaders),
+        "enough": list(ex.enough),
+        "overturn": list(ex.overturn),
+        "spans": [[span.text, span.contribution] for span in ex.spans],
+    }
+
+
 def explain(
     text: str,
     vocabulary: Vocabulary,
@@ -264,13 +306,15 @@ def explain(
     label: str,
     other: str,
     probability: float,
+    others: np.ndarray | None = None,
     struck: frozenset[str] = frozenset(),
 ) -> Explanation:
-    """The explanation of decision `row` of `model` on `text`, without the words `struck`."""
+    """The explanation of decision `row` of `model` on `text`, without the words `struck`.
+
+    `others` are the decisions of the other classes, where they share a softmax."""
     where: dict[int, list[tuple[int, int]]] = {}
-    for place in vocabulary.locate(text):
-        if struck.isdisjoint(vocabulary.terms[place.term].split(" ")):
-            where.setdefault(place.term, []).append((place.start, place.stop))
+    for place in vocabulary.locate(text, struck):
+        where.setdefault(place.term, []).append((place.start, place.stop))
     terms = np.fromiter(where, np.intp, len(where))
     p, r = model.locate(row)
     plane = model.planes[p]
@@ -290,11 +334,14 @@ def explain(
                 zip((NEUTRAL, *names), spans, score.tolist(), weight)
             )
         ]
-        leaders = _clusters(words, _followed_leader(trajectory))
+        leaders = clusters(words, followed_leader(trajectory))
         decision = b + float(np.dot(weight, score)) / total
     else:
         b = decision = float(plane.prior[r])
-        note = "No known word in this text: the decision is the prior of the training texts."
+        note = (
+            "No evidence: no known word in this text; the decision is the prior of the training "
+            "texts."
+        )
     return Explanation(
         text=text,
         label=label,
@@ -308,76 +355,9 @@ def explain(
         v=v,
         prior=float(plane.prior[r]),
         count=plane.count,
+        reader=Reader(vocabulary, model),
+        row=row,
+        struck=struck,
+        rival=0.0 if others is None else float(others.max()),
+        rest=0.0 if others is None else float(np.logaddexp.reduce(others)),
     )
-
-
-def _followed_leader(trajectory: Trajectory) -> np.ndarray:
-    """The leader each token belongs to; one still on its way belongs where its targets lead."""
-    history = trajectory.history
-    assert history is not None
-    owner = history.leader.copy()
-    open_ = np.flatnonzero(owner < 0)
-    if len(open_):
-        target = roles(trajectory).followed(int(trajectory.t[-1])).target
-        for i in open_.tolist():
-            seen, j = {i}, i
-            while owner[j] < 0 and int(target[j]) not in seen:
-                j = int(target[j])
-                seen.add(j)
-            owner[i] = owner[j] if owner[j] >= 0 else j
-    return owner
-
-
-def _clusters(words: list[Word], owner: np.ndarray) -> tuple[Leader, ...]:
-    members: dict[int, list[Word]] = {}
-    for word, lead in zip(words, owner.tolist()):
-        members.setdefault(lead, []).append(word)
-    out = []
-    for lead, cluster in members.items():
-        head = words[lead]
-        followers = sorted(
-            (w for w in cluster if w.token != lead), key=lambda w: (w.offsets or ((-1, -1),))[0]
-        )
-        out.append(
-            Leader(
-                text=head.text,
-                offsets=head.offsets,
-                share=len(cluster) / len(words),
-                score=head.score,
-                contribution=sum(w.contribution for w in cluster),
-                followers=tuple(followers),
-                token=lead,
-            )
-        )
-    return tuple(sorted(out, key=lambda x: (-abs(x.contribution), x.token)))
-
-
-def plane_view(ex: Explanation) -> dict[str, Any]:
-    """Tokens by layer in the two directions worth drawing: along v, and the widest one across."""
-    z = ex.trajectory.values
-    size = float(np.linalg.norm(ex.v))
-    along = ex.v / size if size else np.eye(len(ex.v))[0]
-    rest = z - (z @ along)[..., None] * along
-    if z.shape[-1] == 1:
-        across = np.zeros_like(along)
-    elif z.shape[-1] == 2:
-        across = np.array([-along[1], along[0]])
-    else:
-        across = np.linalg.svd(rest.reshape(-1, z.shape[-1]), full_matrices=False)[2][0]
-    view = np.stack((z @ along, z @ across), axis=-1)
-    cluster = np.zeros(z.shape[1], dtype=int)
-    for c, leader in enumerate(ex.leaders):
-        for token in (leader.token, *(w.token for w in leader.followers)):
-            cluster[token] = c
-    return {
-        "layers": np.round(view, 9).tolist(),
-        "cluster": cluster.tolist(),
-        "names": [NEUTRAL, *(ex.trajectory.words or ())[1:]],
-        "count": ex.count,
-        "tie": ex.label if ex.takes_ties else ex.other,
-        "anchor": ex._anchor if ex.leaders else 0.0,
-        "boundary": -ex.intercept / size if size else None,
-        "tokens": {
-            "offsets": [[w.token, a, b, w.contribution] for w in ex.words for a, b in w.offsets]
-        },
-    }

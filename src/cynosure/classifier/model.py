@@ -1,7 +1,7 @@
 """The classifier's model: words as tokens, hardmax layers, their mean, a linear decoder.
 
-A text with known terms j_1..j_m becomes the tokens z = (anchor, E_{j_1}, ..., E_{j_m}); after
-`layers` layers of `PureAttention` the decision is
+A text with known terms j_1..j_m becomes the tokens z = (anchor, E_{j_1}, ..., E_{j_m}), the anchor
+as long as the text needs it (`plane`); after `layers` layers of `PureAttention` the decision is
 
     decision_r = b_r + < v_r, (m z_anchor + sum_i z_i) / (m + terms) >.
 
@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float
 
 from .._files import LONGEST_LINE, Folder, parsed_json
 from .._files.folders import canonical as _canonical  # noqa: F401 - of the checksums, for tests
@@ -30,64 +28,12 @@ from ..dynamics import PureAttention
 from ..engine.layers import certified_layers
 from ..simulation.loop import simulate
 from ..simulation.trajectory import Trajectory
+from .plane import Plane, Rays
 from .text import Documents, Tokenizer, Vocabulary
 
 __all__ = ["Model", "Plane", "Verdicts", "load_files", "save_files"]
 
-FORMAT, VERSION = "cynosure-classifier", 2  # 1: the anchor counts once
-_MOST_RAYS = 512  # beyond, directions are as good as all different
-
-
-class Rays(NamedTuple):
-    """Tokens as radius times direction[ray]; the anchor likewise."""
-
-    direction: np.ndarray
-    ray: np.ndarray
-    radius: np.ndarray
-    anchor_ray: int
-    anchor_radius: float
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Plane:
-    """Where the terms are placed, and how the mean of a text is decoded.
-
-    embedding (terms, d), anchor (d,), v (rows, d), b (rows,); `prior` (rows,) is the decision for a
-    text without any known term; `count` is m, how often the anchor counts in the mean.
-    """
-
-    embedding: Float[np.ndarray, "terms d"]
-    anchor: Float[np.ndarray, " d"]
-    v: Float[np.ndarray, "rows d"]
-    b: Float[np.ndarray, " rows"]
-    prior: Float[np.ndarray, " rows"]
-    count: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 < self.count < float("inf"):
-            raise ValueError(f"count: the anchor counts a number > 0 of times, got {self.count}")
-
-    @cached_property
-    def rays(self) -> Rays | None:
-        """The few directions all tokens lie on, or None when there are many."""
-        z = np.concatenate((self.anchor[None], self.embedding))
-        radius = np.linalg.norm(z, axis=1)
-        if not (radius > 0).all():
-            return None
-        near = np.round(z / radius[:, None], 12)
-        if len(np.unique(near[: 4 * _MOST_RAYS], axis=0)) > _MOST_RAYS:
-            return None
-        _, first, ray = np.unique(near, axis=0, return_index=True, return_inverse=True)
-        direction = z[first] / radius[first, None]
-        if len(first) > _MOST_RAYS or np.abs(direction[ray] - z / radius[:, None]).max() > 1e-15:
-            return None
-        return Rays(direction, ray[1:].astype(np.intp), radius[1:], int(ray[0]), float(radius[0]))
-
-    def tokens(self, terms: np.ndarray) -> np.ndarray:
-        """The anchor, then the embeddings of `terms` (*b, m): shape (*b, m + 1, d)."""
-        first = np.broadcast_to(self.anchor, (*terms.shape[:-1], 1, len(self.anchor)))
-        return np.concatenate((first, self.embedding[terms]), axis=-2)
+FORMAT, VERSION = "cynosure-classifier", 3  # 1: the anchor counts once; 2: it has one length
 
 
 @final
@@ -98,22 +44,37 @@ class Verdicts:
     `decision` (texts, rows); `leaders` (texts, planes) is how many tokens lead, the anchor included
     where it does; `on_leaders` (texts, planes) the share of the tokens' mean (the anchor counted
     once) that sits on leaders: a token that has followed its leader since layer s has
-    rho^(layers - s) of it left elsewhere.
+    rho^(layers - s) of it left elsewhere. `speaking` (texts, planes) is how many terms end
+    elsewhere than at the anchor, which silences those that follow it; `known` (texts,) how many
+    terms the model knows: 0 is no evidence.
     """
 
     decision: np.ndarray
     leaders: np.ndarray
     on_leaders: np.ndarray
+    speaking: np.ndarray
+    known: np.ndarray
+
+    @classmethod
+    def joined(cls, parts: Sequence[Verdicts]) -> Verdicts:
+        """The verdicts of one list of texts after the other."""
+        names = [f.name for f in fields(cls)]
+        return cls(**{k: np.concatenate([getattr(part, k) for part in parts]) for k in names})
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Planes that share the layers: alpha > 0 and their number."""
+    """Planes that share the layers: alpha > 0 and their number.
+
+    `joint`: the decisions of several planes are the logits of one softmax; otherwise each is the
+    log-odds of its class against the rest.
+    """
 
     planes: tuple[Plane, ...]
     alpha: float | int = 1.0
     layers: int = 8
+    joint: bool = False
 
     def __post_init__(self) -> None:
         _ = self.dynamics  # alpha > 0 is checked there
@@ -140,37 +101,49 @@ class Model:
             row -= len(plane.b)
         raise IndexError(f"row: the model has {self.rows}")
 
-    def read(self, documents: Documents, progress: Callable[[int], Any] | None = None) -> Verdicts:
-        """Every text through the layers; progress(k) after k texts of a plane are done."""
+    def read(
+        self,
+        documents: Documents,
+        progress: Callable[[int], Any] | None = None,
+        *,
+        layers: int | None = None,
+    ) -> Verdicts:
+        """Every text through the layers (or through another number of them); progress(k) after k
+        texts of a plane are done."""
+        if layers is not None and layers != self.layers:
+            return replace(self, layers=layers).read(documents, progress)
         n = len(documents)
         decision = np.empty((n, self.rows))
-        leaders = np.zeros((n, len(self.planes)), dtype=np.intp)
+        leaders, speaking = (np.zeros((n, len(self.planes)), dtype=np.intp) for _ in range(2))
         on_leaders = np.ones((n, len(self.planes)))
         column = 0
         for p, plane in enumerate(self.planes):
             rows_of = slice(column, column + len(plane.b))
             column += len(plane.b)
-            mean, leaders[:, p], on_leaders[:, p] = self._means(plane, documents, progress)
+            found = self._means(plane, documents, progress)
+            mean, leaders[:, p], on_leaders[:, p], speaking[:, p] = found
             decision[:, rows_of] = mean @ plane.v.T + plane.b
             decision[documents.sizes == 0, rows_of] = plane.prior
-        return Verdicts(decision, leaders, on_leaders)
+        return Verdicts(decision, leaders, on_leaders, speaking, documents.sizes)
 
     def _means(
         self, plane: Plane, documents: Documents, progress: Callable[[int], Any] | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Mean token at the last layer, number of leaders, share on leaders, for each text."""
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Mean token at the last layer, leaders, share on leaders, terms that speak, by text."""
         n, alpha = len(documents), self.dynamics.exact_alpha
+        length = plane.lengths(documents)
         mean, share = np.zeros((n, len(plane.anchor))), np.ones(n)
-        led = np.full(n, -1, dtype=np.intp)
-        if self.layers and plane.rays is not None:
-            mean, led = self._along_rays(plane, plane.rays, documents)
+        led, said = np.full(n, -1, dtype=np.intp), np.zeros(n, dtype=np.intp)
+        if plane.rays is not None:
+            mean, led, said = self._along_rays(plane, plane.rays, documents, length)
             left = self._rho**self.layers
             share = 1.0 - left * (1.0 - led / (documents.sizes + 1.0))
         open_ = np.flatnonzero(led < 0)
         done = n - len(open_)
         for batch, terms, mask in documents.take(open_).padded_batches():
             rows = open_[batch]
-            z, real = plane.tokens(terms), np.pad(mask, ((0, 0), (1, 0)), constant_values=True)
+            z = plane.tokens(terms, length[rows])
+            real = np.pad(mask, ((0, 0), (1, 0)), constant_values=True)
             states, _, history = certified_layers(z, None, alpha, real, np.array([self.layers]))
             last, born, settled_at = states[0], history.born, history.settled_at
             count = real.sum(axis=1)
@@ -180,30 +153,35 @@ class Model:
             left = self._rho ** (self.layers - np.maximum(settled_at, 0.0))
             elsewhere = np.where(born >= 0, 0.0, np.where(settled_at >= 0, left, 1.0))
             led[rows] = (born >= 0).sum(axis=1)
+            said[rows] = (real & (history.leader != history.leader[:, :1])).sum(axis=1)
             share[rows] = 1.0 - (elsewhere * real).sum(axis=1) / count
             done += len(rows)
             if progress is not None:
                 progress(done)
-        return mean, led, share
+        return mean, led, share, said
 
     def _along_rays(
-        self, plane: Plane, rays: Rays, documents: Documents
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Mean token and number of leaders, -1 for the texts that need the general path."""
+        self, plane: Plane, rays: Rays, documents: Documents, length: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Mean token, leaders (-1 for the texts that need the general path), terms that speak."""
         from ..engine.kernels.rays import ray_means
 
         mass = np.zeros((len(documents), len(rays.direction)))
-        gap = 16 * (len(rays.direction[0]) + 4) * 2.0**-53 * float(rays.radius.max(initial=1.0))
+        said = np.zeros(len(documents), dtype=np.intp)
+        longest = max(float(rays.radius.max(initial=1.0)), float(length.max(initial=1.0)))
+        gap = 16 * (len(rays.direction[0]) + 4) * 2.0**-53 * longest
         led = ray_means(
             documents.indptr, documents.indices, rays.ray, rays.radius,
-            rays.direction @ rays.direction.T, rays.anchor_ray, rays.anchor_radius, plane.count,
-            self._rho**self.layers, gap, mass,
+            rays.direction @ rays.direction.T, rays.anchor_ray, length, plane.count,
+            self._rho**self.layers, gap, rays.apart, mass, said,
         )  # fmt: skip
-        return mass @ rays.direction, led
+        return mass @ rays.direction, led, said
 
     def carry(self, plane: int, terms: np.ndarray, words: tuple[str, ...]) -> Trajectory:
         """One text through the layers, all of them kept; `words` names its terms."""
-        z = self.planes[plane].tokens(np.asarray(terms, dtype=np.intp))
+        where, rows = self.planes[plane], np.asarray(terms, dtype=np.intp)
+        length = where.lengths(Documents(np.array([0, len(rows)]), rows))
+        z = where.tokens(rows[None], length)[0]
         return simulate(self.dynamics, z, layers=self.layers, words=("", *words))
 
 
@@ -233,7 +211,8 @@ def save_files(
     from safetensors.numpy import save
 
     arrays = {"df": vocabulary.df.astype(np.int32)}
-    arrays["count"] = np.array([plane.count for plane in model.planes])
+    for name in ("count", "kappa"):
+        arrays[name] = np.array([getattr(plane, name) for plane in model.planes])
     for p, plane in enumerate(model.planes):
         for name in ("embedding", "anchor", "v", "b", "prior"):
             arrays[f"{name}.{p}"] = np.ascontiguousarray(getattr(plane, name))
@@ -250,7 +229,12 @@ def save_files(
         "planes": len(model.planes),
         "alpha": model.alpha,
         "layers": model.layers,
-        "tokenizer": {"ngrams": list(tokenizer.ngrams), "lowercase": tokenizer.lowercase},
+        "joint": model.joint,
+        "tokenizer": {
+            "ngrams": list(tokenizer.ngrams),
+            "lowercase": tokenizer.lowercase,
+            "negation": tokenizer.negation,
+        },
         "settings": settings,
     }
     return FOLDER.save(path, files, header)
@@ -285,17 +269,27 @@ def _checked(header: dict[str, Any], data: dict[str, bytes]) -> tuple[Model, Voc
         raise ValueError("df: expected the number of texts of each term")
     counts = arrays["count"] if header["version"] > 1 else np.ones(count)
     _finite("count", counts, (count,))
-    planes = tuple(_plane(arrays, p, len(df), float(counts[p])) for p in range(count))
+    kappa = arrays["kappa"] if header["version"] > 2 else np.full(count, np.inf)
+    _finite("kappa", np.where(np.isposinf(kappa), 0.0, kappa), (count,))
+    planes = tuple(
+        _plane(arrays, p, len(df), float(counts[p]), float(kappa[p])) for p in range(count)
+    )
     terms = _terms(data["vocabulary.json"], len(df))
     words = header["tokenizer"]
     low, high = words["ngrams"]
-    if {type(low), type(high), type(words["lowercase"])} != {int, bool}:
-        raise ValueError(f"tokenizer: expected ngrams and lowercase, got {words!r}")
-    vocabulary = Vocabulary(terms, df.astype(np.intp), Tokenizer((low, high), words["lowercase"]))
+    negation = words["negation"] if header["version"] > 2 else False
+    flags = {type(words["lowercase"]), type(negation)}
+    if {type(low), type(high)} != {int} or flags != {bool}:
+        raise ValueError(f"tokenizer: expected ngrams, lowercase and negation, got {words!r}")
+    tokenizer = Tokenizer((low, high), words["lowercase"], negation)
+    vocabulary = Vocabulary(terms, df.astype(np.intp), tokenizer)
     alpha, layers = header["alpha"], header["layers"]
     if type(alpha) not in (int, float) or type(layers) is not int or layers > MOST_LAYERS:
         raise ValueError(f"alpha, layers: expected two numbers, got {alpha!r} and {layers!r}")
-    return Model(planes, alpha, layers), vocabulary
+    joint = header["joint"] if header["version"] > 2 else False
+    if type(joint) is not bool:
+        raise ValueError(f"joint: expected true or false, got {joint!r}")
+    return Model(planes, alpha, layers, joint), vocabulary
 
 
 def _tensors(data: bytes) -> dict[str, np.ndarray]:
@@ -310,7 +304,7 @@ def _tensors(data: bytes) -> dict[str, np.ndarray]:
         raise ValueError(f"model.safetensors is not readable ({error})") from None
 
 
-def _plane(arrays: dict[str, np.ndarray], p: int, terms: int, count: float) -> Plane:
+def _plane(arrays: dict[str, np.ndarray], p: int, terms: int, count: float, kappa: float) -> Plane:
     """Plane p, its arrays of one dimension d and one number of rows."""
     parts = {name: arrays[f"{name}.{p}"] for name in ("embedding", "anchor", "v", "b", "prior")}
     (d,), (rows,) = parts["anchor"].shape, parts["b"].shape
@@ -319,7 +313,7 @@ def _plane(arrays: dict[str, np.ndarray], p: int, terms: int, count: float) -> P
     shapes = {"embedding": (terms, d), "anchor": (d,), "v": (rows, d)}
     for name, values in parts.items():
         _finite(f"{name}.{p}", values, shapes.get(name, (rows,)))
-    return Plane(**parts, count=count)
+    return Plane(**parts, count=count, kappa=kappa)
 
 
 def _finite(name: str, values: np.ndarray, shape: tuple[int, ...]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, final
 import numpy as np
 from sklearn.utils import check_random_state, compute_class_weight
 
-__all__ = ["Parameters", "as_json", "class_weights", "repetitions", "seed_of"]
+__all__ = ["Parameters", "as_json", "class_weights", "repetitions", "seed_of", "whole"]
 
 
 @final
@@ -30,6 +30,8 @@ class Parameters:
     alpha: float | int
     layers: int
     lowercase: bool
+    negation: bool | str
+    C: float | int | None
     min_df: float | int
     max_features: int | None
 
@@ -37,21 +39,23 @@ class Parameters:
     def of(cls, given: Mapping[str, Any]) -> Parameters:
         """The parameters `given` by name; a wrong one is refused by its name."""
         words, most = given["words"], given["max_features"]
-        lowercase = given["lowercase"]
-        if not isinstance(lowercase, bool | np.bool_):
-            raise ValueError(f"lowercase: expected True or False, got {lowercase!r}")
+        C = given["C"]
         return cls(
-            dim=_whole("dim", given["dim"], 1),
+            dim=whole("dim", given["dim"], 1),
             ngrams=_ngrams(given["ngrams"]),
             leaders=_number("leaders", given["leaders"], 1, "a budget of at least 1"),
             words=words
             if words is None
             else _number("words", words, 1, "a budget of at least 1, or None"),
-            alpha=_alpha(given["alpha"]),
-            layers=_whole("layers", given["layers"], 0),
-            lowercase=bool(lowercase),
+            alpha=_positive("alpha", given["alpha"], "a step > 0"),
+            layers=whole("layers", given["layers"], 0),
+            lowercase=_flag("lowercase", given["lowercase"]),
+            negation=given["negation"]
+            if isinstance(given["negation"], str) and given["negation"] == "opposite"
+            else _flag("negation", given["negation"], ", or 'opposite'"),
+            C=C if C is None else _positive("C", C, "a number > 0, or None"),
             min_df=_least_texts(given["min_df"]),
-            max_features=None if most is None else _whole("max_features", most, 1, " or None"),
+            max_features=None if most is None else whole("max_features", most, 1, " or None"),
         )
 
     def threshold(self, total: float) -> float:
@@ -69,7 +73,8 @@ def _is_number(x: Any, kind: type) -> bool:
     return isinstance(x, kind) and not isinstance(x, bool | np.bool_)
 
 
-def _whole(name: str, x: Any, least: int, more: str = "") -> int:
+def whole(name: str, x: Any, least: int, more: str = "") -> int:
+    """x as an int, if it is a whole number >= least; refused by name otherwise."""
     if not _is_number(x, Integral) or x < least:
         raise ValueError(f"{name}: expected a whole number >= {least}{more}, got {x!r}")
     return int(x)
@@ -81,10 +86,16 @@ def _number(name: str, x: Any, least: int, expected: str) -> float | int:
     return int(x) if isinstance(x, Integral) else float(x)
 
 
-def _alpha(x: Any) -> float | int:
+def _positive(name: str, x: Any, expected: str) -> float | int:
     if not _is_number(x, Real) or not 0 < x < float("inf"):
-        raise ValueError(f"alpha: expected a step > 0, got {x!r}")
+        raise ValueError(f"{name}: expected {expected}, got {x!r}")
     return int(x) if isinstance(x, Integral) else float(x)
+
+
+def _flag(name: str, x: Any, more: str = "") -> bool:
+    if not isinstance(x, bool | np.bool_):
+        raise ValueError(f"{name}: expected True or False{more}, got {x!r}")
+    return bool(x)
 
 
 def _least_texts(x: Any) -> float | int:

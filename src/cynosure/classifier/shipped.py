@@ -7,10 +7,12 @@ folder holds a card with the command that made it and what it scores.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from .estimator import HardmaxClassifier
+if TYPE_CHECKING:
+    from .estimator import HardmaxClassifier
 
-__all__ = ["available", "load_pretrained"]
+__all__ = ["available", "folder_of", "load_pretrained"]
 
 _FOLDER = Path(__file__).parent / "models"
 
@@ -28,6 +30,13 @@ def load_pretrained(name: str = "imdb") -> HardmaxClassifier:
     >>> load_pretrained().predict(["Tender, funny and beautifully acted."]).tolist()
     ['pos']
     """
+    from .estimator import HardmaxClassifier
+
+    return HardmaxClassifier.load(folder_of(name))
+
+
+def folder_of(name: str) -> Path:
+    """Where a shipped model lies."""
     if name not in available():
         raise ValueError(f"no shipped model {name!r}; there are {', '.join(available())}")
-    return HardmaxClassifier.load(_FOLDER / name)
+    return _FOLDER / name

@@ -4,14 +4,16 @@ A word is a run of letters (any script, combining marks included) with inner apo
 "don't" stays whole; a run of digits; or one sign: ! ? an emoji, a Chinese or Japanese character.
 Other punctuation and markup tags such as <br /> separate words. A term is an n-gram of consecutive
 words. A text becomes the set of its known terms: repeats carry no weight, order only through
-n-grams. The work is done by `engine.kernels.words`; offsets always index the original string.
+n-grams and, where asked for, negation: up to three words behind a negator (not, never, didn't and
+so on), to the next punctuation, are words of their own, spelled "not_good". The work is done by
+`engine.kernels.words`; offsets always index the original string.
 """
 
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, final
 
@@ -19,11 +21,19 @@ import numpy as np
 
 from ..engine.kernels.contract import Indices
 from .columns import as_texts
+from .documents import Documents
 
 __all__ = ["Documents", "Occurrence", "Tokenizer", "Vocabulary", "as_texts"]
 
 _PLANES = 0x30000  # code points above are ideographs of rare use: letters
 _CHUNK = 1 << 22  # characters handed to the compiled code at once
+_REACH = 3  # words behind a negator
+_NEGATORS = """not no never neither nor none nobody nothing nowhere cannot without hardly barely
+    scarcely don't doesn't didn't isn't aren't wasn't weren't won't wouldn't can't couldn't
+    shouldn't hasn't haven't hadn't ain't mustn't mightn't needn't shan't
+    dont doesnt didnt isnt arent wasnt werent wouldnt couldnt shouldnt hasnt havent hadnt
+    aint""".split()
+NOT = "not_"  # how a word behind a negator is spelled
 _IDEOGRAPHS = (0x2E80, 0x303F), (0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (
     0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2FFFF)  # fmt: skip
 
@@ -31,7 +41,7 @@ _IDEOGRAPHS = (0x2E80, 0x303F), (0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4
 @cache
 def _tables() -> tuple[np.ndarray, np.ndarray]:
     """Class and lower case of every code point below `_PLANES`."""
-    from ..engine.kernels.words import APOSTROPHE, DIGIT, GAP, LETTER, SIGN
+    from ..engine.kernels.words import APOSTROPHE, DIGIT, GAP, LETTER, SIGN, STOP
 
     kind = np.full(_PLANES, GAP, np.uint8)
     lower = np.arange(_PLANES, dtype=np.uint32)
@@ -52,15 +62,29 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
         kind[ord(character)] = SIGN
     for character in "'’ʼ＇":
         kind[ord(character)], lower[ord(character)] = APOSTROPHE, ord("'")
+    for character in '.,;:()[]{}"“”„«»…—–。、，；：（）「」':
+        kind[ord(character)] = STOP
     return kind, lower
 
 
+@cache
+def _negators() -> np.ndarray:
+    """The table of the hashes of the negators, in each case they are written in."""
+    from ..engine.kernels.words import table_of
+
+    forms = {form(w) for w in _NEGATORS for form in (str, str.capitalize, str.upper)}
+    return table_of(Tokenizer((1, 1), lowercase=False).scan(sorted(forms)).hash)[0]
+
+
 class Words(NamedTuple):
-    """The words of several texts: hash, offsets in their text, and where each text begins."""
+    """The words of several texts: hash, offsets in their text, whether they begin a clause, the
+    place of the negator before them (-1: none), and where each text begins."""
 
     hash: np.ndarray
     start: np.ndarray
     stop: np.ndarray
+    fresh: np.ndarray
+    by: np.ndarray
     indptr: np.ndarray
 
 
@@ -77,16 +101,20 @@ class Occurrence(NamedTuple):
 class Tokenizer:
     """Words of a text and their n-grams, n = ngrams[0]..ngrams[1].
 
-    Trap: n-grams cross punctuation ("good. Not" gives "good not"), as those of other libraries do.
+    With `negation`, English negators mark the words behind them. Trap: n-grams cross punctuation
+    ("good. Not" gives "good not"), as those of other libraries do; negation does not.
 
     Examples
     --------
     >>> Tokenizer(ngrams=(1, 1)).words("Don't <br />stop!")
     [("don't", 0, 5), ('stop', 12, 16), ('!', 16, 17)]
+    >>> [word for word, *_ in Tokenizer(negation=True).words("Not that good, but fun")]
+    ['not', 'not_that', 'not_good', 'but', 'fun']
     """
 
     ngrams: tuple[int, int] = (1, 2)
     lowercase: bool = True
+    negation: bool = False
 
     def __post_init__(self) -> None:
         low, high = self.ngrams
@@ -105,13 +133,40 @@ class Tokenizer:
         if lengths.size and lengths.max() >= 2**31:
             raise ValueError("texts: one text has over 2^31 characters; cut it")
         joined = ("\0".join(texts) + "\0").encode("utf-32-le", "surrogatepass")
-        return Words(*scan(np.frombuffer(joined, np.uint32), starts, kind, lower))
+        points = np.frombuffer(joined, np.uint32)
+        hashes, start, stop, fresh, indptr = scan(points, starts, kind, lower)
+        return self.marked(Words(hashes, start, stop, fresh, np.full(len(start), -1), indptr))
+
+    def marked(self, words: Words) -> Words:
+        """The same words, those behind a negator with hashes of their own."""
+        if not self.negation:
+            return words
+        from ..engine.kernels.words import negated
+
+        hashes, by = negated(words.hash, words.fresh, words.indptr, _negators(), _REACH)
+        return words._replace(hash=hashes, by=by)
+
+    def scan_terms(self, terms: Sequence[str]) -> Words:
+        """The words of terms as a vocabulary spells them, one term after the other."""
+        plain = replace(self, negation=False)
+        if not self.negation or not any(NOT in term for term in terms):
+            return plain.scan(terms)
+        from ..engine.kernels.words import negated_hash
+
+        parts = [term.split(" ") for term in terms]
+        words = plain.scan([term.replace(NOT, "") for term in terms])
+        if [len(part) for part in parts] != np.diff(words.indptr).tolist():
+            raise ValueError("vocabulary: a term is not spelled as its words are")
+        hashes = words.hash.copy()
+        for i in np.flatnonzero([w.startswith(NOT) for part in parts for w in part]).tolist():
+            hashes[i] = negated_hash(hashes[i])
+        return words._replace(hash=hashes)
 
     def words(self, text: str) -> list[tuple[str, int, int]]:
-        """(word, start, stop) in order; the word in lower case."""
+        """(word, start, stop) in order; the word in lower case, behind a negator as "not_word"."""
         words = self.scan([text])
-        spans = zip(words.start.tolist(), words.stop.tolist(), strict=True)
-        return [(self.spelling(text[a:b]), a, b) for a, b in spans]
+        spans = zip(words.start.tolist(), words.stop.tolist(), (words.by >= 0).tolist())
+        return [(NOT * no + self.spelling(text[a:b]), a, b) for a, b, no in spans]
 
     def spelling(self, word: str) -> str:
         """The form under which a word is known: lower case, straight apostrophes."""
@@ -123,56 +178,6 @@ class Tokenizer:
             int(lower[p]) if p < _PLANES and (self.lowercase or kind[p] == 4) else p for p in points
         ]
         return "".join(map(chr, fold))
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Documents:
-    """Texts as sets of terms: text i has the terms indices[indptr[i]:indptr[i+1]]."""
-
-    indptr: np.ndarray
-    indices: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.indptr) - 1
-
-    def __getitem__(self, i: int) -> np.ndarray:
-        return self.indices[self.indptr[i] : self.indptr[i + 1]]
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Number of known terms of each text."""
-        return np.diff(self.indptr)
-
-    def take(self, rows: np.ndarray) -> Documents:
-        """The chosen texts, in that order."""
-        sizes = self.sizes[rows]
-        indptr = np.concatenate(([0], np.cumsum(sizes)))
-        within = np.arange(indptr[-1]) - np.repeat(indptr[:-1], sizes)
-        return Documents(indptr, self.indices[np.repeat(self.indptr[:-1][rows], sizes) + within])
-
-    def padded_batches(
-        self, most_tokens: int = 1 << 19
-    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """(rows, terms (B, n), mask (B, n)): texts of like length together, little padding.
-
-        B (n + 1) stays near `most_tokens`, so memory does not grow with the number of texts."""
-        order = np.argsort(self.sizes, kind="stable")
-        sizes = self.sizes[order]
-        start = 0
-        while start < len(order):
-            stop = start + 1
-            while stop < len(order) and (
-                (stop - start + 1) * (sizes[stop] + 1) <= most_tokens
-                and sizes[stop] <= 1.25 * sizes[start] + 8
-            ):
-                stop += 1
-            rows, n = order[start:stop], int(sizes[stop - 1])
-            mask = np.arange(n) < self.sizes[rows][:, None]
-            terms = np.zeros((len(rows), n), dtype=np.intp)
-            terms[mask] = self.take(rows).indices
-            yield rows, terms, mask
-            start = stop
 
 
 @final
@@ -205,12 +210,14 @@ class Vocabulary:
 
     @cached_property
     def spelled(self) -> Any:
-        """(terms, words) sparse, 1 where a term has the word; words in order of appearance."""
+        """(terms, words) sparse, 1 where a term has the word; words in order of appearance.
+
+        A word behind a negator has two: itself and "not", for whatever negator it was."""
         from scipy.sparse import csr_array
 
         number: dict[str, int] = {}
         rows = [
-            sorted({number.setdefault(w, len(number)) for w in term.split(" ")})
+            sorted({number.setdefault(w, len(number)) for w in surface(term)})
             for term in self.terms
         ]
         indptr = np.cumsum([0, *map(len, rows)], dtype=np.int32)
@@ -218,10 +225,21 @@ class Vocabulary:
         return csr_array((np.ones(len(indices)), indices, indptr), (len(rows), len(number)))
 
     @cached_property
+    def opposites(self) -> tuple[np.ndarray, np.ndarray]:
+        """(terms,) the term of the same words without negation, -1 where there is none, for terms
+        all of whose words stand behind a negator; and whether a term only ends there."""
+        plain, ends = np.full(len(self), -1, np.intp), np.zeros(len(self), bool)
+        for i, term in enumerate(self.terms):
+            if NOT in term:
+                ends[i] = not all(w.startswith(NOT) for w in term.split(" "))
+                plain[i] = -1 if ends[i] else self.index.get(term.replace(NOT, ""), -1)
+        return plain, ends
+
+    @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
         from ..engine.kernels.words import table_of, whole_text_hashes
 
-        words = self.tokenizer.scan(self.terms)
+        words = self.tokenizer.scan_terms(self.terms)
         hashes = whole_text_hashes(words.hash, words.indptr)
         if (hashes == 0).any():
             bad = self.terms[int(np.argmin(hashes != 0))]
@@ -285,14 +303,51 @@ class Vocabulary:
             np.concatenate([np.empty(0, np.int32), *(part[1] for part in parts)]),
         )
 
-    def locate(self, text: str) -> list[Occurrence]:
-        """Every place where a known term stands in `text`."""
+    def locate(self, text: str, struck: Collection[str] = ()) -> list[Occurrence]:
+        """Every place where a known term stands in `text`, the words `struck` left out of it."""
         from ..engine.kernels.words import occurrences
 
-        w = self.tokenizer.scan([text])
+        w = self._struck(text, [struck]) if struck else self.tokenizer.scan([text])
         low, high = self.tokenizer.ngrams
-        rows = occurrences(w.hash, w.start, w.stop, low, high, *self._table)
+        start = np.where(w.by >= 0, w.start[w.by], w.start)  # the negator is shown
+        rows = occurrences(w.hash, start, w.stop, low, high, *self._table)
         return [Occurrence(*row) for row in rows.tolist()]
+
+    def without(self, text: str, struck: Sequence[Collection[str]]) -> Documents:
+        """The known terms of `text` with each set of words struck out, wherever they stand.
+
+        Words are given as the text has them, in the tokenizer's spelling. No term is formed across
+        a gap; a negator that is struck out negates no more."""
+        from ..engine.kernels.words import distinct_terms
+
+        many = self._struck(text, struck)
+        low, high = self.tokenizer.ngrams
+        seen = np.full(max(len(self), 1), -1, np.int32)
+        return Documents(*distinct_terms(many.hash, many.indptr, low, high, *self._table, seen))
+
+    def _struck(self, text: str, struck: Sequence[Collection[str]]) -> Words:
+        """The words of `text` once for each set, with empty hashes where those of the set stood."""
+        from ..engine.kernels.words import EMPTY
+
+        plain = replace(self.tokenizer, negation=False)
+        w = plain.scan([text])
+        number: dict[str, int] = {}
+        spans = zip(w.start.tolist(), w.stop.tolist(), strict=True)
+        kind = [number.setdefault(plain.spelling(text[a:b]), len(number)) for a, b in spans]
+        gone: np.ndarray = np.zeros((len(struck), max(len(number), 1)), bool)
+        for row, words in zip(gone, struck, strict=True):
+            row[[number[x] for x in words if x in number]] = True
+        hashes = np.where(gone[:, np.array(kind, np.intp)], EMPTY, w.hash)
+        indptr = np.arange(len(struck) + 1, dtype=np.int64) * len(kind)
+        return self.tokenizer.marked(
+            Words(hashes.ravel(), w.start, w.stop, np.tile(w.fresh, len(struck)), w.by, indptr)
+        )
+
+
+def surface(term: str) -> set[str]:
+    """The words a term is made of; those behind a negator without their mark, and "not"."""
+    words = term.split(" ")
+    return {w.removeprefix(NOT) for w in words} | ({"not"} if NOT in term else set())
 
 
 def _spelled(
@@ -309,7 +364,10 @@ def _spelled(
     place = at.ravel()[where]
     text_of = np.searchsorted(words.indptr, place, side="right") - 1
     spans = zip(text_of.tolist(), words.start[place].tolist(), words.stop[place].tolist())
-    spelt = [tokenizer.spelling(texts[t][a:b]) for t, a, b in spans]
+    spelt = [
+        NOT * no + tokenizer.spelling(texts[t][a:b])
+        for (t, a, b), no in zip(spans, (words.by[place] >= 0).tolist(), strict=True)
+    ]
     rows: Any = which.reshape(at.shape).tolist()
     return [
         " ".join([spelt[j] for j in row[:n]]) for row, n in zip(rows, order.tolist(), strict=True)
@@ -336,5 +394,7 @@ def _scan_all(tokenizer: Tokenizer, texts: Iterable[str]) -> Words:
         np.concatenate([part.hash for part in parts]),
         np.concatenate([part.start for part in parts]),
         np.concatenate([part.stop for part in parts]),
+        np.concatenate([part.fresh for part in parts]),
+        np.concatenate([part.by for part in parts]),  # within its chunk: only its sign is asked
         np.concatenate([[0], *(part.indptr[1:] + s for part, s in zip(parts, shift))]),
     )

@@ -14,13 +14,14 @@ from .inputs import can_be_made
 from .options import ForceOption, JsonOption
 from .output import Voice
 from .terminal import field, show, show_json
-from .texts import DATA, chunks, labelled, load_model, model_and, texts_of
+from .texts import DATA, chunks, labelled, load_model, model_and, open_model, texts_of
 
 if TYPE_CHECKING:
     from ..classifier.datasets import Dataset
     from ..classifier.deletions import Faithfulness
     from ..classifier.estimator import HardmaxClassifier
     from ..classifier.evaluation import Evaluation
+    from ..classifier.opened import Opened
     from ..classifier.placement import Fit
     from ..drawing.report import Table
 
@@ -38,10 +39,21 @@ def fit(
     ngrams: Annotated[str, typer.Option(help="Words taken together: 1,2 is words and pairs.")] = (
         "1,2"
     ),
-    leaders: Annotated[float, typer.Option(help="Budget of leaders per text, on average.")] = 10.0,
+    leaders: Annotated[float, typer.Option(help="Budget of leaders per text, on average.")] = 15.0,
     words: Annotated[
-        float, typer.Option(help="Budget of telling words per text, on average; 0: no bound.")
-    ] = 40.0,
+        float, typer.Option(help="Budget of words read per text, on average; 0: no bound.")
+    ] = 15.0,
+    strength: Annotated[
+        float | None,
+        typer.Option("--C", help="Inverse regularisation of --method placed [chosen on the data]."),
+    ] = None,
+    negation: Annotated[
+        str,
+        typer.Option(
+            help="yes: words behind an English negator are words of their own; opposite: and first "
+            "of all the opposite of the plain word; no."
+        ),
+    ] = "yes",
     method: Annotated[
         str, typer.Option(help="placed (convex, seconds) or learned (gradient, needs torch).")
     ] = "placed",
@@ -80,8 +92,9 @@ def fit(
 
         clf = HardmaxClassifier(
             dim, _ngrams(ngrams), leaders, words=words or None,
-            method=_method(method, epochs, device, checkpoint), max_features=max_features,
-            min_df=min_df, random_state=seed,
+            method=_method(method, epochs, device, checkpoint), C=strength,
+            negation=_negation(negation), max_features=max_features, min_df=min_df,
+            random_state=seed,
         )  # fmt: skip
         train = labelled(data, "train", text_column, label_column)
         step(0.1, f"reading {test}")
@@ -107,6 +120,12 @@ def fit(
     show(_facts(rows + ([] if tested is None else _rows(tested))).to_text())
 
 
+def _negation(text: str) -> bool | str:
+    if text not in ("yes", "no", "opposite"):
+        raise ValueError(f"--negation: expected yes, no or opposite, got {text!r}")
+    return text if text == "opposite" else text == "yes"
+
+
 def _ngrams(text: str) -> tuple[int, int]:
     try:
         low, high = (int(part) for part in text.split(","))
@@ -115,7 +134,7 @@ def _ngrams(text: str) -> tuple[int, int]:
     return low, high
 
 
-def _method(name: str, epochs: int, device: str, checkpoint: Path | None) -> Fit:
+def _method(name: str, epochs: int, device: str, checkpoint: Path | None) -> Fit | None:
     if name == "learned":
         from ..classifier.training import Learned
 
@@ -126,9 +145,7 @@ def _method(name: str, epochs: int, device: str, checkpoint: Path | None) -> Fit
         raise ValueError(f"--method: expected placed or learned, got {name!r}")
     if checkpoint is not None:
         raise ValueError("--checkpoint: only --method learned takes long enough to need one")
-    from ..classifier.placement import Placed
-
-    return Placed()
+    return None  # Placed, the default
 
 
 def predict(
@@ -145,11 +162,16 @@ def predict(
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="A JSON object per text instead of label, probability.")
     ] = False,
+    abstain: Annotated[
+        str | None,
+        typer.Option(metavar="LABEL", help="Give this label to texts without any known word."),
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Label and probability of every text, streamed: any number of them, in order.
 
-    One line in, one line out; an empty line is a text without words and gets the prior.
+    One line in, one line out; an empty line is a text without words and gets the prior, and its
+    JSON says "evidence": false.
 
     \b
     cynosure predict reviews.txt > labels.tsv
@@ -161,14 +183,14 @@ def predict(
         raise ValueError("--json and --jsonl: choose one")
     texts = texts_of(source, text_column)
     with voice.working("reading the model"):
-        clf = load_model(model)
+        clf = open_model(model)
     if json_:
         head = {"version": __version__, "command": voice.command, "inputs": {"texts": source}}
         show_json(json.dumps(head, ensure_ascii=False)[:-1] + ', "result": [', end="")
     done = 0
     with voice.bar(None, " texts", "labelling texts") as move:
         for chunk in chunks(texts):
-            lines = _answers(clf, chunk, as_json=json_ or jsonl)
+            lines = _answers(clf, chunk, abstain, as_json=json_ or jsonl)
             if json_:  # rows of one list, across chunks
                 show_json((", " if done else "") + ", ".join(lines), end="")
             elif jsonl:
@@ -184,13 +206,20 @@ def predict(
     voice.note(f"{done} texts")
 
 
-def _answers(clf: HardmaxClassifier, texts: list[str], *, as_json: bool) -> list[str]:
-    """One line per text: the most probable label and its probability."""
-    classes, p = clf.classes_.tolist(), clf.predict_proba(texts)
-    best = [(classes[c], float(p[i, c])) for i, c in enumerate(p.argmax(axis=1).tolist())]
-    if as_json:
-        return [json.dumps({"label": c, "score": x}, ensure_ascii=False) for c, x in best]
-    return [f"{field(label)}\t{score:.6f}" for label, score in best]
+def _answers(clf: Opened, texts: list[str], abstain: str | None, *, as_json: bool) -> list[str]:
+    """One line per text: the most probable label and its probability; or what `abstain` says."""
+    verdicts = clf.read(texts)
+    classes, p = clf.classes_.tolist(), clf.probabilities(verdicts.decision)
+    out = []
+    for row, best, known in zip(p, p.argmax(axis=1).tolist(), verdicts.known.tolist()):
+        label: Any = classes[best] if known or abstain is None else abstain
+        if not as_json:
+            out.append(f"{field(label)}\t{row[best]:.6f}")
+            continue
+        answer = {"label": label, "score": float(row[best])}
+        answer |= {} if known else {"evidence": False}
+        out.append(json.dumps(answer, ensure_ascii=False))
+    return out
 
 
 def evaluate(
@@ -298,7 +327,11 @@ def _rows(evaluation: Evaluation) -> list[tuple[str, str]]:
         ("accuracy", f"{evaluation.accuracy:.4f} +- {evaluation.standard_error:.4f}"),
         ("calibration error", f"{evaluation.calibration:.4f}"),
         ("log-loss", f"{evaluation.log_loss:.4f}"),
+        ("words read, mean and median", f"{evaluation.words[0]:.1f}, {evaluation.words[1]:g}"),
         ("leaders per text", f"{evaluation.leaders:.2f}"),
+        ("accuracy with 0 layers", f"{evaluation.unlayered:.4f}"),
+        ("verdicts the layers change", str(evaluation.changed)),
+        ("terms the layers silence", f"{evaluation.silenced:.1%}"),
         ("weight on leaders", f"{evaluation.on_leaders:.4f}"),
         ("alpha, layers, dim", f"{evaluation.alpha:g}, {evaluation.layers}, {evaluation.dim}"),
         ("terms", str(evaluation.terms)),
@@ -319,6 +352,9 @@ def _faithful(faithfulness: Faithfulness) -> str:
         f"Words struck out, strongest cluster first: {faithfulness.flipped_at_all:.1%} flip, after "
         f"{median:.0f} words (median; mean {mean:.1f}, 95 % within {tail:.0f});\n"
         f"{faithfulness.flipped_within:.1%} within {faithfulness.most_words} words, where words "
-        f"chosen to flip reach {faithfulness.best_within:.1%}. "
+        f"chosen to flip reach {faithfulness.best_within:.1%}.\n"
+        f"Words that overturn a verdict: {faithfulness.overturn_words[1]:.1f} (mean; median "
+        f"{faithfulness.overturn_words[0]:g}), at most {faithfulness.most_words} in "
+        f"{faithfulness.overturned:.1%}. "
         f"{faithfulness.texts} texts explained."
     )

@@ -14,24 +14,38 @@ from .inputs import claim
 from .options import ForceOption, JsonOption
 from .output import Voice
 from .terminal import show, show_coloured, show_json
-from .texts import decoded, load_model, model_and
+from .texts import chunks, decoded, model_and, open_model, texts_of
 
 if TYPE_CHECKING:
     from ..classifier.explanation import Explanation
 
 __all__ = ["explain"]
 
+_MOST_ROWS = 20
+
 
 def explain(
     ctx: typer.Context,
     given: Annotated[
-        list[str],
+        list[str] | None,
         typer.Argument(
             metavar="[MODEL] TEXT|-",
             help="The text itself, - for stdin. MODEL is a folder from `fit`; the shipped model "
             "(imdb) if absent.",
         ),
-    ],
+    ] = None,
+    file: Annotated[
+        str | None,
+        typer.Option(
+            "--file",
+            metavar="FILE|-",
+            help="Explain every text of a file (as `predict` reads them), a JSON object per line: "
+            "label, probability, decision, enough, overturn, spans. Give MODEL or nothing before.",
+        ),
+    ] = None,
+    text_column: Annotated[
+        str, typer.Option("--text-column", help="Column (field) of the texts of --file.")
+    ] = "text",
     label: Annotated[
         str | None, typer.Option(help="Explain this label [the predicted one; of two, the second].")
     ] = None,
@@ -39,21 +53,27 @@ def explain(
     json_: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Why a text gets its label: leaders, followers, contributions.
+    """Why a text gets its label: what was read, what would overturn it, leaders and followers.
 
     Contributions and intercept add up to the log-odds exactly; it is the prediction itself.
 
     \b
     cynosure explain "A slow film, but what an ending!"
     cynosure explain model - --html why.html < review.txt
+    cynosure explain --file reviews.csv > why.jsonl
     """
     voice: Voice = ctx.obj
+    if file is not None:
+        _stream(voice, given or [], file, text_column, html)
+        return
+    if not given:
+        raise ValueError("expected TEXT, or - for stdin, or --file FILE")
     model, text = model_and(given, "TEXT or -")
     claim(html, (".html",), force)
     if text == "-":
         text = decoded(sys.stdin.buffer.read(), "stdin")
     with voice.working("reading the model"):
-        clf = load_model(model)
+        clf = open_model(model)
         names = {str(c): c for c in clf.classes_.tolist()}
         if label is not None and label not in names:
             raise ValueError(f"--label: expected one of {', '.join(names)}, got {label!r}")
@@ -69,29 +89,55 @@ def explain(
     _show(ex)
 
 
+def _stream(voice: Voice, given: list[str], file: str, column: str, html: Path | None) -> None:
+    """A JSON object for every text, in order."""
+    if len(given) > 1 or html is not None:
+        raise ValueError("--file: expected [MODEL] before it, and neither a text nor --html")
+    texts = texts_of(file, column)
+    with voice.working("reading the model"):
+        clf = open_model(given[0] if given else None)
+    for chunk in chunks(texts):
+        for row in clf.explain_all(chunk):
+            show_json(json.dumps(row, ensure_ascii=False))
+        sys.stdout.flush()
+
+
 def _show(ex: Explanation) -> None:
-    """The verdict, the words in place (on a terminal), and a row per leader."""
+    """The verdict, what decided it and what would overturn it, then the leaders and the text."""
     from ..drawing.report import Table
 
     sure = ex.probability if ex.prediction == ex.label else 1.0 - ex.probability
+    if not ex.leaders:
+        show(f"no evidence  {ex.prediction} by the prior, probability {sure:.3f}")
+        show(ex.note)
+        return
     show(
         f"{ex.prediction}  probability {sure:.3f}\n"
         f"log-odds of {ex.label} {ex.decision:+.3f} = intercept {ex.intercept:+.3f} "
         f"and {len(ex.leaders)} leaders:"
     )
-    if ex.note:
-        show(ex.note)
-    if ex.leaders:
-        rows = tuple(
-            (
-                leader.text, round(leader.contribution, 3), round(leader.share, 3),
-                round(leader.score, 2), _followers(leader.followers),
-            )
-            for leader in ex.leaders
-        )  # fmt: skip
-        head = ("leader", "contribution", "share", "score", "followers")
-        show(Table("", head, rows).to_text())
+    flat = tuple((span.text, round(span.contribution, 3)) for span in ex.spans[:_MOST_ROWS])
+    show(Table("", ("read, by weight", "contribution"), flat).to_text())
+    if len(ex.spans) > _MOST_ROWS:
+        show(f"and {len(ex.spans) - _MOST_ROWS} more")
+    show(f"enough ({len(ex.enough)} words): {_some(ex.enough)}")
+    turn = f"({len(ex.overturn)} words): {_some(ex.overturn)}" if ex.overturn else ": none found"
+    show(f"overturn {turn}\n")
+    rows = tuple(
+        (
+            leader.text, round(leader.contribution, 3), round(leader.share, 3),
+            round(leader.score, 2), _followers(leader.followers),
+        )
+        for leader in ex.leaders
+    )  # fmt: skip
+    head = ("leader", "contribution", "share", "score", "followers")
+    show(Table("", head, rows).to_text())
     show_coloured(ex)
+
+
+def _some(words: tuple[str, ...]) -> str:
+    more = f" and {len(words) - _MOST_ROWS} more" if len(words) > _MOST_ROWS else ""
+    return ", ".join(words[:_MOST_ROWS]) + more
 
 
 def _followers(words: tuple[Any, ...], shown: int = 6) -> str:

@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ..classifier.datasets import Dataset
     from ..classifier.estimator import HardmaxClassifier
+    from ..classifier.opened import Opened
 
-__all__ = ["DATA", "chunks", "decoded", "labelled", "load_model", "model_and", "texts_of"]
+__all__ = [
+    "DATA",
+    "chunks",
+    "decoded",
+    "labelled",
+    "load_model",
+    "model_and",
+    "open_model",
+    "texts_of",
+]
 
 DATA = (
     "aclImdb folder or .tar.gz (with :train or :test behind it), or .csv .tsv .jsonl with a header."
@@ -29,19 +39,32 @@ def model_and(given: list[str], what: str) -> tuple[str | None, str]:
 
 
 def load_model(model: str | None) -> HardmaxClassifier:
+    """The classifier of a folder or the shipped one, to be judged."""
     from ..classifier.estimator import HardmaxClassifier
-    from ..classifier.shipped import available, load_pretrained
+
+    return HardmaxClassifier.load(_folder(model))
+
+
+def open_model(model: str | None) -> Opened:
+    """The same, only to be read: without scikit-learn, whose import takes most of a second."""
+    from ..classifier.opened import Opened
+
+    return Opened.load(_folder(model))
+
+
+def _folder(model: str | None) -> Path:
+    from ..classifier.shipped import available, folder_of
 
     if model is None:
-        return load_pretrained()
+        return folder_of("imdb")
     if not Path(model).exists():
         if model in available():
-            return load_pretrained(model)
+            return folder_of(model)
         raise ValueError(
             f"{model}: no such model; expected a folder written by `cynosure fit`, "
             f"or {' or '.join(available())}"
         )
-    return HardmaxClassifier.load(model)
+    return Path(model)
 
 
 def labelled(spec: str, part: str, text: str, label: str) -> Dataset:

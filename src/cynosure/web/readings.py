@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ..classifier.estimator import HardmaxClassifier
-from ..classifier.explanation import plane_view
 from ..classifier.shipped import available, load_pretrained
+from ..classifier.view import plane_view
 
 __all__ = ["classifiers", "readings"]
 

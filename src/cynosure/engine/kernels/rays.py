@@ -2,9 +2,10 @@
 
 Tokens rho_i e_g on the ray of direction e_g have equal scores up to the factor rho_i, so they
 follow the same token, and on each ray only the longest can be followed from an acute angle
-(docs/mathematics.md C4 for directions). If the longest token of every ray present follows itself,
-each leads its ray from layer 0 on and the last layer is known: z_l + rho^layers (z_i - z_l). Where
-that fails, or a gap is within rounding, the text is left to the general path.
+(docs/mathematics.md C4 for directions). If the anchor follows itself and the longest token of every
+other ray follows itself or the anchor, that settles all of them at layer 0, and the last layer is
+known: z_l + rho^layers (z_i - z_l). Where that fails, or a gap is within rounding, the text is left
+to the general path.
 """
 
 from __future__ import annotations
@@ -16,6 +17,46 @@ from .contract import Floats, Indices
 
 
 @njit(cache=True, nogil=True)
+def silent_levels(
+    indptr: Indices,
+    indices: Indices,
+    ray: Indices,
+    level: Indices,
+    value: Floats,
+    kappa: float,
+):
+    """How far down the terms of each text are read: levels up to the one returned stay silent.
+
+    Ray g has the weight value[g] and the level[g] of |value|, 0 where it is 0. Levels are read from
+    the top until |sum read| >= kappa sqrt(sum of the unread squares). Sums go over rays, not over
+    terms, so that they do not depend on the order of the terms."""
+    texts, rays, levels = len(indptr) - 1, len(value), level.max() + 1
+    count = np.zeros(rays, np.intp)
+    total, square = np.zeros(levels), np.zeros(levels)
+    out = np.zeros(texts, np.intp)
+    for t in range(texts):
+        for at in range(indptr[t], indptr[t + 1]):
+            count[ray[indices[at]]] += 1
+        total[:], square[:] = 0.0, 0.0
+        for g in range(rays):
+            if count[g]:
+                total[level[g]] += count[g] * value[g]
+                square[level[g]] += count[g] * value[g] ** 2
+                count[g] = 0
+        square[0] = 0.0
+        for h in range(1, levels):
+            square[h] += square[h - 1]
+        read = 0.0
+        for h in range(levels - 1, 0, -1):
+            if square[h] > square[h - 1]:
+                read += total[h]
+                if abs(read) >= kappa * np.sqrt(square[h - 1]):
+                    out[t] = h - 1
+                    break
+    return out
+
+
+@njit(cache=True, nogil=True)
 def ray_means(
     indptr: Indices,
     indices: Indices,
@@ -23,25 +64,30 @@ def ray_means(
     radius: Floats,
     cosine: Floats,
     anchor_ray: int,
-    anchor_radius: float,
+    anchor_radius: Floats,
     anchor_count: float,
     left: float,
     gap: float,
+    apart: bool,
     mass: Floats,
+    speaking: Indices,
 ):
     """mass (texts, rays): sum of the last layer's tokens along each ray, over their number.
 
-    The anchor counts `anchor_count` times. `left` = rho^layers; `gap` bounds twice the rounding of
-    a score of unit vectors. Returns the number of leaders of each text, -1 where the general path
-    has to decide."""
+    The anchor has its own radius in every text and counts `anchor_count` times. `left` =
+    rho^layers; `gap` bounds twice the rounding of a score of unit vectors; `apart` says that no
+    token can follow one of another ray but the anchor's. `speaking` (texts,) becomes the number of
+    tokens that do not follow the anchor. Returns the number of leaders of each text, -1 where the
+    general path has to decide."""
     texts, rays = mass.shape
     first, second, total = np.zeros(rays), np.zeros(rays), np.zeros(rays)
     count, present = np.zeros(rays, np.intp), np.empty(rays, np.intp)
     leaders = np.empty(texts, np.intp)
     for t in range(texts):
         m = 1
+        length = anchor_radius[t]
         present[0] = anchor_ray
-        first[anchor_ray], total[anchor_ray] = anchor_radius, anchor_radius
+        first[anchor_ray], total[anchor_ray] = length, length
         second[anchor_ray], count[anchor_ray] = 0.0, 1
         for at in range(indptr[t], indptr[t + 1]):
             j = indices[at]
@@ -56,19 +102,34 @@ def ray_means(
                 second[g], first[g] = first[g], r
             elif r > second[g]:
                 second[g] = r
-        sure = True
-        for a in range(m):
-            g = present[a]
-            sure &= first[g] > second[g] + gap
-            for b in range(m):
-                h = present[b]
-                sure &= a == b or first[g] > first[h] * cosine[g, h] + gap
-        leaders[t] = m if sure else -1
+        sure = first[anchor_ray] == length
         tokens = indptr[t + 1] - indptr[t] + anchor_count
+        led, said, silenced = 1, 0, 0
         for a in range(m):
             g = present[a]
-            mass[t, g] = (count[g] * first[g] * (1.0 - left) + total[g] * left) / tokens
+            other = 0.0
+            for b in range(1 if apart and a > 0 else m):
+                h = present[b]
+                if h not in (g, anchor_ray):
+                    other = max(other, first[h] * cosine[g, h])
+            if a == 0:
+                sure &= length > max(other, second[g]) + gap
+                continue
+            pulled, own = length * cosine[g, anchor_ray], first[g]
+            if own > pulled:  # leads its ray
+                sure &= own > max(other, pulled, second[g]) + gap
+                led += 1
+                said += count[g]
+                mass[t, g] = (count[g] * own * (1.0 - left) + total[g] * left) / tokens
+            else:
+                sure &= pulled > max(other, own) + gap
+                silenced += count[g]
+                mass[t, g] = total[g] * left / tokens
             count[g] = 0
-        again = first[anchor_ray] * (1.0 - left) + anchor_radius * left
-        mass[t, anchor_ray] += (anchor_count - 1.0) * again / tokens
+        near = count[anchor_ray] + silenced + anchor_count - 1.0
+        mass[t, anchor_ray] = near * length * (1.0 - left) / tokens
+        mass[t, anchor_ray] += (total[anchor_ray] + (anchor_count - 1.0) * length) * left / tokens
+        count[anchor_ray] = 0
+        leaders[t] = led if sure else -1
+        speaking[t] = said
     return leaders

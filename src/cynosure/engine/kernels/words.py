@@ -2,8 +2,9 @@
 
 A text is an array of code points; a table gives each its class, another its lower case. A word is
 a run of letters with inner apostrophes, a run of digits, or one sign (! ? emoji, an ideograph);
-a markup tag is skipped. Terms (words and n-grams of consecutive words) are known by a 64-bit hash:
-among a million terms two collide with probability 3e-8, and `classifier.text` checks that none do.
+a markup tag is skipped, <script> and <style> with what they enclose. Terms (words and n-grams of
+consecutive words) are known by a 64-bit hash: among a million terms two collide with probability
+3e-8, and `classifier.text` checks that none do.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-GAP, LETTER, DIGIT, SIGN, APOSTROPHE = range(5)
+GAP, LETTER, DIGIT, SIGN, APOSTROPHE, STOP = range(6)  # STOP: a gap that ends a clause
 LONGEST_TAG = 200  # characters between < and > that are still taken for markup
 EMPTY = np.uint64(0)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX = np.uint64(0xBF58476D1CE4E5B9)
+NEGATED = np.uint64(0x94D049BB133111EB)
+_SCRIPT = np.array([ord(c) for c in "script"], np.uint32)
+_STYLE = np.array([ord(c) for c in "style"], np.uint32)
 
 
 @njit(cache=True, nogil=True)
@@ -45,24 +49,55 @@ def _past_tag(code, i, stop, kind):
 
 
 @njit(cache=True, nogil=True)
+def _named(code, i, stop, name):
+    """Whether the tag that opens at i, after < or </, has this name, in any case."""
+    if i + len(name) >= stop:
+        return False
+    for k in range(len(name)):
+        if (code[i + k] | np.uint32(32)) != name[k]:
+            return False
+    after = code[i + len(name)] | np.uint32(32)
+    return not 97 <= after <= 122
+
+
+@njit(cache=True, nogil=True)
+def _past_body(code, i, past, stop, kind):
+    """The position after </script> or </style> where the tag at i opens one; 0 if none closes."""
+    for name in (_SCRIPT, _STYLE):
+        if _named(code, i + 1, stop, name):
+            for j in range(past, stop - 2):
+                if code[j] == 60 and code[j + 1] == 47 and _named(code, j + 2, stop, name):
+                    return _past_tag(code, j, stop, kind)
+            return 0
+    return past
+
+
+@njit(cache=True, nogil=True)
 def scan(code, text_start, kind, lower):
     """Words of the texts code[text_start[t] : text_start[t + 1] - 1] (one code point between them).
 
-    Returns hash, start, stop of every word (offsets within its text) and word_start per text."""
+    Returns hash, start, stop of every word (offsets within its text), whether it begins a clause,
+    and word_start per text."""
     n = len(text_start) - 1
     room = len(code) // 4 + 16
     h_out = np.empty(room, np.uint64)
     a_out, b_out = np.empty(room, np.int32), np.empty(room, np.int32)
+    fresh = np.empty(room, np.bool_)
     word_start = np.zeros(n + 1, np.int64)
     m, table = 0, len(kind)
     for t in range(n):
         first, stop = text_start[t], text_start[t + 1] - 1
-        i = first
+        i, begins, bodies = first, True, True
         while i < stop:
             c = code[i]
             k = kind[c] if c < table else LETTER
-            if k in (GAP, APOSTROPHE):
+            if k in (GAP, APOSTROPHE, STOP):
                 past = _past_tag(code, i, stop, kind) if c == 60 else i
+                if past > i and bodies:
+                    body = _past_body(code, i, past, stop, kind)
+                    bodies = body > 0  # one that never closes is looked for once
+                    past = max(past, body)
+                begins |= k == STOP or past > i
                 i = past if past > i else i + 1
                 continue
             start = i
@@ -86,12 +121,45 @@ def scan(code, text_start, kind, lower):
                 h_out = np.concatenate((h_out, np.empty(m, np.uint64)))
                 a_out = np.concatenate((a_out, np.empty(m, np.int32)))
                 b_out = np.concatenate((b_out, np.empty(m, np.int32)))
+                fresh = np.concatenate((fresh, np.empty(m, np.bool_)))
             h = _mixed(h, np.uint64(i - start))
             h_out[m] = h if h != EMPTY else GOLDEN
             a_out[m], b_out[m] = start - first, i - first
+            fresh[m] = begins or k == SIGN
+            begins = k == SIGN
             m += 1
         word_start[t + 1] = m
-    return h_out[:m].copy(), a_out[:m].copy(), b_out[:m].copy(), word_start
+    return h_out[:m].copy(), a_out[:m].copy(), b_out[:m].copy(), fresh[:m].copy(), word_start
+
+
+@njit(cache=True, nogil=True)
+def negated(word_hash, fresh, word_start, keys, reach):
+    """Hashes in which the words behind a negator are words of their own, and which negator.
+
+    A negator, a word of the table `keys`, reaches `reach` words, to the end of its clause at most;
+    by[i] is the place of the negator of word i, -1 for none. A negator is never negated."""
+    out, by = word_hash.copy(), np.full(len(word_hash), -1, np.int64)
+    for t in range(len(word_start) - 1):
+        left, last = 0, 0
+        for i in range(word_start[t], word_start[t + 1]):
+            if fresh[i]:
+                left = 0
+            h = word_hash[i]
+            if h != EMPTY and keys[_slot(keys, h)] == h:
+                left, last = reach, i
+            elif left > 0:
+                left -= 1
+                by[i] = last
+                if h != EMPTY:
+                    out[i] = negated_hash(h)
+    return out, by
+
+
+@njit(cache=True, nogil=True)
+def negated_hash(h):
+    """The hash of a word behind a negator."""
+    mixed = _mixed(h, NEGATED)
+    return mixed if mixed != EMPTY else GOLDEN
 
 
 @njit(cache=True, nogil=True)

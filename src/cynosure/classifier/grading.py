@@ -1,0 +1,132 @@
+"""Weights rounded to grades, grades placed in the plane, and terms read by grade.
+
+Grades are symmetric: levels 0 = c_0 < c_1 < ... < c_H of |s|, each with two signs. Grade g becomes
+the direction (u, sqrt(1 - u^2)), u proportional to its value and |u| <= 0.96, so that an anchor
+of finite length silences any level. Term j is placed at rho_j times the direction of its grade,
+rho_j in (1 - eps, 1]: the more evidence it carries, the longer it is. eps is so small that no token
+of another grade scores higher, and that an anchor's length between two levels parts them.
+Trap: radii must differ *within* a grade, or several words lead together (equal tokens).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from .documents import Documents
+
+__all__ = ["MOST_LEVELS", "Graded", "lloyd", "placed"]
+
+MOST_LEVELS = 255  # 2 x 255 rays and the anchor's: few enough for one pass over a text
+_STEEPEST = 0.96  # largest |u|
+_CLOSEST = 1e-4  # of two levels' u: their cosines with the anchor differ well beyond rounding
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Graded:
+    """Grade of every term (terms,), value of every grade (grades,), level (grades,) of |value|."""
+
+    grade: np.ndarray
+    value: np.ndarray
+    level: np.ndarray
+
+    @property
+    def weight(self) -> np.ndarray:
+        """The weight of every term, as it is used."""
+        return self.value[self.grade]
+
+    def heard(self, documents: Documents, kappa: float) -> np.ndarray:
+        """Whether each entry of documents.indices is read; inf reads all but the neutral ones."""
+        level = self.level[self.grade[documents.indices]]
+        if kappa == float("inf"):
+            return level > 0
+        from ..engine.kernels.rays import silent_levels
+
+        silent = silent_levels(
+            documents.indptr, documents.indices, self.grade, self.level, self.value, kappa
+        )
+        return level > np.repeat(silent, documents.sizes)
+
+    def leaders(self, documents: Documents, heard: np.ndarray) -> np.ndarray:
+        """How many lead in each text: the grades heard, and the anchor."""
+        text = np.repeat(np.arange(len(documents)), documents.sizes)
+        present = np.zeros((len(documents), len(self.value)), bool)
+        present[text[heard], self.grade[documents.indices[heard]]] = True
+        return 1 + present.sum(axis=1)
+
+
+def lloyd(s: np.ndarray, weight: np.ndarray, levels: int) -> Graded:
+    """Grades that minimise sum_j weight_j (|s_j| - level of j)^2, level 0 held at 0.
+
+    A local minimum, from equally spaced levels; levels too close to be told apart are merged."""
+    size = np.abs(s)
+    order = np.argsort(size, kind="stable")
+    ranked = size[order]
+    mass = np.concatenate(([0.0], np.cumsum(weight[order])))
+    moment = np.concatenate(([0.0], np.cumsum(weight[order] * ranked)))
+    spread = max(float(np.sqrt((weight @ s**2) / max(weight.sum(), 1e-300))), 1e-12)
+    value = 3.0 * spread * np.arange(levels + 1) / levels
+    for _ in range(60):
+        edge = _edges(ranked, value)
+        inside = np.diff(mass[edge])
+        moved = np.where(inside > 0, np.diff(moment[edge]) / np.maximum(inside, 1e-300), value)
+        moved[0] = 0.0
+        if np.array_equal(moved, value):
+            break
+        value = moved
+    value = value[_told_apart(value)]
+    edge = _edges(ranked, value)
+    level = np.empty(len(s), dtype=np.intp)
+    level[order] = np.repeat(np.arange(len(value)), np.diff(edge))
+    middle = len(value) - 1
+    grade = middle + np.where(s < 0, -level, level)
+    steps = np.abs(np.arange(2 * middle + 1) - middle)
+    return Graded(grade, np.sign(np.arange(2 * middle + 1) - middle) * value[steps], steps)
+
+
+def _edges(ranked: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Where the ranked sizes change from one value to the next."""
+    cut = np.searchsorted(ranked, (value[1:] + value[:-1]) / 2)
+    return np.concatenate(([0], cut, [len(ranked)]))
+
+
+def _told_apart(value: np.ndarray) -> list[int]:
+    """Positions of values that differ enough from the one kept before."""
+    least = _CLOSEST / _STEEPEST * float(value[-1])
+    kept = [0]
+    for h in range(1, len(value)):
+        if value[h] - value[kept[-1]] > least:
+            kept.append(h)
+    return kept
+
+
+def placed(graded: Graded, evidence: np.ndarray, dim: int) -> tuple[np.ndarray, float]:
+    """Places of the terms (terms, dim), and how much of a grade's value one unit of u stands for.
+
+    In more than two dimensions the directions fan out around the anchor's axis, neighbouring levels
+    on different axes: all keep their cosine with the anchor in order, and grades lie further apart.
+    """
+    top = max(float(graded.value.max(initial=0.0)), 1e-12) / _STEEPEST
+    u = graded.value / top
+    direction = np.zeros((len(u), dim))
+    direction[:, 0] = u
+    rest = np.sqrt(1.0 - u**2)
+    aside = np.where((graded.level > 0) & (dim > 2), 0.6, 0.0)
+    direction[:, 1] = rest * np.sqrt(1.0 - aside**2)
+    if dim > 2:
+        direction[np.arange(len(u)), 2 + graded.level % (dim - 2)] = rest * aside
+    cosine = direction @ direction.T
+    np.fill_diagonal(cosine, -1.0)
+    near = np.unique(direction[:, 1])  # cosines with the anchor
+    steps = np.sqrt(near[:-1] / near[1:]) if len(near) > 1 else np.zeros(1)
+    eps = min(0.5 * (1.0 - float(max(cosine.max(), steps.max()))), 0.1)
+    order = np.lexsort((-evidence, graded.grade))
+    at = graded.grade[order]
+    size = np.bincount(at, minlength=len(u))
+    rank = np.empty(len(at))
+    rank[order] = 1.0 + np.arange(len(at)) - (np.cumsum(size) - size)[at]
+    radius = 1.0 - eps * rank / (size[graded.grade] + 1)
+    return direction[graded.grade] * radius[:, None], top

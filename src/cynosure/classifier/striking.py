@@ -1,0 +1,168 @@
+"""Words struck out of a text, and what the model makes of the rest; words shown as spans.
+
+A word is struck out wherever it stands: every term it is part of is gone, none is formed across the
+gap, and a negator that is struck out negates no more. What is left is read again, and the reader
+then goes on to weaker words, so the words that were *enough* for a verdict are not those whose
+deletion *overturns* it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from .documents import Documents
+from .model import Model
+from .text import NOT, Vocabulary
+
+__all__ = ["Reader", "Span", "spans", "words_of"]
+
+_MOST_STRUCK = 60  # words; who needs more has not found a short answer
+
+
+@final
+@dataclass(frozen=True)
+class Span:
+    """Terms that overlap in the text, shown as one: its words, where, and their sum."""
+
+    text: str
+    offsets: tuple[tuple[int, int], ...]
+    contribution: float
+    terms: tuple[str, ...]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Reader:
+    """A model with its vocabulary: reads texts from which words were struck out."""
+
+    vocabulary: Vocabulary
+    model: Model
+
+    def decisions(self, text: str, struck: Sequence[Collection[str]]) -> np.ndarray:
+        """Decisions (sets, rows) on `text`, each set of words struck out."""
+        return self.model.read(self.vocabulary.without(text, struck)).decision
+
+    def verdicts(self, text: str, struck: Sequence[Collection[str]]) -> np.ndarray:
+        """The class that wins, by number."""
+        decision = self.decisions(text, struck)
+        return (decision > 0)[:, 0].astype(np.intp) if self.model.rows == 1 else decision.argmax(1)
+
+    def overturn(self, text: str, struck: frozenset[str] = frozenset()) -> tuple[str, ...]:
+        """A small set of words without which the verdict is another, the strongest first; () where
+        none was found. The words `struck` are gone from the start.
+
+        Words come by what their terms weigh together for the verdict, all terms counted, until the
+        verdict turns; then every word that is not needed is put back. It is found, not proved
+        smallest.
+        """
+        order = self._strongest(text, struck)
+        if not order:
+            return ()
+        prefixes = [struck.union(order[:k]) for k in range(len(order) + 1)]
+        verdict = self.verdicts(text, prefixes)
+        turned = np.flatnonzero(verdict != verdict[0])
+        if not len(turned):
+            return ()
+        needed = order[: turned[0]]
+        for word in needed[::-1]:
+            less = [w for w in needed if w != word]
+            if less and self.verdicts(text, [struck.union(less)])[0] != verdict[0]:
+                needed = less
+        return tuple(needed)
+
+    def _strongest(self, text: str, struck: frozenset[str]) -> list[str]:
+        """Words by the pull of their remaining terms towards the verdict, while one pulls."""
+        where: dict[int, set[str]] = {}
+        for place in self.vocabulary.locate(text, struck):
+            term = self.vocabulary.terms[place.term]
+            named = words_of(self.vocabulary, text, term, place.start, place.stop)
+            where.setdefault(place.term, set()).update(named)
+        if not where:
+            return []
+        terms = np.fromiter(where, np.intp, len(where))
+        pull = self._pull(terms)
+        total: dict[str, float] = {}
+        holders: dict[str, list[int]] = {}
+        for i, words in enumerate(where.values()):
+            for w in words:
+                total[w] = total.get(w, 0.0) + pull[i]
+                holders.setdefault(w, []).append(i)
+        gone: set[int] = set()
+        out: list[str] = []
+        every = list(where.values())
+        while total and len(out) < _MOST_STRUCK:
+            w = max(total, key=total.__getitem__)
+            if total.pop(w) <= 0:
+                break
+            out.append(w)
+            for i in set(holders[w]) - gone:
+                gone.add(i)
+                for other in every[i] & total.keys():
+                    total[other] -= pull[i]
+        return out
+
+    def _pull(self, terms: np.ndarray) -> list[float]:
+        """<v, E_j> of each term towards the class that wins."""
+        one = Documents(np.array([0, len(terms)]), terms.astype(np.int32))
+        decision = self.model.read(one).decision[0]
+        p, r = self.model.locate(0 if len(decision) == 1 else int(decision.argmax()))
+        sign = -1.0 if len(decision) == 1 and decision[0] <= 0 else 1.0
+        plane = self.model.planes[p]
+        return (sign * (plane.embedding[terms] @ plane.v[r])).tolist()
+
+
+def words_of(vocabulary: Vocabulary, text: str, term: str, start: int, stop: int) -> list[str]:
+    """The words of the text that make up a term which stands at text[start:stop]."""
+    words = [w.removeprefix(NOT) for w in term.split(" ")]
+    if NOT not in term:
+        return words
+    low, lowercase = vocabulary.tokenizer, vocabulary.tokenizer.lowercase
+    first = type(low)((1, 1), lowercase).words(text[start:stop])[0][0]
+    return list(dict.fromkeys((first, *words)))  # the negator comes first
+
+
+def spans(
+    text: str, terms: Iterable[tuple[str, tuple[tuple[int, int], ...], float]]
+) -> tuple[Span, ...]:
+    """Terms (name, offsets, contribution) that overlap anywhere, joined; largest sums first."""
+    given = list(terms)
+    group = list(range(len(given)))
+
+    def root(i: int) -> int:
+        while group[i] != i:
+            group[i] = group[group[i]]
+            i = group[i]
+        return i
+
+    places = sorted((a, b, i) for i, (_, offsets, _) in enumerate(given) for a, b in offsets)
+    reach, owner = -1, 0
+    for a, b, i in places:
+        if a < reach:
+            group[root(i)] = root(owner)
+        if b > reach:
+            reach, owner = b, i
+    members: dict[int, list[int]] = {}
+    for i in range(len(given)):
+        members.setdefault(root(i), []).append(i)
+    out = []
+    for inside in members.values():
+        offsets = _joined(o for i in inside for o in given[i][1])
+        a, b = max(offsets, key=lambda o: o[1] - o[0])
+        contribution = sum(given[i][2] for i in inside)
+        out.append(Span(text[a:b], offsets, contribution, tuple(given[i][0] for i in inside)))
+    return tuple(sorted(out, key=lambda s: (-abs(s.contribution), s.offsets)))
+
+
+def _joined(offsets: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Overlapping intervals as one."""
+    out: list[tuple[int, int]] = []
+    for a, b in sorted(offsets):
+        if out and a < out[-1][1]:
+            out[-1] = out[-1][0], max(b, out[-1][1])
+        else:
+            out.append((a, b))
+    return tuple(out)
