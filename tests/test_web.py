@@ -38,6 +38,8 @@ HOME = "http://localhost:8765"
 SQUARE = [[1, 1], [1, -1], [-1, -1], [-1, 1], [0.5, 0.0]]
 TEXT = "A slow film, but what a wonderful ending!"
 
+pytestmark = pytest.mark.xdist_group("web")  # one server, in one worker
+
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
