@@ -104,7 +104,7 @@ def common(
     cynosure limit tokens.csv --alpha 1/2 --exact      limits with a proof
     cynosure check tokens.csv                          the theorems on this run
     cynosure run figure2                               a figure of the paper
-    cynosure serve --open                              the page: drag a token, watch it follow
+    cynosure serve --open                              the page: drag a token
     """
     ctx.obj = Voice(quiet, verbose, ctx.obj or "cynosure")
 
