@@ -210,5 +210,7 @@ def test_the_shipped_model_on_some_test_reviews(imdb) -> None:
     found = evaluate(load_pretrained(), some.texts, some.labels, explained=100)
     assert found.accuracy > 0.89  # 1,000 reviews: standard error 0.009
     assert found.leaders < 12.5 and found.on_leaders > 0.99 and found.calibration < 0.05
-    assert found.faithfulness is not None and found.faithfulness.flipped_at_all > 0.95
+    # Who loses the words that were read goes on to weaker ones, which mostly agree: only `overturn`
+    # looks for the words without which the verdict is another.
+    assert found.faithfulness is not None and found.faithfulness.overturned > 0.8
     assert found.faithfulness.deletions[-1].flipped <= 0.02
