@@ -22,7 +22,7 @@ from .columns import as_texts
 from .documents import Documents
 from .estimator import HardmaxClassifier
 from .explanation import Explanation
-from .striking import Reader, words_of
+from .striking import Reader, strongest, words_of
 
 __all__ = ["Deletion", "Faithfulness", "faithfulness"]
 
@@ -129,25 +129,7 @@ class _Case:
 
     def strongest_words(self, most: int) -> list[str]:
         """Always the word whose remaining terms pull most, as long as one pulls at all."""
-        total: dict[str, float] = {}
-        holders: dict[str, list[int]] = {}
-        for i, mine in enumerate(self.spelled):
-            for w in mine:
-                total[w] = total.get(w, 0.0) + float(self.pull[i])
-                holders.setdefault(w, []).append(i)
-        gone: set[int] = set()
-        out: list[str] = []
-        while total and len(out) < most:
-            w = max(total, key=total.__getitem__)
-            if total.pop(w) <= 0:
-                break
-            out.append(w)
-            for i in set(holders[w]) - gone:
-                gone.add(i)
-                for other in self.spelled[i] - {w}:
-                    if other in total:
-                        total[other] -= float(self.pull[i])
-        return out
+        return strongest(self.spelled, self.pull.tolist(), most)
 
 
 def _case(clf: HardmaxClassifier, ex: Explanation) -> _Case:

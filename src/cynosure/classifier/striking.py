@@ -8,7 +8,7 @@ deletion *overturns* it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import final
 
@@ -18,7 +18,7 @@ from .documents import Documents
 from .model import Model
 from .text import NOT, Vocabulary
 
-__all__ = ["Reader", "Span", "spans", "words_of"]
+__all__ = ["Reader", "Span", "spans", "strongest", "words_of"]
 
 _MOST_STRUCK = 60  # words; who needs more has not found a short answer
 
@@ -83,27 +83,8 @@ class Reader:
             where.setdefault(place.term, set()).update(named)
         if not where:
             return []
-        terms = np.fromiter(where, np.intp, len(where))
-        pull = self._pull(terms)
-        total: dict[str, float] = {}
-        holders: dict[str, list[int]] = {}
-        for i, words in enumerate(where.values()):
-            for w in words:
-                total[w] = total.get(w, 0.0) + pull[i]
-                holders.setdefault(w, []).append(i)
-        gone: set[int] = set()
-        out: list[str] = []
-        every = list(where.values())
-        while total and len(out) < _MOST_STRUCK:
-            w = max(total, key=total.__getitem__)
-            if total.pop(w) <= 0:
-                break
-            out.append(w)
-            for i in set(holders[w]) - gone:
-                gone.add(i)
-                for other in every[i] & total.keys():
-                    total[other] -= pull[i]
-        return out
+        pull = self._pull(np.fromiter(where, np.intp, len(where)))
+        return strongest(list(where.values()), pull, _MOST_STRUCK)
 
     def _pull(self, terms: np.ndarray) -> list[float]:
         """<v, E_j> of each term towards the class that wins."""
@@ -113,6 +94,31 @@ class Reader:
         sign = -1.0 if len(decision) == 1 and decision[0] <= 0 else 1.0
         plane = self.model.planes[p]
         return (sign * (plane.embedding[terms] @ plane.v[r])).tolist()
+
+
+def strongest(spelled: Sequence[Set[str]], pull: Sequence[float], most: int) -> list[str]:
+    """Always the word whose remaining terms pull most together, as long as one pulls at all.
+
+    `spelled` are the words of each term, `pull` its weight; at most `most` words.
+    """
+    total: dict[str, float] = {}
+    holders: dict[str, list[int]] = {}
+    for i, words in enumerate(spelled):
+        for w in words:
+            total[w] = total.get(w, 0.0) + pull[i]
+            holders.setdefault(w, []).append(i)
+    gone: set[int] = set()
+    out: list[str] = []
+    while total and len(out) < most:
+        w = max(total, key=total.__getitem__)
+        if total.pop(w) <= 0:
+            break
+        out.append(w)
+        for i in set(holders[w]) - gone:
+            gone.add(i)
+            for other in spelled[i] & total.keys():
+                total[other] -= pull[i]
+    return out
 
 
 def words_of(vocabulary: Vocabulary, text: str, term: str, start: int, stop: int) -> list[str]:
