@@ -17,6 +17,7 @@ import pytest
 import cynosure as cy
 from cynosure.classifier.estimator import HardmaxClassifier
 from cynosure.cli import main
+from cynosure.cli.app import COMMANDS
 from cynosure.cli.environment import missing_extra
 from cynosure.cli.output import Voice
 from cynosure.cli.terminal import field, plain, show_json
@@ -305,20 +306,26 @@ def test_lines_of_texts_in_utf16_are_read(evil: Path, tmp_path: Path, code: str,
 
 
 def test_the_last_column_of_a_table_is_folded_to_the_width_asked_for() -> None:
-    table = Table("", ("name", "what"), (("a", "one two three four five six"), ("bcd", "short")))
+    rows = (("a", "one two three four five six"), ("bcd", "short"), ("e", ""))
+    table = Table("", ("name", "what"), rows)
     lines = table.to_text(26).split("\n")
-    assert lines == ["name  what", "a     one two three four", "      five six", "bcd   short"]
+    assert lines[:3] == ["name  what", "a     one two three four", "      five six"]
+    assert lines[3:] == ["bcd   short", "e"]
     assert table.to_text().split("\n")[1] == "a     one two three four five six"
     numbers = Table("", ("n", "value"), ((1, 2.5),))
     assert numbers.to_text(3) == numbers.to_text()
 
 
-PAGES = ["", "simulate", "limit", "check", "run", "fit", "predict", "evaluate", "explain", "info"]
+LONG = "awful boring dull plot brilliant wonderful dreadful terrible great script acting worst fun"
 
 
-@pytest.mark.parametrize("command", [*PAGES, "demo", "run --list", "limit gaussian:n=300,d=2"])
-def test_what_is_said_fits_80_columns(command: str, capsys) -> None:
-    words = command.split()
+@pytest.mark.parametrize(
+    "words",
+    [[], *([c.__name__] for c in COMMANDS), ["run", "--list"], ["limit", "gaussian:n=300,d=2"]]
+    + [["explain", LONG], ["explain", "Neither good nor bad. " + LONG]],
+    ids=" ".join,
+)
+def test_what_is_said_fits_80_columns(words: list[str], capsys) -> None:
     assert main(words if len(words) > 1 else [*words, "--help"]) == 0
     longest = max(capsys.readouterr().out.split("\n"), key=len)
     assert len(longest) <= 80, longest

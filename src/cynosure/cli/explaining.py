@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,7 @@ import typer
 from .. import __version__
 from .inputs import claim
 from .options import ForceOption, JsonOption
-from .output import Voice
+from .output import WIDTH, Voice
 from .terminal import show, show_coloured, show_json
 from .texts import chunks, decoded, model_and, open_model, texts_of
 
@@ -117,12 +118,11 @@ def _show(ex: Explanation) -> None:
         f"and {len(ex.leaders)} leaders:"
     )
     flat = tuple((span.text, round(span.contribution, 3)) for span in ex.spans[:_MOST_ROWS])
-    show(Table("", ("read, by weight", "contribution"), flat).to_text())
+    show(Table("", ("read, by weight", "contribution"), flat).to_text(WIDTH))
     if len(ex.spans) > _MOST_ROWS:
         show(f"and {len(ex.spans) - _MOST_ROWS} more")
-    show(f"enough ({len(ex.enough)} words): {_some(ex.enough)}")
-    turn = f"({len(ex.overturn)} words): {_some(ex.overturn)}" if ex.overturn else ": none found"
-    show(f"overturn {turn}\n")
+    show(_some("enough", ex.enough))
+    show((_some("overturn", ex.overturn) if ex.overturn else "overturn: none found") + "\n")
     rows = tuple(
         (
             leader.text, round(leader.contribution, 3), round(leader.share, 3),
@@ -131,13 +131,14 @@ def _show(ex: Explanation) -> None:
         for leader in ex.leaders
     )  # fmt: skip
     head = ("leader", "contribution", "share", "score", "followers")
-    show(Table("", head, rows).to_text())
+    show(Table("", head, rows).to_text(WIDTH))
     show_coloured(ex)
 
 
-def _some(words: tuple[str, ...]) -> str:
+def _some(name: str, words: tuple[str, ...]) -> str:
     more = f" and {len(words) - _MOST_ROWS} more" if len(words) > _MOST_ROWS else ""
-    return ", ".join(words[:_MOST_ROWS]) + more
+    listed = f"{name} ({len(words)} words): {', '.join(words[:_MOST_ROWS])}{more}"
+    return fill(listed, WIDTH, subsequent_indent="  ", break_long_words=False)
 
 
 def _followers(words: tuple[Any, ...], shown: int = 6) -> str:

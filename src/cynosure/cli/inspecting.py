@@ -84,10 +84,10 @@ def inspect(
     DistilBERT, ALBERT, ModernBERT; needs cynosure[models].
 
     \b
-    cynosure inspect ./minilm                                   every head: spectra, hypotheses
-    cynosure inspect ./minilm --text "A slow film." --out page  tokens, attention, figures, movie
-    cynosure inspect ./minilm --layer 2 --head 3 --iterate 200  one head, and the control
-    cynosure inspect ./llama --texts lines.txt --store c.zarr   leaders and sinks of many texts
+    cynosure inspect ./minilm                                     every head
+    cynosure inspect ./minilm --text "A slow film." --out page    one sentence
+    cynosure inspect ./minilm --layer 2 --head 3 --iterate 200    one head
+    cynosure inspect ./llama --texts lines.txt --store c.zarr     many texts
     """
     voice: Voice = ctx.obj
     if texts is not None or store is not None:

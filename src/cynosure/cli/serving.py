@@ -43,7 +43,7 @@ def serve(
     cynosure serve --open
     cynosure serve --model ./my-classifier --transformer ./minilm --results runs
     curl -s localhost:8765/api/v1/limit -H 'Content-Type: application/json' \\
-         -d '{"tokens": [[1, 1], [1, -1], [0.5, 0]], "alpha": "1/2", "exact": true}'
+      -d '{"tokens": [[1, 1], [1, -1], [0.5, 0]], "alpha": "1/2", "exact": true}'
     """
     from ..web.guard import is_loopback
     from ..web.server import Settings

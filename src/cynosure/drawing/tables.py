@@ -71,7 +71,8 @@ class Table:
         indent = " " * (sum(width[:-1]) + 2 * (len(width) - 1))
         room = max(within, len(indent) + 20)
         return "\n".join(
-            fill(line[len(indent) :].rstrip(), room, initial_indent=line[: len(indent)],
+            line.rstrip() if len(line.rstrip()) <= within else
+            fill(line[len(indent) :], room, initial_indent=line[: len(indent)],
                  subsequent_indent=indent, break_long_words=False).rstrip()
             for line in lines
         )  # fmt: skip
