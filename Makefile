@@ -35,11 +35,14 @@ $(BENCH): $(STAMP)
 demo: setup  ## run the main job offline, leaving demo/report.html
 	$(BIN)/cynosure demo --out demo
 
+# Two workers share the cores: threads of BLAS that wait for each other cost four times the work.
+SHARED = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+
 test: lint  ## lint, type-check, run the tests
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not slow"
+	$(SHARED) $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not slow"
 
 test-all: lint  ## the same with the long checks
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	$(SHARED) $(BIN)/python -m pytest -q -n 2 --dist loadgroup
 
 # The tests of the page run where a Chromium is found, and say so where none is.
 browser:  ## find a Chromium for the tests of the page; as root on Debian, install one
