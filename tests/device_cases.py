@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 
 from cynosure.engine.kernels.device import counted_candidates
+from cynosure.engine.kernels.passes import SPLIT
 from cynosure.engine.walk import Walk
 from test_kernels import PLANE, SPACE, complaints
 
@@ -62,6 +63,38 @@ def search_faults(z: np.ndarray, tensor, passes=None, q=None) -> list[str]:
             faults += complaints(found, q, z, slack)
             if counts.rows != len(q) or counts.pairs < len(found.indices):
                 faults.append(f"counts {counts} do not add up")
+    return faults
+
+
+def split_faults(z: np.ndarray, tensor, passes) -> list[str]:
+    """What is wrong with the halves of z: parts, their places, and lengths that must be upwards."""
+    faults = []
+    d = z.shape[1]
+    for together in (True, False):
+        halves, *rest = (x.cpu().numpy() for x in passes.split(tensor(z), together=together))
+        norm, head, low, left, power = rest
+        largest = np.abs(z).max() if together else np.abs(z).max(axis=1)
+        if (np.frexp(power)[0] != 0.5).any() or (power * largest >= 1).any():
+            faults.append("a power that is none, or too large")
+        y = z * power[:, None]
+        three = d <= SPLIT
+        h = halves[:, :d].astype(float)
+        other = halves[:, 2 * d : 3 * d] if together else halves[:, d : 2 * d]
+        at = slice(d, 2 * d) if together else slice(2 * d, 3 * d)
+        x = halves[:, at].astype(float) if three else np.zeros_like(h)
+        if (three and (other != h).any()) or halves[:, 3 * d if three else d :].any():
+            faults.append("halves out of place")
+        if (np.abs(y - h - x) > np.maximum(2.0 ** (-21 if three else -11) * np.abs(y), 2e-7)).any():
+            faults.append("halves far from the tokens")
+        for name, length, part in zip(
+            ("norm", "head", "low", "rest"),
+            (norm, head, low, left),
+            (y, h, x, y - h - x),
+            strict=True,
+        ):
+            true = np.linalg.norm(part, axis=1)
+            if (length < true).any() or (length > true * (1 + 1e-8) + 1e-149).any():
+                faults.append(f"{name} is not upwards, or far up")
     return faults
 
 
