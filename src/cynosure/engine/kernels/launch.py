@@ -29,7 +29,8 @@ class Fused(Passes):
             x.contiguous(), x.abs().amax() if together else x, halves, lengths, n, full,
             D=d, ROWS=rows, WIDTH=wide, THREE=d <= SPLIT, TOGETHER=together, num_warps=WARPS,
         )  # fmt: skip
-        return Parts(halves, *lengths[:4].sqrt_().mul_(UP).add_(TINY), lengths[4])
+        norm, head, low, rest = lengths[:4].sqrt_().mul_(UP).add_(TINY)
+        return Parts(halves, norm, head, low, rest, power=lengths[4])
 
     def maxima(self, task: Task, width: Any, ceiling: Any | None, looks: int) -> tuple[Any, Any]:
         import torch

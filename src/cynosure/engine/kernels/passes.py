@@ -101,13 +101,14 @@ class Plain(Passes):
         high = y.to(torch.float16)
         rest = y - high.double()
         low = rest.to(torch.float16)
-        three = (high, low, high) if together else (high, high, low)
         if x.shape[1] > SPLIT:
-            three, low = (high,), torch.zeros_like(low)
-        halves = torch.cat(three, dim=1)
+            halves, low = high, torch.zeros_like(low)
+        else:
+            halves = torch.cat((high, low, high) if together else (high, high, low), dim=1)
         halves = torch.nn.functional.pad(halves, (0, depth_of(x.shape[1]) - halves.shape[1]))
-        lengths = (y, high.double(), low.double(), rest - low.double())
-        return Parts(halves, *map(_norm, lengths), power)
+        parts = (y, high.double(), low.double(), rest - low.double())
+        norm, head, less, left = map(_norm, parts)
+        return Parts(halves, norm, head, less, left, power)
 
     def maxima(self, task: Task, width: Any, ceiling: Any | None, looks: int) -> tuple[Any, Any]:
         import torch
