@@ -10,6 +10,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from cynosure.engine.kernels import run_batch
 from cynosure.engine.kernels.device import counted_candidates
 from cynosure.engine.kernels.passes import SPLIT
 from cynosure.engine.walk import Walk
@@ -127,4 +128,34 @@ def walk_faults(seed: int, tensor, layers: int = 6) -> list[str]:
     size = np.abs(z).max() ** 2 * (1.0 if A is None else np.linalg.norm(A))
     if not np.allclose(one.margin, two.margin, rtol=1e-9, atol=1e-13 * size):
         faults.append("other margins")
+    return faults
+
+
+def batch_faults(seed: int, tensor, run, most: int = 12) -> list[str]:
+    """Where a batch carried on a device differs from the processor's, in sets or in bits."""
+    rng = np.random.default_rng(seed)
+    b, n, d = int(rng.integers(1, most)), int(rng.integers(1, 90)), int(rng.integers(1, 10))
+    z = rng.normal(size=(b, n, d)) * 10.0 ** rng.integers(-6, 7)
+    if seed % 4 == 1:
+        z = np.round(z / np.abs(z).max() * 6)  # ties and copies
+    mask = rng.random((b, n)) < 0.9
+    A = None if seed % 2 else rng.normal(size=(d, d))
+    alpha = float(rng.choice([0.1, 0.5, 1.0, 2.35]))
+    saves = np.array([[0, 8], [5], [0, 3, 12, 40]][seed % 3])
+    args = (mask, A, alpha / (1 + alpha), 1 / (1 + alpha), saves)
+    here, there = run_batch(z, *args), run(tensor(z), *args)
+    faults = []
+    states = there.z.cpu().numpy()
+    for i in range(b):
+        if there.unsure[i]:
+            real = z[i, mask[i]]
+            if not here.unsure[i] and len(np.unique(real + 0.0, axis=0)) == len(real):
+                faults.append(f"{i}: unsure without a reason")
+            continue
+        if here.unsure[i]:
+            faults.append(f"{i}: sure where the processor is not")
+        elif any((x[i] != y[i]).any() for x, y in zip(here[1:4], there[1:4], strict=True)):
+            faults.append(f"{i}: other sets")
+        elif (states[:, i] != here.z[:, i]).any():
+            faults.append(f"{i}: other bits")
     return faults

@@ -188,13 +188,16 @@ def test_distinct_rows_are_proved_distinct_and_equal_ones_are_not():
 INTERPRETED = """
 import numpy as np, torch
 from cynosure.engine.kernels.launch import Fused
-from device_cases import SEARCHES, search_faults, split_faults
+from cynosure.engine.kernels.device_batch import device_run_batch
+from device_cases import SEARCHES, batch_faults, search_faults, split_faults
 rng = np.random.default_rng(0)
 for name in ("gaussian", "circle", "grid 5", "lattice", "mixed magnitudes 3", "many", "deep"):
     z = np.unique(SEARCHES[name], axis=0)
     q = z[rng.permutation(len(z))[:9]]
     assert search_faults(z, torch.tensor, Fused(), q) == [], name
     assert split_faults(z, torch.tensor, Fused()) == [], name
+for seed in range(6):
+    assert batch_faults(seed, torch.tensor, device_run_batch, 3) == [], seed
 """
 
 
