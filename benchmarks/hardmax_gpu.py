@@ -9,6 +9,9 @@ one copy of the tokens to the host. torch returns one argmax and no ties; a mill
 on a sixteenth of the rows and scaled. "again", "pairs" and "several" count rows that went through
 all tiles twice, scores taken in float64, and rows that float64 leaves to integers. Every row of the
 table is checked on 512 tokens: the best score is that of float64, and no tie is lost.
+"batch" rows carry many small configurations through 8 layers: "kernel" is the device's own time,
+"call" has the histories on the host, "processor" is the compiled batch of one core, on a fiftieth
+of them; "differ" counts configurations of that part with another set or another bit.
 Skips with a word where there is no CUDA device.
 """
 
@@ -23,8 +26,10 @@ from interleave import interleave  # sets the number of threads: first
 
 import numpy as np  # isort: skip
 import torch  # isort: skip
+from torch.profiler import ProfilerActivity, profile  # isort: skip
 import cynosure as cy  # isort: skip
 from cynosure.engine.device_tokens import DeviceTokens  # isort: skip
+from cynosure.engine.kernels import run_batch  # isort: skip
 from cynosure.engine.kernels.device import SPLIT, counted_candidates  # isort: skip
 
 DIMENSIONS = (2, 3, 8, 16, 64)
@@ -115,6 +120,33 @@ def row_of(law, n, d, seconds):
     return row
 
 
+def batch_row(b, n, d, seconds):
+    z = torch.tensor(np.random.default_rng(d).normal(size=(b, n, d)), device="cuda")
+    some = z[: b // 50].cpu().numpy()
+    mask, saves = np.ones((b, n), bool), np.array([0, 8])
+    step = (None, 1 / 3, 2 / 3, saves)
+    found, here = run_batch(z, mask, *step), run_batch(some, mask[: len(some)], *step)
+    same = (found.z[:, : len(some)].cpu().numpy() == here.z).all(axis=(0, 2, 3))
+    for name in ("born", "settled_at", "leader"):
+        same &= (getattr(found, name)[: len(some)] == getattr(here, name)).all(axis=1)
+    del found, here
+    calls = {
+        "call": there(lambda: run_batch(z, mask, *step)),
+        "processor": lambda: run_batch(some, mask[: len(some)], *step),
+    }
+    taken = interleave(calls, rounds=3, budget=seconds)
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        there(lambda: run_batch(z, mask, *step))()
+    kernel = next(e.device_time_total for e in seen.key_averages() if e.key == "carry") / 1e6
+    return {
+        "batch": b, "n": n, "d": d, "layers": 8, "differ": int((~same).sum()),
+        "configurations/s": {
+            "kernel": round(b / kernel), "call": round(b / taken["call"]),
+            "processor": round(len(some) / taken["processor"]),
+        },
+    }  # fmt: skip
+
+
 def main() -> None:
     options = argparse.ArgumentParser()
     options.add_argument("--quick", action="store_true")
@@ -133,6 +165,9 @@ def main() -> None:
     machine = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     machine["triton"] = triton.__version__
     rows, started = [], time.perf_counter()
+    for b, n, d in ((100_000, 128, 8), (100_000, 128, 2), (100_000, 64, 16), (20_000, 256, 64)):
+        rows.append(batch_row(b // 10 if chosen.quick else b, n, d, chosen.each))
+        print(json.dumps(rows[-1]), flush=True)
     for n in [10_000] if chosen.quick else chosen.n:
         for d in chosen.d:
             for law in chosen.laws:

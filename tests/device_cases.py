@@ -10,7 +10,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from cynosure.engine.kernels import run_batch
 from cynosure.engine.kernels.device import counted_candidates
+from cynosure.engine.kernels.passes import SPLIT
 from cynosure.engine.walk import Walk
 from test_kernels import PLANE, SPACE, complaints
 
@@ -65,6 +67,38 @@ def search_faults(z: np.ndarray, tensor, passes=None, q=None) -> list[str]:
     return faults
 
 
+def split_faults(z: np.ndarray, tensor, passes) -> list[str]:
+    """What is wrong with the halves of z: parts, their places, and lengths that must be upwards."""
+    faults = []
+    d = z.shape[1]
+    for together in (True, False):
+        halves, *rest = (x.cpu().numpy() for x in passes.split(tensor(z), together=together))
+        norm, head, low, left, power = rest
+        largest = np.abs(z).max() if together else np.abs(z).max(axis=1)
+        if (np.frexp(power)[0] != 0.5).any() or (power * largest >= 1).any():
+            faults.append("a power that is none, or too large")
+        y = z * power[:, None]
+        three = d <= SPLIT
+        h = halves[:, :d].astype(float)
+        other = halves[:, 2 * d : 3 * d] if together else halves[:, d : 2 * d]
+        at = slice(d, 2 * d) if together else slice(2 * d, 3 * d)
+        x = halves[:, at].astype(float) if three else np.zeros_like(h)
+        if (three and (other != h).any()) or halves[:, 3 * d if three else d :].any():
+            faults.append("halves out of place")
+        if (np.abs(y - h - x) > np.maximum(2.0 ** (-21 if three else -11) * np.abs(y), 2e-7)).any():
+            faults.append("halves far from the tokens")
+        for name, length, part in zip(
+            ("norm", "head", "low", "rest"),
+            (norm, head, low, left),
+            (y, h, x, y - h - x),
+            strict=True,
+        ):
+            true = np.linalg.norm(part, axis=1)
+            if (length < true).any() or (length > true * (1 + 1e-8) + 1e-149).any():
+                faults.append(f"{name} is not upwards, or far up")
+    return faults
+
+
 def walk_faults(seed: int, tensor, layers: int = 6) -> list[str]:
     """Where the walk of a random configuration differs from that of the CPU."""
     rng = np.random.default_rng(seed)
@@ -94,4 +128,34 @@ def walk_faults(seed: int, tensor, layers: int = 6) -> list[str]:
     size = np.abs(z).max() ** 2 * (1.0 if A is None else np.linalg.norm(A))
     if not np.allclose(one.margin, two.margin, rtol=1e-9, atol=1e-13 * size):
         faults.append("other margins")
+    return faults
+
+
+def batch_faults(seed: int, tensor, run, most: int = 12) -> list[str]:
+    """Where a batch carried on a device differs from the processor's, in sets or in bits."""
+    rng = np.random.default_rng(seed)
+    b, n, d = int(rng.integers(1, most)), int(rng.integers(1, 90)), int(rng.integers(1, 10))
+    z = rng.normal(size=(b, n, d)) * 10.0 ** rng.integers(-6, 7)
+    if seed % 4 == 1:
+        z = np.round(z / np.abs(z).max() * 6)  # ties and copies
+    mask = rng.random((b, n)) < 0.9
+    A = None if seed % 2 else rng.normal(size=(d, d))
+    alpha = float(rng.choice([0.1, 0.5, 1.0, 2.35]))
+    saves = np.array([[0, 8], [5], [0, 3, 12, 40]][seed % 3])
+    args = (mask, A, alpha / (1 + alpha), 1 / (1 + alpha), saves)
+    here, there = run_batch(z, *args), run(tensor(z), *args)
+    faults = []
+    states = there.z.cpu().numpy()
+    for i in range(b):
+        if there.unsure[i]:
+            real = z[i, mask[i]]
+            if not here.unsure[i] and len(np.unique(real + 0.0, axis=0)) == len(real):
+                faults.append(f"{i}: unsure without a reason")
+            continue
+        if here.unsure[i]:
+            faults.append(f"{i}: sure where the processor is not")
+        elif any((x[i] != y[i]).any() for x, y in zip(here[1:4], there[1:4], strict=True)):
+            faults.append(f"{i}: other sets")
+        elif (states[:, i] != here.z[:, i]).any():
+            faults.append(f"{i}: other bits")
     return faults

@@ -11,10 +11,10 @@ import pytest
 import cynosure as cy
 from conformance import tokens
 from cynosure.dynamics import Flow
-from cynosure.engine.kernels import device
+from cynosure.engine.kernels import device, run_batch
 from cynosure.engine.kernels.passes import passes_for
 from cynosure.simulation.steppers import RK4, Adaptive
-from device_cases import SEARCHES, search_faults, walk_faults
+from device_cases import SEARCHES, batch_faults, search_faults, split_faults, walk_faults
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
@@ -103,6 +103,29 @@ def test_200_walks_are_those_of_the_cpu(block):
     assert {seed: found for seed, found in faults.items() if found} == {}
 
 
+@pytest.mark.parametrize("name", SEARCHES)
+def test_the_halves_made_there_are_near_the_tokens(name):
+    z = SEARCHES[name]
+    assert split_faults(z, there, passes_for(there(z))) == []
+
+
+def test_batches_carried_there_are_those_of_the_processor():
+    faults = {seed: batch_faults(seed, there, run_batch) for seed in range(200)}
+    assert {seed: found for seed, found in faults.items() if found} == {}
+
+
+def test_a_batch_comes_back_on_its_device_with_the_sets_of_the_processor():
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(2, 40, 33, 5))
+    z[0, 3] = np.round(z[0, 3])  # ties, decided in integers
+    z[1, 7, 4] = z[1, 7, 9]  # copies
+    here = cy.simulate(cy.PureAttention(), z, layers=9)
+    far = cy.simulate(cy.PureAttention(), there(z), layers=9)
+    assert far.z.device.type == "cuda" and (far.z.cpu().numpy() == here.z).all()
+    for name in ("born", "settled_at", "leader"):
+        assert (getattr(far.history, name) == getattr(here.history, name)).all()
+
+
 @pytest.mark.parametrize("d", [2, 16, 21, 22, 64, 200])
 def test_the_sums_of_the_tensor_cores_keep_the_bound(d):
     """The one thing about the device that the proof takes for granted: error per addend."""
@@ -111,7 +134,7 @@ def test_the_sums_of_the_tensor_cores_keep_the_bound(d):
     for spread in (0.0, 2.0, 6.0):  # cancellation over many orders of magnitude
         z = rng.normal(size=(4096, d)) * 10.0 ** rng.uniform(-spread, 0, (4096, d))
         z[1::2] = z[::2] * np.where(rng.random(d) < 0.5, 1, -1)
-        keys, queries = (device._parts(there(z), together=t) for t in (True, False))
+        keys, queries = (passes_for(there(z)).split(there(z), together=t) for t in (True, False))
         task = device._task(queries, keys, torch.arange(len(z), device="cuda"))
         width = torch.full((len(z),), torch.inf, device="cuda")  # nothing is skipped
         found = passes_for(task.q).maxima(task, width, None, 1)[0][0].double()

@@ -19,7 +19,7 @@ from cynosure.engine.kernels.equality import all_distinct
 from cynosure.engine.kernels.passes import Plain, Task
 from cynosure.engine.layers import certified_layers
 from cynosure.engine.walk import Walk
-from device_cases import SEARCHES, search_faults, walk_faults
+from device_cases import SEARCHES, search_faults, split_faults, walk_faults
 
 torch = pytest.importorskip("torch")
 HERE = Path(__file__).parent
@@ -66,9 +66,23 @@ def test_the_judge_notices_a_pass_that_forgets_a_tile():
     assert search_faults(SEARCHES["crowded circle"], torch.tensor, Forgetful()) != []
 
 
+@pytest.mark.parametrize("name", ["gaussian", "mixed magnitudes 3", "many", "deep", "a zero token"])
+def test_halves_are_near_the_tokens_and_their_lengths_upwards(name):
+    assert split_faults(SEARCHES[name], torch.tensor, Plain()) == []
+
+
+def test_the_judge_notices_lengths_that_are_not_upwards():
+    class Short(Plain):
+        def split(self, x, *, together):
+            parts = super().split(x, together=together)
+            return parts._replace(rest=parts.rest * (1 - 1e-7))
+
+    assert split_faults(SEARCHES["gaussian"], torch.tensor, Short()) != []
+
+
 def errors_of(z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Largest |score of the passes - exact score| of each row, the bound, and its rounded part."""
-    keys, queries = (device._parts(torch.tensor(z), together=t) for t in (True, False))
+    keys, queries = (Plain().split(torch.tensor(z), together=t) for t in (True, False))
     order = torch.arange(len(z))
     task = device._task(queries, keys, order)
     scores = (task.q.float() @ task.z.float().T)[:, : len(z)].double().numpy()
@@ -80,8 +94,9 @@ def errors_of(z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         power = Fraction(scale[i])
         worst.append(max(abs(Fraction(s) - p * power) for s, p in zip(scores[i], products)))
     d = z.shape[1]
-    bound = device.score_error(queries, keys, d).numpy()
-    free = queries._replace(rest=0 * queries.rest), keys._replace(rest=0 * keys.rest)
+    largest = device.Largest.of(keys)
+    bound = device.score_error(queries, largest, d).numpy()
+    free = queries._replace(rest=0 * queries.rest), largest._replace(rest=0.0)
     return np.array(worst, dtype=float), bound, device.score_error(*free, d).numpy()
 
 
@@ -173,12 +188,16 @@ def test_distinct_rows_are_proved_distinct_and_equal_ones_are_not():
 INTERPRETED = """
 import numpy as np, torch
 from cynosure.engine.kernels.launch import Fused
-from device_cases import SEARCHES, search_faults
+from cynosure.engine.kernels.device_batch import device_run_batch
+from device_cases import SEARCHES, batch_faults, search_faults, split_faults
 rng = np.random.default_rng(0)
 for name in ("gaussian", "circle", "grid 5", "lattice", "mixed magnitudes 3", "many", "deep"):
     z = np.unique(SEARCHES[name], axis=0)
     q = z[rng.permutation(len(z))[:9]]
     assert search_faults(z, torch.tensor, Fused(), q) == [], name
+    assert split_faults(z, torch.tensor, Fused()) == [], name
+for seed in range(6):
+    assert batch_faults(seed, torch.tensor, device_run_batch, 3) == [], seed
 """
 
 
@@ -201,7 +220,7 @@ def test_nothing_of_this_is_imported_before_a_tensor_comes():
 
 
 def test_a_task_of_some_rows_keeps_all_keys():
-    keys = device._parts(torch.tensor(SEARCHES["lattice"]), together=True)
+    keys = Plain().split(torch.tensor(SEARCHES["lattice"]), together=True)
     task = device._task(keys, keys, torch.arange(len(keys.norm)))
     some = task.of(torch.tensor([3, 1]))
     assert isinstance(some, Task) and len(some.q) == 2 and len(some.z) == len(task.z)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._deadline import Deadline
-from .._types import Array, like, namespace
+from .._types import Array, as_floats, is_torch, like, namespace
 from . import kernels
 from .budget import Budget, Exhausted
 from .device_tokens import there
@@ -46,8 +46,8 @@ def certified_layers(
     given and has -1 everywhere in the history. The sets of the last layer are decided too; they are
     in `History.records` for one configuration only. `progress(k)` is called with each layer
     reached; in a batch, with the number of configurations walked one by one. `given` are the tokens
-    as the caller has them: if that is one large configuration on a GPU, it is walked there, and the
-    tokens come back as a float64 tensor.
+    as the caller has them: if that is one large configuration on a GPU, or a batch of small ones,
+    it is walked there, and the tokens come back as a float64 tensor.
     """
     deadline = deadline or Deadline(None)
     if z.ndim == 2:
@@ -55,7 +55,7 @@ def certified_layers(
         return _one(z, A, alpha, mask, saves, progress, deadline, far)
     flat = z.reshape(-1, *z.shape[-2:])
     real = np.ones(flat.shape[:2], bool) if mask is None else mask.reshape(flat.shape[:2])
-    states, at, history = _batch(flat, A, alpha, real, saves, progress, deadline)
+    states, at, history = _batch(flat, A, alpha, real, saves, progress, deadline, given)
     if z.ndim == 3:
         return states, at, history
     shaped = replace(
@@ -140,27 +140,48 @@ def _batch(
     saves: np.ndarray,
     progress: Callable[[int], Any] | None,
     deadline: Deadline,
-) -> tuple[np.ndarray, np.ndarray, History]:
-    b, n, _ = z.shape
-    if n <= _MOST_IN_BATCH:
-        eta, rho = float(alpha / (1 + alpha)), float(1 / (1 + alpha))
-        states, born, settled_at, leader, unsure = kernels.run_batch(z, mask, A, eta, rho, saves)
-        again = np.flatnonzero(unsure)
-    else:
-        states = np.empty((len(saves), *z.shape))
-        born, settled_at, leader = (np.full((b, n), -1, dtype=np.intp) for _ in range(3))
-        again = np.arange(b)
+    given: Array | None,
+) -> tuple[Array, np.ndarray, History]:
+    states, born, settled_at, leader, unsure = _compiled(z, A, alpha, mask, saves, given)
     decisions = 0
-    for done, i in enumerate(again.tolist()):
+    for done, i in enumerate(np.flatnonzero(unsure).tolist()):
         one, at, past = _one(z[i], A, alpha, mask[i], saves, None, deadline)
         if len(at) < len(saves) or at[-1] != saves[-1]:
             return _only_first_layer(z, saves)
-        states[:, i] = one
+        states[:, i] = like(one, states)
         born[i], settled_at[i], leader[i] = past.born, past.settled_at, past.leader
         decisions += past.exact_decisions
         if progress is not None:
             progress(done)
     return states, saves, History(born, settled_at, leader, decisions)
+
+
+def _compiled(
+    z: np.ndarray,
+    A: np.ndarray | None,
+    alpha: Fraction,
+    mask: np.ndarray,
+    saves: np.ndarray,
+    given: Array | None,
+) -> kernels.BatchRun:
+    """What floats decide: on the device of `given`, then in the kernel of the processor."""
+    b, n, d = z.shape
+    eta, rho = float(alpha / (1 + alpha)), float(1 / (1 + alpha))
+    if given is not None and is_torch(given) and kernels.runs_there(given):
+        far = as_floats(given).detach().reshape(b, n, d).double()
+        run = kernels.run_batch(far, mask, A, eta, rho, saves)
+        some = np.flatnonzero(run.unsure)  # equal tokens among them
+        if len(some):
+            near = kernels.run_batch(z[some], mask[some], A, eta, rho, saves)
+            run.z[:, some.tolist()] = like(near.z, run.z)
+            for there, here in zip(run[1:], near[1:], strict=True):
+                there[some] = here
+        return run
+    if n <= _MOST_IN_BATCH:
+        return kernels.run_batch(z, mask, A, eta, rho, saves)
+    born, settled_at, leader = (np.full((b, n), -1, dtype=np.intp) for _ in range(3))
+    states = np.empty((len(saves), *z.shape))
+    return kernels.BatchRun(states, born, settled_at, leader, unsure=np.ones(b, bool))
 
 
 def _only_first_layer(z: np.ndarray, saves: np.ndarray) -> tuple[np.ndarray, np.ndarray, History]:

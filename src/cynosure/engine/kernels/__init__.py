@@ -12,12 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from ..._types import is_torch
 from .contract import BatchRun, Candidates, Classes, Floats, Indices
 from .reference import reference_candidates
 
 __all__ = [
     "BatchRun", "Candidates", "Classes", "candidates", "classes", "place", "reference_candidates",
-    "run_batch",
+    "run_batch", "runs_there",
 ]  # fmt: skip
 
 SPATIAL = 2048  # fewer queries or keys than this do not repay the preparation of the space search
@@ -76,21 +77,32 @@ def place(z: Floats, ids: Indices, limits: Floats, offsets: Floats, factor: floa
     written(z, ids, np.ascontiguousarray(limits), np.ascontiguousarray(offsets), factor)
 
 
+def runs_there(z: Any) -> bool:
+    """True for a tensor (*b, n, d) of small configurations that `run_batch` carries on a GPU."""
+    from .device_batch import runs_there as there
+
+    return there(z)
+
+
 def run_batch(
-    z: Floats, mask: np.ndarray, A: Floats | None, eta: float, rho: float, saves: Indices
+    z: Any, mask: np.ndarray, A: Floats | None, eta: float, rho: float, saves: Indices
 ) -> BatchRun:
     """Hardmax layers 0..saves[-1] of every configuration z[b] of shape (n, d), stored at `saves`.
 
     mask (B, n) is True for tokens, False for padding, which neither moves nor attends nor is
     attended to. eta = alpha / (1 + alpha), rho = 1 / (1 + alpha), A None for the identity. The sets
     of layer saves[-1] are decided too. Results of configurations marked `unsure` are meaningless.
+    A float64 tensor on a GPU is carried there (see `runs_there`), and BatchRun.z is a tensor.
     """
     from .batch import run_batch as compiled
+    from .device_batch import device_run_batch
 
-    z = np.ascontiguousarray(z, dtype=np.float64)
+    far = is_torch(z)
+    z = z.contiguous() if far else np.ascontiguousarray(z, dtype=np.float64)
     saves = np.ascontiguousarray(saves, dtype=np.intp)
     if z.ndim != 3 or mask.shape != z.shape[:2]:
         raise ValueError(f"expected z (B, n, d) and mask (B, n), got {z.shape} and {mask.shape}")
     if not len(saves) or saves[0] < 0 or (np.diff(saves) <= 0).any():
         raise ValueError(f"expected saves to be increasing layers >= 0, got {saves.tolist()}")
-    return compiled(z, np.ascontiguousarray(mask, dtype=bool), A, eta, rho, saves)
+    run = device_run_batch if far else compiled
+    return run(z, np.ascontiguousarray(mask, dtype=bool), A, eta, rho, saves)

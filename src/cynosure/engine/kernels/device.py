@@ -11,19 +11,17 @@ come out, one or two a row, are scored in float64, and what is within the slack 
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .contract import Candidates, U
-from .passes import WIDTH, Passes, Task, passes_for
+from .passes import SPLIT, TINY, UP, WIDTH, Parts, Passes, Task, passes_for
 
 __all__ = ["Counts", "device_candidates"]
 
-SPLIT = 21  # up to this many coordinates three products cost no more than looking at the scores
 ADDEND = 2.0**-22  # error per addend of a tile's sums, in units of the sum of magnitudes
-UP = 1.0 + 1e-9  # over the rounding of every float64 quantity below
-TINY = 1e-150  # over what underflows in the squares of scaled tokens
 MOST_PAIRS = 2**27  # listed at once; more of them are listed for fewer rows at a time
 MOST_NUMBERS = 2**26  # float64 numbers gathered at once to score pairs again
 
@@ -35,17 +33,6 @@ class Counts(NamedTuple):
     again: int  # went through all tiles a second time
     pairs: int  # scored in float64
     several: int  # have more than one key within their slack: integers decide
-
-
-class Parts(NamedTuple):
-    """Scaled queries or keys as halves, and how far these are from them."""
-
-    halves: Any  # (rows, depth) float16
-    norm: Any  # (rows,) float64, upwards
-    head: Any  # (rows,) |h|
-    rest: Any  # (rows,) |x - h - l|, or |x - h| where there is no l
-    low: Any  # (rows,) |l|, 0 where there is none
-    power: Any  # (rows,) float64, the power of two that x was multiplied by
 
 
 def device_candidates(
@@ -96,11 +83,12 @@ def _counted(
     import torch
 
     nq, d = q.shape
-    keys, queries = _parts(z, together=True), _parts(q, together=False)
+    keys, queries = passes.split(z, together=True), passes.split(q, together=False)
     order = torch.argsort(keys.norm, descending=True)
-    task, error = _task(queries, keys, order), score_error(queries, keys, d)
-    size = queries.norm * float(keys.norm.max())
-    scaled = slack * (queries.power * keys.power[0]) + 4 * (d + 2) * U * size + TINY
+    largest = Largest.of(keys)
+    task, error = _task(queries, keys, order), score_error(queries, largest, d)
+    size = queries.norm * largest.norm
+    scaled = slack * (queries.power * largest.power) + 4 * (d + 2) * U * size + TINY
     wide = UP * 2 * error
     width = UP * scaled + wide
     looks = 2 if runner_up else 1
@@ -122,88 +110,82 @@ def _counted(
             lowest = _down(lowest)
         more = _listed(passes, task.of(rows), lowest, _up(error[rows]), rows)
         pairs = torch.cat((pairs, more))
-    radius = float(keys.norm.max() / keys.power[0])
-    slack = slack + (4 * (d + 2) * U * radius) * (queries.norm / queries.power) + d * 2.0**-1070
-    answer, several = _decided(pairs, order, q, z, slack, runner_up)
+    if len(pairs) == nq and not runner_up:  # one each: no row lost its best key
+        answer = _alone(pairs, order)
+    else:
+        radius = largest.norm / largest.power
+        slack = slack + (4 * (d + 2) * U * radius) * (queries.norm / queries.power) + d * 2.0**-1070
+        answer = _decided(pairs, order, q, z, slack, runner_up)
+    several = int((np.diff(answer.indptr) > 1).sum())
     return answer, Counts(nq, len(rows), len(pairs), several)
 
 
-def score_error(queries: Parts, keys: Parts, d: int) -> Any:
-    """Bound on |computed - exact| of the scores of each row, in scaled units."""
-    radius, head, low, rest = (float(x.max()) for x in (keys.norm, keys.head, keys.low, keys.rest))
-    magnitudes = queries.head * (head + low) + queries.low * head
-    terms = 3 * d if d <= SPLIT else d
-    return UP * (
-        queries.rest * radius
-        + (queries.head + queries.low) * rest
-        + queries.low * low
-        + terms * ADDEND * magnitudes
-    )
+class Largest(NamedTuple):
+    """The largest of each length among the keys, on the host."""
+
+    norm: float
+    head: float
+    low: float
+    rest: float
+    power: float
+
+    @classmethod
+    def of(cls, keys: Parts) -> Largest:
+        import torch
+
+        # all keys have one power; one transfer for everything
+        return cls(*torch.stack(keys[1:]).amax(dim=1).tolist())
 
 
-def _parts(x: Any, *, together: bool) -> Parts:
-    """x times powers of two that bring the largest entry (of each row, or of all) below 1."""
-    import torch
+def score_error(queries: Parts, keys: Largest, d: int) -> Any:
+    """Bound on |computed - exact| of the scores of each row, in scaled units.
 
-    largest = x.abs().amax() if together else x.abs().amax(dim=1)
-    power = _power_below(largest).expand(len(x))
-    y = x * power[:, None]
-    high = y.to(torch.float16)
-    rest = y - high.double()
-    low = rest.to(torch.float16)
-    head, norm = _norm(high.double()), _norm(y)
-    if x.shape[1] > SPLIT:
-        return Parts(high, norm, head, _norm(rest), torch.zeros_like(head), power)
-    three = (high, low, high) if together else (high, high, low)
-    rest = rest - low.double()
-    return Parts(torch.cat(three, dim=1), norm, head, _norm(rest), _norm(low.double()), power)
-
-
-def _power_below(largest: Any) -> Any:
-    """2^-e with largest in [2^(e-1), 2^e), from its bits; 1 for 0 and at most 2^1000."""
-    import torch
-
-    exponent = ((largest.view(torch.int64) >> 52) & 2047) - 1022
-    exponent = torch.where(largest == 0, 0, exponent.clamp(-1000, 1000))
-    return ((1023 - exponent) << 52).view(torch.float64)
-
-
-def _norm(x: Any) -> Any:
-    """Euclidean norms of rows, upwards."""
-    return x.square().sum(dim=1).sqrt() * UP + TINY
+    |r_q| |z| + (|h_q| + |l_q|) |r_z| + |l_q| |l_z|, and the rounding of sums of magnitude
+    |h_q| (|h_z| + |l_z|) + |l_q| |h_z|, collected by lengths of the query.
+    """
+    rounding = (3 * d if d <= SPLIT else d) * ADDEND
+    by_head = keys.rest + rounding * (keys.head + keys.low)
+    error = queries.head * (UP * by_head) + queries.rest * (UP * keys.norm)
+    if d <= SPLIT:
+        error = error + queries.low * (UP * (keys.rest + keys.low + rounding * keys.head))
+    return error
 
 
 def _task(queries: Parts, keys: Parts, order: Any) -> Task:
-    """Queries and ordered keys with depth and number rounded up to what tiles need."""
+    """Queries and ordered keys, their number rounded up to what tiles need."""
     import torch
 
-    m, deep = len(order), queries.halves.shape[1]
-    full = max(16, 1 << (deep - 1).bit_length()) if deep <= 128 else -(-deep // 128) * 128
+    m = len(order)
     tiles = min(max(m // (16 * WIDTH), 2), 32)
     tiles = 1 << (tiles.bit_length() - 1)
     groups = -(-m // (tiles * WIDTH))
     # the last key again, as often as needed: it changes no maximum and is never listed
     padded = torch.cat((order, order[-1:].expand(groups * tiles * WIDTH - m)))
-    z, q = keys.halves[padded], queries.halves
-    if full > deep:
-        z, q = (torch.nn.functional.pad(x, (0, full - deep)) for x in (z, q))
     reach = keys.norm[padded[:: tiles * WIDTH]]
     length = queries.norm * (1 + 2.0**-20)  # and the rounding of the product with a norm
-    return Task(q.contiguous(), z.contiguous(), _up(length), _up(reach), m, tiles)
+    return Task(queries.halves, keys.halves[padded], _up(length), _up(reach), m, tiles)
 
 
 def _up(x: Any) -> Any:
     """The next float32 above."""
     import torch
 
-    return torch.nextafter(x.float(), torch.tensor(float("inf"), device=x.device))
+    return torch.nextafter(x.float(), _constant(float("inf"), x.device))
 
 
 def _down(x: Any) -> Any:
     """The next float32 below."""
     import torch
 
-    return torch.nextafter(x.float(), torch.tensor(float("-inf"), device=x.device))
+    return torch.nextafter(x.float(), _constant(float("-inf"), x.device))
+
+
+@functools.cache
+def _constant(value: float, device: Any) -> Any:
+    """One number on a device, sent once."""
+    import torch
+
+    return torch.tensor(value, device=device)
 
 
 # -- listing ----------------------------------------------------------------------------------
@@ -226,32 +208,42 @@ def _listed(passes: Passes, task: Task, floor: Any, error: Any, names: Any) -> A
     return names[torch.div(pairs, task.m, rounding_mode="floor")] * task.m + pairs % task.m
 
 
-def _decided(
-    pairs: Any, order: Any, q: Any, z: Any, slack: Any, runner_up: bool
-) -> tuple[Candidates, int]:
-    """The rows of float64 from every pair that the bound could not exclude; how many are tied."""
+def _alone(pairs: Any, order: Any) -> Candidates:
+    """The answer when every row has one pair: no score is needed."""
+    import torch
+
+    m, nq = len(order), len(pairs)
+    best = torch.empty(nq, dtype=torch.int64, device=pairs.device)
+    best[torch.div(pairs, m, rounding_mode="floor")] = order[pairs % m]
+    found = best.cpu().numpy()
+    return Candidates(found, np.arange(nq + 1), found.copy(), np.empty(0))
+
+
+def _decided(pairs: Any, order: Any, q: Any, z: Any, slack: Any, runner_up: bool) -> Candidates:
+    """The rows of float64 from every pair that the bound could not exclude."""
     import torch
 
     nq, m = len(q), len(z)
     row = torch.div(pairs, m, rounding_mode="floor")
     pairs = torch.sort(row * m + order[pairs % m]).values  # by row, then by key
     row = torch.div(pairs, m, rounding_mode="floor")
-    key = pairs % m
+    key = pairs - row * m
     score = _scored(q, z, row, key)
     top = torch.full((nq,), -torch.inf, dtype=torch.float64, device=q.device)
     top.scatter_reduce_(0, row, score, "amax")
-    near = score >= top[row] - slack[row]
+    highest = top[row]
+    near = score >= highest - slack[row]
     best = torch.full((nq,), m, dtype=torch.int64, device=q.device)
-    best.scatter_reduce_(0, row[score == top[row]], key[score == top[row]], "amin")
-    width = torch.bincount(row[near], minlength=nq)
-    indptr = torch.nn.functional.pad(torch.cumsum(width, 0), (1, 0))
+    best.scatter_reduce_(0, row, torch.where(score == highest, key, m), "amin")
+    indptr = torch.zeros(nq + 1, dtype=torch.int64, device=q.device)
+    indptr.index_add_(0, row + 1, near.long())
     gap = torch.empty(0, dtype=torch.float64)
     if runner_up:
         outside = torch.full_like(top, -torch.inf)
-        outside.scatter_reduce_(0, row[~near], score[~near], "amax")
+        outside.scatter_reduce_(0, row, torch.where(near, -torch.inf, score), "amax")
         gap = top - outside
-    found = (best, indptr, key[near], gap)
-    return Candidates(*(x.cpu().numpy() for x in found)), int((width > 1).sum())
+    found = (best, torch.cumsum(indptr, 0), key[near], gap)
+    return Candidates(*(x.cpu().numpy() for x in found))
 
 
 def _scored(q: Any, z: Any, row: Any, key: Any) -> Any:

@@ -16,6 +16,62 @@ import triton.language as tl
 
 
 @triton.jit
+def split(
+    x, largest, halves, lengths, n, full,
+    D: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr,
+    THREE: tl.constexpr, TOGETHER: tl.constexpr,
+):  # fmt: skip
+    """Rows of float64 as halves and the squares of their lengths; see `Passes.split`.
+
+    lengths (5, n): |y|^2, |h|^2, |l|^2, |y - h - l|^2 and the power. Halves are written through
+    float32: what h and l leave is taken exactly, however they were rounded.
+    """
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)
+    inside = row < n
+    c = tl.arange(0, WIDTH)
+    top = tl.load(largest + tl.zeros([ROWS], tl.int32))
+    if not TOGETHER:
+        top = tl.zeros([ROWS], tl.float64)
+        for start in range(0, D, WIDTH):
+            at = inside[:, None] & (start + c < D)[None, :]
+            v = tl.load(x + row[:, None] * D + (start + c)[None, :], mask=at, other=0.0)
+            top = tl.maximum(top, tl.max(tl.abs(v), 1))
+    exponent = ((top.to(tl.int64, bitcast=True) >> 52) & 2047) - 1022
+    exponent = tl.where(top == 0.0, 0, tl.minimum(tl.maximum(exponent, -1000), 1000))
+    power = ((1023 - exponent) << 52).to(tl.float64, bitcast=True)
+    all_ = tl.zeros([ROWS], tl.float64)
+    head, below, left = all_, all_, all_
+    for start in range(0, D, WIDTH):
+        at = inside[:, None] & (start + c < D)[None, :]
+        v = tl.load(x + row[:, None] * D + (start + c)[None, :], mask=at, other=0.0)
+        v = v * power[:, None]
+        all_ += tl.sum(v * v, 1)
+        h = v.to(tl.float32).to(tl.float16)
+        whole = h.to(tl.float64)
+        head += tl.sum(whole * whole, 1)
+        v = v - whole
+        to = halves + row[:, None] * full + (start + c)[None, :]
+        tl.store(to, h, mask=at)
+        if THREE:
+            more = v.to(tl.float32).to(tl.float16)
+            whole = more.to(tl.float64)
+            below += tl.sum(whole * whole, 1)
+            v = v - whole
+            if TOGETHER:
+                tl.store(to + D, more, mask=at)
+                tl.store(to + 2 * D, h, mask=at)
+            else:
+                tl.store(to + D, h, mask=at)
+                tl.store(to + 2 * D, more, mask=at)
+        left += tl.sum(v * v, 1)
+    tl.store(lengths + row, all_, mask=inside)
+    tl.store(lengths + n + row, head, mask=inside)
+    tl.store(lengths + 2 * n + row, below, mask=inside)
+    tl.store(lengths + 3 * n + row, left, mask=inside)
+    tl.store(lengths + 4 * n + row, power, mask=inside)
+
+
+@triton.jit
 def _scores(q, z, a, row, key, nq, DEPTH: tl.constexpr, PARTS: tl.constexpr):
     """<q_i, z_j> of a tile; the row of queries is `a` when it fits, read again when it does not."""
     c = tl.arange(0, DEPTH)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, final
 
 from . import fused
-from .passes import WIDTH, Inspected, Passes, Task
+from .passes import SPLIT, TINY, UP, WIDTH, Inspected, Parts, Passes, Task, depth_of
 
 PROGRAMS = 528  # four for each multiprocessor of an H200: fewer blocks of rows share the keys
 WARPS = 4
@@ -14,6 +14,23 @@ WARPS = 4
 @final
 class Fused(Passes):
     """Triton kernels, on the current stream of the tensors' device."""
+
+    def split(self, x: Any, *, together: bool) -> Parts:
+        import torch
+
+        n, d = x.shape
+        full, deep = depth_of(d), 3 * d if d <= SPLIT else d
+        made = torch.zeros if full > deep else torch.empty
+        halves = made((n, full), dtype=torch.float16, device=x.device)
+        lengths = torch.empty((5, n), dtype=torch.float64, device=x.device)
+        wide = min(1 << max(d - 1, 1).bit_length(), 64)
+        rows = 1024 // wide
+        fused.split[(-(-n // rows),)](
+            x.contiguous(), x.abs().amax() if together else x, halves, lengths, n, full,
+            D=d, ROWS=rows, WIDTH=wide, THREE=d <= SPLIT, TOGETHER=together, num_warps=WARPS,
+        )  # fmt: skip
+        norm, head, low, rest = lengths[:4].sqrt_().mul_(UP).add_(TINY)
+        return Parts(halves, norm, head, low, rest, power=lengths[4])
 
     def maxima(self, task: Task, width: Any, ceiling: Any | None, looks: int) -> tuple[Any, Any]:
         import torch

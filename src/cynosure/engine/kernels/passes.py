@@ -11,10 +11,24 @@ import abc
 from collections.abc import Iterator
 from typing import Any, NamedTuple, final
 
-__all__ = ["WIDTH", "Inspected", "Passes", "Plain", "Task", "passes_for"]
+__all__ = ["WIDTH", "Inspected", "Parts", "Passes", "Plain", "Task", "passes_for"]
 
 WIDTH = 128  # keys in a tile
 MOST_SCORES = 2**24  # written out at once
+SPLIT = 21  # up to this many coordinates three products cost no more than looking at the scores
+UP = 1.0 + 1e-9  # over the rounding of every float64 quantity
+TINY = 1e-150  # over what underflows in the squares of scaled tokens
+
+
+class Parts(NamedTuple):
+    """Scaled queries or keys as halves, and how far these are from them; lengths upwards."""
+
+    halves: Any  # (rows, depth) float16, 0 beyond what is needed
+    norm: Any  # (rows,) float64
+    head: Any  # (rows,) |h|
+    low: Any  # (rows,) |l|, 0 where there is none
+    rest: Any  # (rows,) |x - h - l|, or |x - h| where there is no l
+    power: Any  # (rows,) float64, the power of two that x was multiplied by
 
 
 class Task(NamedTuple):
@@ -44,6 +58,14 @@ class Passes(abc.ABC):
     """Scores are any float32 sums of the products of halves, in any order."""
 
     @abc.abstractmethod
+    def split(self, x: Any, *, together: bool) -> Parts:
+        """x times powers of two that bring the largest entry (of each row, or of all) below 1.
+
+        Keys are scaled together and laid out as (h, l, h), queries as (h, h, l); both as h alone
+        beyond SPLIT coordinates.
+        """
+
+    @abc.abstractmethod
     def maxima(self, task: Task, width: Any, ceiling: Any | None, looks: int) -> tuple[Any, Any]:
         """The looks + 1 largest tile maxima per row (below the ceiling), and the first tiles.
 
@@ -69,6 +91,24 @@ class Passes(abc.ABC):
 @final
 class Plain(Passes):
     """In blocks of rows, every score written out."""
+
+    def split(self, x: Any, *, together: bool) -> Parts:
+        import torch
+
+        largest = x.abs().amax() if together else x.abs().amax(dim=1)
+        power = _power_below(largest).expand(len(x))
+        y = x * power[:, None]
+        high = y.to(torch.float16)
+        rest = y - high.double()
+        low = rest.to(torch.float16)
+        if x.shape[1] > SPLIT:
+            halves, low = high, torch.zeros_like(low)
+        else:
+            halves = torch.cat((high, low, high) if together else (high, high, low), dim=1)
+        halves = torch.nn.functional.pad(halves, (0, depth_of(x.shape[1]) - halves.shape[1]))
+        parts = (y, high.double(), low.double(), rest - low.double())
+        norm, head, less, left = map(_norm, parts)
+        return Parts(halves, norm, head, less, left, power)
 
     def maxima(self, task: Task, width: Any, ceiling: Any | None, looks: int) -> tuple[Any, Any]:
         import torch
@@ -125,6 +165,26 @@ class Plain(Passes):
             found.append((i + rows.start) * task.m + j)
         pairs = torch.cat(found)
         return pairs[:room], len(pairs)
+
+
+def depth_of(d: int) -> int:
+    """Columns of the halves of d coordinates, rounded up to what tiles need."""
+    deep = 3 * d if d <= SPLIT else d
+    return max(16, 1 << (deep - 1).bit_length()) if deep <= 128 else -(-deep // 128) * 128
+
+
+def _power_below(largest: Any) -> Any:
+    """2^-e with largest in [2^(e-1), 2^e), from its bits; 1 for 0 and at most 2^1000."""
+    import torch
+
+    exponent = ((largest.view(torch.int64) >> 52) & 2047) - 1022
+    exponent = torch.where(largest == 0, 0, exponent.clamp(-1000, 1000))
+    return ((1023 - exponent) << 52).view(torch.float64)
+
+
+def _norm(x: Any) -> Any:
+    """Euclidean norms of rows, upwards."""
+    return x.square().sum(dim=1).sqrt() * UP + TINY
 
 
 def _scores(task: Task) -> Iterator[tuple[slice, Any]]:
