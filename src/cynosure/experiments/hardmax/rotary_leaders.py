@@ -243,7 +243,7 @@ def _controls(
     lost = sum(x > 0 for c in turned for x in c.lost)
     return [
         cy.Comparison(
-            "With A = I all tokens lead at the end in nine starts of ten, without positions in none.",
+            "With A = I all tokens lead at the end in 9 of 10 starts, without positions in none.",
             "no rotation; every base, n, d, alpha, kind and order; A with other eigenvalues",
             f"starts in which all lead: rotary {counted(*alone(turned))}, no rotation "
             f"{counted(*alone(plain))}, rotary with A other than I "

@@ -100,7 +100,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     axes = {"rule": RULES, "beta": p.some, "start": p.varied}
     others = over_grid(_cell, p, axes, part(progress, 0.6, 0.95))
     sizes = [*plain, *(size for size in p.varied if size[3] == "A not symmetric")]
-    runs = [_run(p, "sinkhorn", beta, size).select(0) for beta in p.betas for size in sizes]
+    runs = [_run(p, "sinkhorn", beta, size, 1).select(0) for beta in p.some for size in sizes]
     return report_of(
         __name__,
         p,
@@ -126,16 +126,16 @@ def _start(p: Params, size: tuple[int, int, float, str]) -> tuple[np.ndarray, np
 
 
 def _run(
-    p: Params, rule: str, beta: float | int, size: tuple[int, int, float, str]
+    p: Params, rule: str, beta: float | int, size: tuple[int, int, float, str], starts: int
 ) -> cy.Trajectory:
     z, A = _start(p, size)
     attention = cy.Softmax(beta, A) if rule == "softmax" else cy.Sinkhorn(beta, A, p.iterations)
-    return cy.simulate(cy.PureAttention(attention, size[2]), z, layers=p.layers)
+    return cy.simulate(cy.PureAttention(attention, size[2]), z[:starts], layers=p.layers)
 
 
 def _cell(p: Params, rule: str, beta: float | int, size: tuple[int, int, float, str]) -> Ends:
     n, d, alpha, kind = size
-    tr = _run(p, rule, beta, size)
+    tr = _run(p, rule, beta, size, p.starts)
     z, eta = tr.values, alpha / (1 + alpha)
     W, columns = np.broadcast_to(np.eye(n), (p.starts, n, n)), 0.0
     for state in z[:-1]:
@@ -192,8 +192,8 @@ def _controls(p: Params, cells: list[Ends], others: list[Ends]) -> list[cy.Compa
     drifts = [x for c in sinkhorn for x in c.drift]
     worst = max(c.columns for c in sinkhorn)
     least = min(min(c.deciding) for c in sinkhorn)
-    halves = zip(every, every[len(p.betas) :])  # softmax, then Sinkhorn, of the same starts
-    pairs = [(a, b) for a, b in halves if a.rule != b.rule and a.beta > 0]
+    of = {c[1:6]: c for c in sinkhorn}  # by beta, n, d, alpha and kind: the same starts
+    pairs = [(c, of[c[1:6]]) for c in soft]
     balanced, soft_end = last["sinkhorn"], last["softmax"]
     return [
         cy.Comparison(
@@ -293,7 +293,7 @@ def _panels(p: Params) -> Any:
     figure, axes = cy.plot.sheet(2, len(shown), 3.4, 3.3)
     for row, rule in zip(axes, RULES):
         for ax, beta in zip(row, shown):
-            z = _run(p, rule, beta, (p.n, 2, p.alpha, "gaussian")).values[:, 0]
+            z = _run(p, rule, beta, (p.n, 2, p.alpha, "gaussian"), 1).values[:, 0]
             ax.plot(z[..., 0], z[..., 1], color=cy.plot.GREY, lw=0.6, zorder=1)
             ax.plot(*z[0].T, "o", mfc="white", color=cy.plot.PALETTE[0], ms=4, label="start")
             ax.plot(*z[-1].T, "s", color=cy.plot.PALETTE[1], ms=5, label="end")

@@ -240,12 +240,12 @@ _CURVES = (
 
 
 def _curves(p: Params, cells: list[Exits]) -> Any:
-    figure, ((ax,),) = cy.plot.sheet(1, 1, 6.6, 4.2)
+    figure, ((ax,),) = cy.plot.sheet(1, 1, 7.4, 4.2)
     for colour, k in zip(cy.plot.PALETTE, p.vertices):
         of = [c for c in cells if c.vertices == k and c.each == 1 and c.g == p.g and c.off == 0]
         beta = np.linspace(0, max(c.beta for c in of), 60)
         law = [-log(2) / (k * log1p(-exit_probability(k, float(b)))) for b in beta]
-        ax.plot(beta, law, color=colour, lw=1)
+        ax.plot(beta, np.maximum(law, 1), color=colour, lw=1)
         middle = np.array([c.median for c in of])
         bars = np.abs(np.array([(c.low, c.high) for c in of]).T - middle)
         look: dict[str, Any] = {"ms": 5, "capsize": 2, "color": colour, "label": f"{k} vertices"}
@@ -259,5 +259,6 @@ def _curves(p: Params, cells: list[Exits]) -> Any:
             ax.plot(c.beta, c.median, mark, mfc="white", color=cy.plot.INK, ms=6, label=label)
     ax.axhline(p.layers, color=cy.plot.GREY, lw=0.8)
     ax.set(yscale="log", xlabel="beta", ylabel="first exit (layers)")
-    ax.legend(frameon=False, fontsize=cy.plot.LABEL, loc="upper left")
+    ax.set_ylim(bottom=0.7)
+    figure.legend(frameon=False, fontsize=cy.plot.LABEL, loc="outside right upper")
     return figure
