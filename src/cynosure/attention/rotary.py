@@ -100,10 +100,8 @@ class Rotary(RowAttention):
     def sides(self, z: Array, real: Array | None = None) -> Sides:
         """The queries R_i A z_i and the keys R_j z_j."""
         queries, keys, power = sides(self.attention.A, z, real)
-        if real is None:
-            place = np.arange(z.shape[-2])
-        else:
-            place = np.cumsum(as_mask(real, tuple(z.shape[:-1])), axis=-1) - 1
+        mask = as_mask(real, tuple(z.shape[:-1]))
+        place = np.arange(z.shape[-2]) if mask is None else np.cumsum(mask, axis=-1) - 1
         turn = Turn.of(self.base, z.shape[-1])
         return Sides(turn.turned(queries, place), turn.turned(keys, place), power)
 

@@ -139,7 +139,8 @@ def _cell(p: Params, delta: float | int, size: tuple[int, int, float, bool]) -> 
     n, d, alpha, equal = size
     found = [_measured(p, delta, alpha, _start(p, n, d, equal, s)) for s in range(p.starts)]
     *columns, off = (list(column) for column in zip(*found))
-    return Sets(delta, n, d, alpha, equal, *columns, max(off))
+    measured: dict[str, Any] = dict(zip(Sets._fields[5:-1], columns))
+    return Sets(delta=delta, n=n, d=d, alpha=alpha, equal=equal, **measured, off=max(off))
 
 
 def _rule(delta: float | int, z: np.ndarray) -> Any:

@@ -161,8 +161,18 @@ def _cell(
         ends, growth = _measured(_rule(base, A), z, alpha, p.layers)
         found.append(ends)
         growths.append(growth)
-    columns = (list(column) for column in zip(*found))
-    return Leaders(kind, base, n, d, alpha, form, order, *columns, max(growths))
+    measured: dict[str, Any] = dict(zip(Leaders._fields[7:-1], map(list, zip(*found))))
+    return Leaders(
+        kind=kind,
+        base=base,
+        n=n,
+        d=d,
+        alpha=alpha,
+        form=form,
+        order=order,
+        **measured,
+        growth=max(growths),
+    )
 
 
 def _measured(

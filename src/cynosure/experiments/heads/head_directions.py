@@ -322,9 +322,9 @@ def _curves(p: Params, cells: list[Draws]) -> Any:
         ours = [c for c in cells if c.d == d]
         share = np.array([len(c.line) / len(c.runs) for c in ours])
         ends = np.array([wilson(len(c.line), len(c.runs)) for c in ours]).T
-        x = np.array([c.H for c in ours]) * (1.04 if d == p.d[-1] else 0.96)
+        place = np.array([c.H for c in ours]) * (1.04 if d == p.d[-1] else 0.96)
         look: dict[str, Any] = {"ms": 4, "capsize": 2, "color": colour, "lw": 1}
-        axes[0, 2].errorbar(x, share, np.abs(ends - share), fmt="o-", **look)
+        axes[0, 2].errorbar(place, share, np.abs(ends - share), fmt="o-", **look)
     axes[0, 2].set_xscale("log", base=2)
     axes[0, 2].set(xlabel="heads H", ylabel="draws that end on a line", ylim=(0, 1))
     axes[0, 2].set(xticks=p.heads, xticklabels=map(str, p.heads))
