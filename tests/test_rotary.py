@@ -185,3 +185,22 @@ def test_saved_and_loaded(tmp_path):
     inner = back.dynamics.attention.attention
     assert inner.base == 30.0 and inner.attention.beta == 2.0
     np.testing.assert_array_equal(back.dynamics.step(run.values[0], 0), run.values[1])
+
+
+def test_the_page_builds_it_with_the_attention_inside():
+    pytest.importorskip("fastapi")
+    from cynosure.web.described import dynamics_of, forms
+
+    inner = {"name": "softmax", "beta": 2.0}
+    spec = {"name": "pure_attention", "attention": {"name": "rotary", "attention": inner}}
+    rule = dynamics_of(spec).attention
+    assert isinstance(rule, cy.Rotary) and rule.base == 1e4 and rule.attention.beta == 2.0
+    (base,) = [f for f in forms()["attentions"]["rotary"]["fields"] if f["name"] == "base"]
+    assert base == {"name": "base", "kind": "number", "default": 1e4}
+    deep = {"name": "rotary", "attention": {"name": "rotary", "attention": inner}}
+    with pytest.raises(ValueError, match="deeper"):
+        dynamics_of({"name": "pure_attention", "attention": deep})
+    with pytest.raises(TypeError, match="Rotary wraps"):
+        dynamics_of(
+            {"name": "pure_attention", "attention": {**deep, "attention": {"name": "rotary"}}}
+        )
