@@ -6,13 +6,26 @@ the dict. `EXEMPT` names the properties a model does not have, with the reason.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 import cynosure as cy
 from cynosure.dynamics import Flow, Relaxation
 from cynosure.simulation.steppers import RK4, Adaptive, Euler, ExponentialEuler
 
+ROTARY = {
+    "permutation_equivariant": "scores depend on the offset j - i: the order is part of the input",
+    "rotation_equivariant": "positions turn planes of coordinates: the basis is part of the model",
+}
+MODELS: dict[str, Callable[[], cy.Dynamics]] = {  # beside those of DYNAMICS
+    "rotary hardmax": lambda: cy.PureAttention(cy.Rotary(cy.Hardmax())),
+    "rotary softmax": lambda: cy.AttentionFlow(cy.Rotary(cy.Softmax(2.0), 50.0)),
+    "causal rotary": lambda: cy.PureAttention(cy.Causal(cy.Rotary(cy.Hardmax()))),
+}
+
 EXEMPT: dict[str, dict[str, str]] = {
+    **dict.fromkeys(MODELS, ROTARY),
     "jump_chain": {
         "permutation_equivariant": "tokens draw in their order: equivariance holds in law only",
         "batch_is_a_loop": "configurations of a batch draw independently of each other",

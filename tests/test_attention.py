@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import cynosure as cy
 import oracle
 from cynosure import attention as attention_module
-from cynosure.attention import Causal, Heads, Localmax, Sinkhorn, Softmax
+from cynosure.attention import Causal, Heads, Localmax, Rotary, Sinkhorn, Softmax
 
 tokens = st.lists(st.lists(st.integers(-3, 3), min_size=2, max_size=2), min_size=1, max_size=8)
 
@@ -153,6 +153,11 @@ ATTENTIONS = {
     "causal softmax": Causal(Softmax(0.7, FORM)),
     "causal localmax": Causal(Localmax(0.8)),
     "causal hardmax": Causal(cy.Hardmax(FORM)),
+    "rotary softmax": Rotary(Softmax(0.7, FORM), 20.0),
+    "rotary localmax": Rotary(Localmax(0.8)),
+    "rotary hardmax": Rotary(cy.Hardmax(FORM), 20.0),
+    "causal rotary": Causal(Rotary(Softmax(0.7, FORM))),
+    "causal rotary hardmax": Causal(Rotary(cy.Hardmax(FORM))),
     "heads": Heads([Softmax(1.0), cy.Hardmax(), Softmax(2.0, FORM)]),
     "valued heads": Heads([Softmax(1.0), cy.Hardmax()], [FORM, None], average=False),
 }
@@ -318,6 +323,11 @@ def test_fused_kernel_agrees_with_blocks(monkeypatch):
         (lambda: Localmax(-0.1), ValueError, "sensitivity"),
         (lambda: Sinkhorn(iterations=0), ValueError, "iterations"),
         (lambda: Causal(Sinkhorn()), TypeError, "Causal wraps"),
+        (lambda: Rotary(Sinkhorn()), TypeError, "Rotary wraps"),
+        (lambda: Rotary(Rotary()), TypeError, "Rotary wraps"),
+        (lambda: Rotary(Causal(Softmax())), TypeError, "Causal\\(Rotary"),
+        (lambda: Rotary(base=0.0), ValueError, "base"),
+        (lambda: Rotary(Softmax()).followed(np.eye(2)), ValueError, "hardmax"),
         (lambda: Heads([]), TypeError, "heads"),
         (lambda: Heads([Softmax()], [None, None]), ValueError, "one matrix per head"),
         (lambda: Softmax(1.0, np.eye(3)).pull(np.ones((4, 2))), ValueError, "d = 2"),

@@ -385,6 +385,12 @@ def test_the_help_names_every_model(capsys) -> None:
 
 
 SAME = {
+    "--attention rotary:attention=softmax,base=20 --A A.csv --beta 3 --layers 3 --alpha 1": (
+        lambda A: cy.PureAttention(cy.Rotary(cy.Softmax(3.0, A), 20.0), 1)
+    ),
+    "--attention rotary:base=20 --causal --layers 3 --alpha 1": (
+        lambda A: cy.PureAttention(cy.Causal(cy.Rotary(cy.Hardmax(), 20.0)), 1)
+    ),
     "--dynamics rescaled --V A.csv --beta 2 --time 0.5": (
         lambda A: cy.RescaledFlow(Q=2 * np.eye(2), V=A)
     ),

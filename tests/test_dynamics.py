@@ -11,14 +11,22 @@ import cynosure as cy
 from cynosure import configurations as cf
 from cynosure.dynamics import Flow, HardmaxLayers
 
-CASES = [(name, p) for name in cy.DYNAMICS for p in conformance.PROPERTIES]
+MODELS = {**cy.DYNAMICS, **conformance.MODELS}
+CASES = [(name, p) for name in MODELS for p in conformance.PROPERTIES]
 
 
 @pytest.mark.parametrize(("name", "prop"), CASES, ids=[f"{n}-{p.__name__}" for n, p in CASES])
 def test_conformance(name, prop):
     reason = conformance.EXEMPT.get(name, {}).get(prop.__name__)
     if reason is None:
-        prop(cy.DYNAMICS[name]())
+        prop(MODELS[name]())
+
+
+@pytest.mark.parametrize("name", conformance.MODELS)
+@pytest.mark.parametrize("prop", ["permutation_equivariant", "rotation_equivariant"])
+def test_what_rotary_positions_are_exempt_from_they_do_not_have(name, prop):
+    with pytest.raises(AssertionError):
+        getattr(conformance, prop)(MODELS[name]())
 
 
 class Drifting(cy.LayerMap):

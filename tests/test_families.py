@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cynosure.pretrained import Rotary, load_transformer
+from cynosure.attention import Turn
+from cynosure.pretrained import load_transformer
 from tiny_models import CONFIGS, tiny_config, tiny_model
 
 torch = pytest.importorskip("torch")
@@ -64,7 +65,7 @@ def test_a_form_at_an_offset_has_spectra_and_hypotheses() -> None:
 
 
 def test_a_turn_is_a_rotation_of_planes() -> None:
-    turn = Rotary(np.array([1.0, 0.25]))
+    turn = Turn(np.array([1.0, 0.25]))
     q = np.random.default_rng(0).standard_normal((6, 5))
     there = turn.turned(q, np.arange(6))
     np.testing.assert_allclose(np.linalg.norm(there, axis=1), np.linalg.norm(q, axis=1))

@@ -14,8 +14,9 @@ import pytest
 
 import cynosure as cy
 from cynosure import configurations
-from cynosure.attention import Causal, Hardmax, Heads, Softmax
+from cynosure.attention import Causal, Hardmax, Heads, Sinkhorn, Softmax
 from cynosure.dynamics import (
+    AttentionFlow,
     EuclideanFlow,
     JumpChain,
     LeadingFlow,
@@ -143,7 +144,24 @@ RUNS: dict[str, Callable[[], Trajectory]] = {
     "long context, critical": lambda: layer(LONG, 2.0),
     "long context, beyond": lambda: layer(LONG, 4.0),
     "soft layers": lambda: cy.simulate(cy.PureAttention(Softmax(2.0)), gaussian(9, 2), layers=4),
+    # doubly stochastic attention
+    "sinkhorn": lambda: balanced(Sinkhorn(1.0), gaussian(12, 3)),
+    "sinkhorn, any A": lambda: balanced(Sinkhorn(1.0, gaussian(3, 3, 4)), gaussian(12, 3)),
+    "sinkhorn, few iterations": lambda: balanced(Sinkhorn(2.0, iterations=20), gaussian(12, 2)),
+    "sinkhorn, unfinished": lambda: balanced(Sinkhorn(9.0, iterations=2), gaussian(12, 2)),
+    "sinkhorn, float32": lambda: balanced(Sinkhorn(1.0), gaussian(12, 3).astype(np.float32)),
+    "sinkhorn, padding": lambda: balanced(Sinkhorn(1.0), gaussian(12, 3), np.arange(12) % 4 > 0),
+    "sinkhorn flow": lambda: cy.simulate(
+        AttentionFlow(Sinkhorn(1.0)), gaussian(9, 2), times=np.linspace(0, 3, 13)
+    ),
+    "sinkhorn flow, any A": lambda: cy.simulate(
+        AttentionFlow(Sinkhorn(1.0, gaussian(2, 2, 4))), gaussian(9, 2), time=1.0, stepper=RK4(0.05)
+    ),
 }
+
+
+def balanced(rule: Sinkhorn, z: np.ndarray, mask: np.ndarray | None = None) -> Trajectory:
+    return cy.simulate(cy.PureAttention(rule, "2/3"), z, layers=15, mask=mask)
 
 
 def chain(z: np.ndarray, beta: float, layers: int, seed: int = 0) -> Trajectory:
@@ -201,6 +219,11 @@ def claimed(name: str, dynamics: cy.Dynamics) -> Callable[[], Trajectory]:
 
 def closer(z: np.ndarray) -> None:
     z[40, 0] = (z[40, 0] + z[40, 1]) / 2
+
+
+def spread(z: np.ndarray) -> None:
+    """One state about its own mean, twice as wide in one direction: the mean stays."""
+    z[2, :, 0] += z[2, :, 0] - z[2, :, 0].mean()
 
 
 def merged(z: np.ndarray) -> None:
@@ -332,12 +355,31 @@ CASES = {
             turned("causal", 9, 50, 0.1 * np.ones(3)),
         ),
     ),
+    "B38": Cases(
+        (
+            "sinkhorn",
+            "sinkhorn, any A",
+            "sinkhorn, few iterations",
+            "sinkhorn, float32",
+            "sinkhorn, padding",
+            "sinkhorn flow",
+            "sinkhorn flow, any A",
+        ),
+        ("sinkhorn, unfinished", "soft layers", "sphere"),
+        (
+            moved("sinkhorn", 3, 5, 1e-6),
+            edited("sinkhorn, any A", spread),
+            edited("sinkhorn flow", spread),
+            moved("sinkhorn flow", 3, 5, 1e-3),
+            claimed("soft layers", cy.PureAttention(Sinkhorn(2.0, iterations=10_000))),
+        ),
+    ),
 }
 
 
 def test_every_statement_has_its_cases() -> None:
     every = {**LAYER_CASES, **CASES, **MOTION_CASES}
-    assert list(every) == list(THEOREMS) == [f"B{i}" for i in (*range(1, 35), *range(39, 42))]
+    assert list(every) == list(THEOREMS) == [f"B{i}" for i in (*range(1, 35), *range(38, 42))]
     for name, cases in every.items():
         assert cases.holds and cases.sabotaged, name
         assert cases.not_applicable or not THEOREMS[name].needs, name
@@ -540,3 +582,21 @@ def test_the_chain_jumps_towards_tokens_with_the_weights_of_softmax() -> None:
         count[np.arange(4), near.argmin(axis=1)] += 1
     P = Softmax(1.0).weights(z)
     assert (np.abs(count / 400 - P) < 5 * np.sqrt(P * (1 - P) / 400) + 1e-9).all()
+
+
+def test_the_bound_of_b38_holds_for_any_number_of_iterations_and_softmax_breaks_it() -> None:
+    """Columns that are not finished move the mean by what they allow, and no more."""
+    b38 = replace(THEOREMS["B38"], needs=())
+    unfinished = run("sinkhorn, unfinished")
+    refused, found = THEOREMS["B38"](unfinished), b38(unfinished)
+    assert not refused.applies and refused.hypotheses[-1].value > 0.1
+    assert found.holds
+    drift = np.linalg.norm(np.diff(unfinished.values.mean(axis=1), axis=0), axis=1)
+    assert drift.max() > 1e-3  # the bound had something to allow
+    half = b38.reads(unfinished)
+    moved = 0.4 * np.linalg.norm(
+        np.einsum("kj,kjd->kd", half.excess[:-1], unfinished.values[:-1]) / 12, axis=1
+    )
+    np.testing.assert_allclose(drift, moved, rtol=1e-9, atol=1e-15)  # eta = 2/5, an identity
+    soft = run("soft layers").values.mean(axis=1)
+    assert np.linalg.norm(soft[-1] - soft[0]) > 0.1

@@ -70,6 +70,7 @@ RUNS: dict[str, Callable[[], Trajectory]] = {
     "localmax": in_layers(attention.Localmax(0.3)),
     "sinkhorn": in_layers(attention.Sinkhorn(1.0)),
     "causal hardmax": in_layers(attention.Causal(Hardmax())),
+    "rotary hardmax": in_layers(attention.Rotary(Hardmax(HALVES), 20.0)),
     "heads": in_layers(attention.Heads([Softmax(1.0), Hardmax()], [HALVES, None])),
     "values": lambda: cy.simulate(
         dynamics.ValueAttention(Softmax(2.0), np.diag([0.5, 1, 2])), gaussian(), layers=8

@@ -12,7 +12,7 @@ __version__ = "0.1.0"
 
 _PUBLIC = {  # module -> the names it gives to the package
     "engine.followed": "Followed",
-    "attention": "Attention Hardmax Softmax Localmax Sinkhorn Causal Heads ATTENTIONS",
+    "attention": "Attention Hardmax Softmax Localmax Sinkhorn Causal Heads Rotary ATTENTIONS",
     "dynamics": (
         "Dynamics LayerMap PureAttention UnnormalizedAttention ValueAttention FeedForward "
         "Scheduled ScheduledFlow JumpChain NoisySphere Flow AttentionFlow UnnormalizedFlow "
@@ -74,6 +74,7 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .attention import Hardmax as Hardmax
     from .attention import Heads as Heads
     from .attention import Localmax as Localmax
+    from .attention import Rotary as Rotary
     from .attention import Sinkhorn as Sinkhorn
     from .attention import Softmax as Softmax
     from .classifier import datasets as datasets

@@ -7,6 +7,7 @@ against the array-API standard, so that NumPy arrays and torch tensors (gradient
 from __future__ import annotations
 
 from .composed import Causal, Heads
+from .rotary import Rotary, Turn
 from .rules import Attention, Hardmax, Localmax, RowAttention, Sinkhorn, Softmax
 from .scores import act, sides, softmax_pull, softmax_weights
 
@@ -17,9 +18,11 @@ __all__ = [
     "Hardmax",
     "Heads",
     "Localmax",
+    "Rotary",
     "RowAttention",
     "Sinkhorn",
     "Softmax",
+    "Turn",
     "act",
     "sides",
     "softmax_pull",
@@ -31,4 +34,5 @@ ATTENTIONS: dict[str, type[Attention]] = {
     "softmax": Softmax,
     "localmax": Localmax,
     "sinkhorn": Sinkhorn,
+    "rotary": Rotary,
 }

@@ -11,6 +11,7 @@ import numpy as np
 from .._scale import scaled
 from .._types import Array, as_mask, as_parameter, as_rationals, as_tokens, like
 from ..engine.kernels import exact
+from .rotary import Rotary
 from .rules import Attention, Hardmax, RowAttention, row_pull, row_weights
 from .scores import act, as_given, average, cast, keep_padding
 
@@ -22,7 +23,8 @@ __all__ = ["Causal", "Heads"]
 class Causal(Attention):
     """Token i looks only at the tokens j <= i (arXiv 2411.04990); the first follows itself.
 
-    Wraps `Softmax`, `Localmax` or `Hardmax`; causal hardmax keeps the ties of exact arithmetic.
+    Wraps `Softmax`, `Localmax` or `Hardmax`, each also with `Rotary` positions; causal hardmax
+    keeps the ties of exact arithmetic.
     Trap: the order of tokens now matters, so nothing is permutation equivariant any more.
     """
 
@@ -35,14 +37,18 @@ class Causal(Attention):
                 f"got {self.attention!r}"
             )
 
+    @property
+    def positive(self) -> bool:
+        return self.attention.positive  # everybody looks at the first token
+
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
-        if isinstance(self.attention, Hardmax):
+        if self.attention.hard:
             return like(_prefix_weights(self.attention, z, mask), z)
         assert isinstance(self.attention, RowAttention)
         return row_weights(self.attention, z, mask, causal=True)
 
     def pull(self, z: Array, *, mask: Array | None = None) -> Array:
-        if isinstance(self.attention, Hardmax):
+        if self.attention.hard:
             z = as_given(z)
             P = cast(_prefix_weights(self.attention, z, mask), z)
             return keep_padding(average(P, z), z, mask)
@@ -80,6 +86,11 @@ class Heads(Attention):
             object.__setattr__(self, "values", values)
 
     @property
+    def positive(self) -> bool:
+        plain = self.values is None and self.average
+        return plain and any(head.positive for head in self.heads)
+
+    @property
     def _factor(self) -> float:
         return 1 / len(self.heads) if self.average else 1.0
 
@@ -101,23 +112,28 @@ class Heads(Attention):
         return keep_padding(_total(pulls), z, mask)
 
 
-def _prefix_weights(rule: Hardmax, z: Array, mask: Array | None) -> np.ndarray:
-    """P of causal hardmax, shape (*b, n, n), ties as in exact arithmetic on the given floats."""
+def _prefix_weights(rule: Attention, z: Array, mask: Array | None) -> np.ndarray:
+    """P of causal hardmax, shape (*b, n, n), ties as in exact arithmetic on the given floats.
+
+    With rotary positions those floats are the turned queries and keys, see `Rotary`.
+    """
     tokens = as_tokens(z)
     real = as_mask(mask, tokens.shape[:-1])
-    A = rule.matrix(tokens.shape[-1])
+    A = rule.matrix(tokens.shape[-1]) if isinstance(rule, Hardmax) else None
     P = np.zeros((*tokens.shape[:-1], tokens.shape[-2]))
     for b in np.ndindex(tokens.shape[:-2]):
         keep = np.arange(tokens.shape[-2]) if real is None else np.flatnonzero(real[b])
-        for i, members in enumerate(_prefix_sets(tokens[b][keep].astype(np.float64), A)):
+        x = tokens[b][keep].astype(np.float64)
+        queries, keys = rule.sides(x)[:2] if isinstance(rule, Rotary) else (x, x)
+        for i, members in enumerate(_prefix_sets(queries, keys, A)):
             P[(*b, keep[i], keep[members])] = 1.0 / len(members)
     return P
 
 
-def _prefix_sets(z: np.ndarray, A: np.ndarray | None) -> Iterator[np.ndarray]:
-    """C_i among the tokens 0..i: floats with an error bound, integers where the bound overlaps."""
+def _prefix_sets(x: np.ndarray, z: np.ndarray, A: np.ndarray | None) -> Iterator[np.ndarray]:
+    """argmax of <A x_i, z_j> over j = 0..i: floats with an error bound, integers where they tie."""
     form = np.eye(z.shape[1]) if A is None else scaled(A)[0]
-    keys, rows = scaled(z)[0], scaled(z, -1)[0]  # for the floats: no score overflows
+    keys, rows = scaled(z)[0], scaled(x, -1)[0]  # for the floats: no score overflows
     queries, sizes = rows @ form.T, np.abs(rows) @ np.abs(form).T
     rounding = (2 * z.shape[1] + 4) * np.finfo(float).eps
     for i in range(len(z)):
@@ -125,7 +141,7 @@ def _prefix_sets(z: np.ndarray, A: np.ndarray | None) -> Iterator[np.ndarray]:
         error = rounding * (np.abs(keys[: i + 1]) @ sizes[i]) + 1e-290
         near = np.flatnonzero(scores + error >= (scores - error).max())
         if len(near) > 1:  # the integers are those of the tokens as given: scaling loses digits
-            whole, _ = exact.integers(as_rationals(z[[i, *near]]))
+            whole, _ = exact.integers(as_rationals(np.vstack([x[i], z[near]])))
             matrix = None if A is None else exact.integers(as_rationals(A))[0]
             query = exact.matvec(matrix, whole[0])
             best, _, _ = exact.maximisers(query, list(zip(near.tolist(), whole[1:], strict=True)))

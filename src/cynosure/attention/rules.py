@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import frexp, isfinite
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
@@ -48,9 +48,18 @@ __all__ = [
 class Attention(abc.ABC):
     """Row-stochastic weights P(z), and the tokens P(z) z they pull towards."""
 
-    hard: ClassVar[bool] = False  # sets of tokens as in exact arithmetic, which rounding can change
     A: Array | None = None  # of the scores <A z_i, z_j>, None for the identity
     values: Sequence[Array | None] | None = None  # a value matrix per head, None for identities
+
+    @property
+    def hard(self) -> bool:
+        """Sets of tokens as in exact arithmetic, which rounding can change?"""
+        return False
+
+    @property
+    def positive(self) -> bool:
+        """Does every token give weight to one and the same token, so that layers merge them all?"""
+        return False
 
     @abc.abstractmethod
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
@@ -75,11 +84,14 @@ class Hardmax(Attention):
     arithmetic on the floats given (`followed`); a zero token has every score 0, so it follows all.
     """
 
-    hard: ClassVar[bool] = True
     A: Array | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "A", as_matrix(self.A))
+
+    @property
+    def hard(self) -> bool:
+        return True
 
     def __repr__(self) -> str:
         return "Hardmax()" if self.A is None else f"Hardmax(A={self.A.tolist()})"
@@ -123,6 +135,10 @@ def _followed(
 
 class RowAttention(Attention):
     """Attention whose row i is a function of the scores <A z_i, z_j> of the tokens i looks at."""
+
+    def sides(self, z: Array, real: Array | None = None) -> Sides:
+        """The two sides of the scores, of queries and of keys."""
+        return sides(self.A, z, real)
 
     @abc.abstractmethod
     def share(self, scores: Array, allowed: Array | None) -> Array:
@@ -170,6 +186,10 @@ class Softmax(RowAttention):
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta", _finite(self.beta, "beta"))
         object.__setattr__(self, "A", as_parameter(self.A))
+
+    @property
+    def positive(self) -> bool:
+        return True
 
     def share(self, scores: Array, allowed: Array | None) -> Array:
         return exponentials(scores, None, self.beta, allowed)
@@ -238,6 +258,10 @@ class Sinkhorn(Attention):
         if self.iterations < 1:
             raise ValueError(f"iterations: expected at least 1, got {self.iterations!r}")
 
+    @property
+    def positive(self) -> bool:
+        return True
+
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
         z = as_given(z)
         xp = namespace(z)
@@ -288,7 +312,7 @@ class Sinkhorn(Attention):
 def row_pull(rule: RowAttention, z: Array, mask: Array | None, causal: bool) -> Array:
     z = as_given(z)
     real = real_tokens(mask, z)
-    scores = sides(rule.A, z, real)
+    scores = rule.sides(z, real)
     if isinstance(rule, Softmax):
         return softmax_pull(scores, z, rule.beta, mask=mask, causal=causal)
     blocks = score_blocks(scores, real, causal)
@@ -300,7 +324,7 @@ def row_weights(rule: RowAttention, z: Array, mask: Array | None, causal: bool) 
     z = as_given(z)
     xp, real = namespace(z), real_tokens(mask, z)
     parts = []
-    for block in score_blocks(sides(rule.A, z, real), real, causal):
+    for block in score_blocks(rule.sides(z, real), real, causal):
         share = rule.share_scaled(*block)
         parts.append(share / xp.sum(share, axis=-1, keepdims=True))
     P = xp.concat(parts, axis=-2)

@@ -99,9 +99,9 @@ class Model:
         for spec in specs:
             _, rule, options = _split(spec, ATTENTIONS, "--attention")
             value = options.pop("V", None)
-            fitting = {k: v for k, v in flags.items() if k in _names(rule)}
-            used |= set(fitting)
-            head = rule(**(fitting | _read(options, rule, f"--attention {spec}")))
+            head = _rule(rule, options, flags, f"--attention {spec}")
+            kinds = [type(head), type(getattr(head, "attention", head))]
+            used |= {k for k in flags for kind in kinds if k in _names(kind)}
             if self.causal and not isinstance(head, RowAttention | Hardmax):
                 raise ValueError(f"--causal: {spec} looks at all tokens at once")
             heads.append(Causal(head) if self.causal else head)
@@ -114,6 +114,26 @@ class Model:
             return heads[0]
         given = any(value is not None for value in values)
         return Heads(heads, values if given else None, average=not self.summed)
+
+
+def _rule(kind: type, options: dict[str, str], flags: Mapping[str, Any], where: str) -> Any:
+    """An attention from its options and the flags; one that wraps another names it, and gives it
+    the flags and the options that are not its own."""
+    names = _names(kind)
+    if "attention" not in names:
+        return kind(
+            **({k: v for k, v in flags.items() if k in names} | _read(options, kind, where))
+        )
+    from ..attention import ATTENTIONS
+
+    default = next(f for f in fields(kind) if f.name == "attention").default_factory
+    own = {k: v for k, v in options.items() if k in names and k != "attention"}
+    rest = {k: v for k, v in options.items() if k not in names}
+    word = options.get("attention")
+    inner: Any = default if word is None else _split(word, ATTENTIONS, where)[1]
+    if "attention" in _names(inner):
+        raise ValueError(f"{where}: {kind.__name__} wraps hardmax, softmax or localmax")
+    return kind(attention=_rule(inner, rest, flags, where), **_read(own, kind, where))
 
 
 @final

@@ -91,8 +91,9 @@ AttentionOption = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME[:KEY=VALUE,...]",
-        help="hardmax, softmax, localmax or sinkhorn; given twice: heads, each with its own "
-        "A=FILE and V=FILE, averaged. [that of the dynamics]",
+        help="hardmax, softmax, localmax, sinkhorn, or rotary:attention=softmax,base=10000 "
+        "(positions); given twice: heads, each with its own A=FILE and V=FILE, averaged. "
+        "[that of the dynamics]",
     ),
 ]
 StepOption = Annotated[

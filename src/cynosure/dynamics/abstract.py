@@ -23,10 +23,18 @@ __all__ = [
     "Relaxation",
     "Tendency",
     "Unknown",
+    "end_of",
 ]
 
 ClosedForm = Callable[[np.ndarray], np.ndarray]  # times (m,) to tokens (m, n, d)
 Tendency: TypeAlias = Literal["unknown", "one point", "polytope", "hyperplanes", "boolean"]
+
+
+def end_of(attention: Attention) -> Tendency:
+    """Where tokens end that only ever move towards their pull, V = I."""
+    if isinstance(attention, Hardmax):
+        return "polytope"
+    return "one point" if attention.positive else "unknown"
 
 
 class HardmaxLayers(NamedTuple):

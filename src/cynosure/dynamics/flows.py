@@ -11,7 +11,7 @@ import numpy as np
 
 from .._types import Array
 from ..attention import Attention, Hardmax, Softmax
-from .abstract import ClosedForm, Flow, FrozenEquation, Relaxation, Tendency
+from .abstract import ClosedForm, Flow, FrozenEquation, Relaxation, Tendency, end_of
 
 __all__ = ["AttentionFlow", "ScheduledFlow", "UnnormalizedFlow", "approach"]
 
@@ -44,7 +44,7 @@ class AttentionFlow(Relaxation):
         return approach(z, leader, 1.0, t) if (alone & followed.leads[leader]).all() else None
 
     def tends_to(self, d: int) -> Tendency:
-        return "polytope" if self.attention.hard else "one point"
+        return end_of(self.attention)
 
     def frozen(self, P: np.ndarray) -> FrozenEquation:
         return FrozenEquation(P - np.eye(len(P)))

@@ -24,7 +24,7 @@ from .._types import (
     namespace,
 )
 from ..attention import Attention, Hardmax, Softmax, act
-from .abstract import FrozenEquation, HardmaxLayers, LayerMap, Tendency
+from .abstract import FrozenEquation, HardmaxLayers, LayerMap, Tendency, end_of
 
 __all__ = [
     "AlphaLayer",
@@ -93,7 +93,7 @@ class PureAttention(AlphaLayer):
         return float(self.exact_alpha / (1 + self.exact_alpha))
 
     def tends_to(self, d: int) -> Tendency:
-        return "polytope" if self.attention.hard else "one point"
+        return end_of(self.attention)
 
     def frozen(self, P: np.ndarray) -> FrozenEquation:
         return FrozenEquation((1 - self._eta) * np.eye(len(P)) + self._eta * P)
@@ -119,7 +119,7 @@ class UnnormalizedAttention(AlphaLayer):
         return z + self._step * self.attention.pull(z, mask=mask)
 
     def tends_to(self, d: int) -> Tendency:
-        return "polytope" if self.attention.hard else "unknown"
+        return "polytope" if isinstance(self.attention, Hardmax) else "unknown"
 
     def growth(self, t: np.ndarray) -> np.ndarray:
         known = self.attention.values is None

@@ -12,7 +12,7 @@ from .families import ADAPTERS, Adapter
 from .head_facts import facts, hypothesis_counts
 from .heads import HYPOTHESES, Head, Leading, flow_of
 from .loading import load_transformer
-from .positions import QueryKeyNorm, Rotary
+from .positions import QueryKeyNorm
 from .surveys import Survey
 from .traces import Trace, attention_table, cosines, leaders_by_layer, sentence_table, settling
 from .transformer import Transformer
@@ -24,7 +24,6 @@ __all__ = [
     "Head",
     "Leading",
     "QueryKeyNorm",
-    "Rotary",
     "Survey",
     "Trace",
     "Transformer",

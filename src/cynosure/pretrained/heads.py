@@ -12,10 +12,10 @@ import scipy
 from jaxtyping import Complex, Float
 
 from .._types import Array, as_tokens
-from ..attention import Attention, Causal, Heads, Softmax
+from ..attention import Attention, Causal, Heads, Softmax, Turn
 from ..dynamics import EuclideanFlow, Flow, LeadingFlow, UnnormalizedFlow
 from ..theorems import Hypothesis
-from .positions import QueryKeyNorm, Rotary
+from .positions import QueryKeyNorm
 
 __all__ = ["EXACT", "HYPOTHESES", "Head", "Leading", "flow_of", "small_product"]
 
@@ -86,7 +86,7 @@ class Head:
     layer: int = 0
     index: int = 0
     causal: bool = False
-    rotary: Rotary | None = None
+    rotary: Turn | None = None
     norm: QueryKeyNorm | None = None
     slope: float = 0.0
     cap: float | None = None

@@ -1,38 +1,14 @@
-"""What a head does to its queries and keys beyond Q and K: rotary positions, norms of their own."""
+"""What a head does to its queries and keys beyond Q and K: norms of their own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import final
 
 import numpy as np
 from jaxtyping import Float
 
-__all__ = ["QueryKeyNorm", "Rotary"]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Rotary:
-    """Rotary positions: token i turns its query and its key by the angles i * frequencies.
-
-    With R_i this turn, <R_i q, R_j k> = <R_{i-j} q, k>: a score depends on the offset j - i alone,
-    and a head has one form A for each, see `Head.form`. Planes are spanned by the coordinates m and
-    m + r/2 of the first r = 2 len(frequencies); the others stand still, r < d_k in a model with
-    partial rotary positions (GPT-NeoX).
-
-    Trap: in float32 a model rounds its angles, by up to 2e-4 at position 4,096; in float64 not.
-    """
-
-    frequencies: Float[np.ndarray, "r"]
-
-    def turned(self, q: Float[np.ndarray, "n k"], positions: Any) -> Float[np.ndarray, "n k"]:
-        """R_i q_i for each row q_i, i being its position."""
-        half = len(self.frequencies)
-        angle = np.reshape(np.asarray(positions, dtype=np.float64), (-1, 1)) * self.frequencies
-        cos, sin = np.cos(angle), np.sin(angle)
-        a, b = q[:, :half], q[:, half : 2 * half]
-        return np.hstack([a * cos - b * sin, b * cos + a * sin, q[:, 2 * half :]])
+__all__ = ["QueryKeyNorm"]
 
 
 @final

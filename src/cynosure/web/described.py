@@ -70,8 +70,12 @@ def _several(specs: Any, name: str, what: type, depth: int) -> list[Any]:
     return made
 
 
-def _attention_of(spec: Any) -> Attention:
+def _attention_of(spec: Any, depth: int = 1) -> Attention:
     kind, values = _chosen(_mapping(spec, "attention"), ATTENTIONS, "attention")
+    if "attention" in values:
+        if depth < 1:
+            raise ValueError("attention: one may wrap another, but not deeper")
+        values["attention"] = _attention_of(values["attention"], depth - 1)
     return kind(**values)
 
 

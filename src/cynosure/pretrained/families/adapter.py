@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
-from ..positions import Rotary
+from ...attention import Turn
 
 __all__ = ["Adapter", "Scoring", "Weights", "linear", "rotary", "split", "window"]
 
@@ -29,7 +29,7 @@ class Scoring:
     and their eps.
     """
 
-    rotary: Rotary | None = None
+    rotary: Turn | None = None
     stretch: float = 1.0
     window: int | None = None
     cap: float | None = None
@@ -87,7 +87,7 @@ def split(joint: Any, heads: int) -> Weights:
     return tuple(zip(three(joint.weight), three(joint.bias), strict=True))
 
 
-def rotary(model: Any, layer: int) -> tuple[Rotary, float]:
+def rotary(model: Any, layer: int) -> tuple[Turn, float]:
     """The rotary positions of a layer, and the factor that goes with them."""
     turn = model.rotary_emb
     kind = (getattr(model.config, "layer_types", None) or {layer: ""})[layer]
@@ -99,7 +99,7 @@ def rotary(model: Any, layer: int) -> tuple[Rotary, float]:
             "head has no form of its own; set rope_parameters of the model to a fixed type"
         )
     frequencies = getattr(turn, f"{prefix}inv_freq").detach().cpu().double().numpy()
-    return Rotary(frequencies), float(getattr(turn, f"{prefix}attention_scaling"))
+    return Turn(frequencies), float(getattr(turn, f"{prefix}attention_scaling"))
 
 
 def window(config: Any, layer: int) -> int | None:

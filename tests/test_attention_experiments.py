@@ -1,0 +1,101 @@
+"""What the experiments on rotary, Sinkhorn, localmax, jumps and random heads count, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cynosure as cy
+from cynosure.experiments.hardmax import localmax_sets, rotary_leaders
+from cynosure.experiments.heads import head_directions
+from cynosure.experiments.softmax import sinkhorn_balance, trapping
+
+EXPERIMENTS = [localmax_sets, rotary_leaders, head_directions, sinkhorn_balance, trapping]
+
+
+@pytest.mark.parametrize("module", EXPERIMENTS, ids=lambda m: m.__name__.rpartition(".")[2])
+def test_parameters_that_cannot_be_run_are_refused(module) -> None:
+    wrong = {"runs": 1} if hasattr(module.QUICK, "runs") else {"n": 1}
+    with pytest.raises(ValueError, match="expected"):
+        module.run(module.Params(**wrong))
+
+
+def test_quiescent_sets_by_the_definition() -> None:
+    rng = np.random.default_rng(0)
+    seen = 0
+    for _ in range(200):
+        B = rng.random((5, 5)) < 0.5
+        if rng.random() < 0.5:  # a clique that looks at nobody else
+            Q = rng.choice(5, 2, replace=False)
+            B[Q] = False
+            B[np.ix_(Q, Q)] = True
+        sets = [set(np.flatnonzero(row).tolist()) for row in B]
+        expected = [i in s and all(sets[j] == s for j in s) for i, s in enumerate(sets)]
+        assert localmax_sets._quiescent(B).tolist() == expected
+        seen += sum(expected)
+    assert seen > 100
+
+
+def test_a_quiescent_pair_contracts_to_its_mean() -> None:
+    p = localmax_sets.QUICK
+    z = np.array([[1.0, 0.05], [1.0, -0.05], [-1.0, 0.0]])
+    count, quiet, found, grown, split, rested, rate, off = localmax_sets._measured(p, 0.1, 1.0, z)
+    assert (count, quiet, found, grown, split, rested) == (2, 1.0, 2, 0, 0, 0)
+    assert rate == pytest.approx(0.5) and off < 1e-15
+    apart = localmax_sets._measured(p, 0.0, 1.0, z)
+    assert apart[0] == 3  # hardmax: each leads
+
+
+def test_rotary_counts_by_hand() -> None:
+    z = np.array([[-2.0, 0], [-2, -1], [-2, 2]])  # see docs/mathematics.md A8
+    ends, growth = rotary_leaders._measured(cy.Rotary(cy.Hardmax()), z, 1.0, 10)
+    first, last, lost, clusters, _, sinks, mass, _ = ends
+    assert (first, last, lost, clusters) == (2, 3, 1, 3)
+    assert growth <= 1e-15 and sinks == 1 and mass == 0.5
+    plain, _ = rotary_leaders._measured(cy.Hardmax(), z, 1.0, 40)
+    assert plain[:4] == (2, 2, 0, 2)
+
+
+def test_a_head_that_looks_across_grows_by_minus_its_value() -> None:
+    """A = V = -I from both sides: each token follows the opposite one, and -V = I moves it away."""
+    x = np.concatenate([np.eye(2)[:1], -np.eye(2)[:1]])
+    heads = cy.Heads([cy.Softmax(1.0, -np.eye(2))], [-np.diag([1.0, 0.5])])
+    times = np.linspace(0, 16, 81)
+    tr = cy.simulate(cy.UnnormalizedFlow(heads), x, times=times, stepper=cy.RK4(0.1))
+    A, V = -np.eye(2)[None], -np.diag([1.0, 0.5])[None]
+    end = head_directions._settled(tr, A, V)
+    assert end.on_a_line and end.sides == 2 and end.minus == 1 and end.clusters == 2
+    assert end.signed == pytest.approx(1.0) and end.plain == pytest.approx(-0.5)
+    assert end.growth == pytest.approx(1.0, abs=1e-3) and end.along == pytest.approx(1.0)
+    assert end.gap == pytest.approx(0.5)
+    assert end.right(end.signed) and not end.right(end.plain)
+
+
+def test_influences_are_those_of_the_product() -> None:
+    """W z^0 = z^k; under Sinkhorn each influence is 1/n, under softmax long tokens have more."""
+    p = sinkhorn_balance.QUICK
+    size = (p.n, p.d, p.alpha, "gaussian")
+    soft, balanced = (sinkhorn_balance._cell(p, rule, 1.0, size) for rule in sinkhorn_balance.RULES)
+    assert min(balanced.deciding) > 0.9999 and max(balanced.drift) < 1e-6
+    assert max(soft.deciding) < 0.99 and min(soft.drift) > 1e-3
+    run = sinkhorn_balance._run(p, "softmax", 1.0, size, 1).select(0)
+    z, W = run.values, np.eye(p.n)
+    for state in z[:-1]:
+        W = (2 * W + cy.Softmax(1.0).weights(state) @ W) / 3
+    np.testing.assert_allclose(W @ z[0], z[-1], atol=1e-13)
+    w = W.mean(axis=0)
+    assert soft.deciding[0] == pytest.approx(1 / (p.n * (w**2).sum()))
+    width = np.sqrt(((z[0] - z[0].mean(axis=0)) ** 2).sum(axis=1).mean())
+    assert soft.drift[0] == pytest.approx(np.linalg.norm((w - 1 / p.n) @ z[0]) / width)
+
+
+def test_exits_of_one_token_more_follow_the_law() -> None:
+    p = trapping.Params(layers=400, runs=300)
+    cell = trapping._cell(p, (4, 1, 0.5, 0.0), 5.0)
+    assert cell.beta == pytest.approx(5.0) and cell.held == 0
+    q = 1 - 1 / (1 + 2 * np.exp(-5.0) + np.exp(-10.0))  # two neighbours and the opposite vertex
+    assert cell.chance == pytest.approx(1 - (1 - q) ** (4 * cell.expected))
+    assert cell.low <= np.log(2) / -np.log1p(-q) / 4 <= cell.high
+    assert trapping._fits(cell)
+    wrong = cell._replace(chance=cell.chance - 0.15)
+    assert not trapping._fits(wrong)
