@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from time import monotonic
 from typing import Any, final
 
 import numpy as np
@@ -45,6 +46,7 @@ OURS = ("file", "row", "label", "probability", "enough", "evidence")
 _LARGEST_MANIFEST = 256 << 20  # bytes: some million partitions
 _ROW_GROUP = 1 << 16  # rows of the output
 _CONNECT, _SILENCE = 20, 60  # seconds until a scheduler answers, and without any worker
+_ASK = 2.0  # seconds between two questions how many workers there are
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
@@ -451,18 +453,20 @@ def _on_cluster(tasks: list[Task], client: Any) -> Iterator[str]:
 
 
 def _submitted(tasks: list[Task], client: Any) -> Iterator[str]:
-    left, waited = iter(tasks), 0
+    left = iter(tasks)
     running: dict[Any, Task] = {}
+    threads, asked, alive = 0, -np.inf, monotonic()
     while True:
-        crews = client.scheduler_info(n_workers=-1)["workers"].values()
-        room = 3 * max(1, sum(crew["nthreads"] for crew in crews)) - len(running)
-        for task in islice(left, max(room, 0)):
+        now = monotonic()
+        if now - asked > _ASK:
+            threads, asked = sum(client.nthreads().values()), now
+        for task in islice(left, max(3 * max(threads, 1) - len(running), 0)):
             running[client.submit(make, task, pure=False)] = task
         if not running:
             return
         finished = _first(client, running)
-        waited = 0 if finished or crews else waited + 1
-        if waited > _SILENCE:
+        alive = now if finished or threads else alive
+        if now - alive > _SILENCE:
             raise ValueError(f"no Dask worker for {_SILENCE} s; start some, and the same again")
         for future in finished:
             task = running.pop(future)
