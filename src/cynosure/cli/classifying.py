@@ -1,4 +1,4 @@
-"""`cynosure fit | predict | evaluate`: the readable classifier on the command line."""
+"""`cynosure fit | predict | evaluate | card`: the readable classifier on the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import __version__
-from .inputs import can_be_made
+from .inputs import can_be_made, claim
 from .options import ForceOption, JsonOption
 from .output import Voice
 from .terminal import field, show, show_json
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..classifier.placement import Fit
     from ..drawing.report import Table
 
-__all__ = ["evaluate", "fit", "predict"]
+__all__ = ["card", "evaluate", "fit", "predict"]
 
 TextColumn = Annotated[str, typer.Option("--text-column", help="Column (field) of the texts.")]
 LabelColumn = Annotated[str, typer.Option("--label-column", help="Column (field) of the labels.")]
@@ -347,6 +347,49 @@ def evaluate(
 
         rows = (("this model", evaluation.accuracy), *((r["name"], r["accuracy"]) for r in rivals))
         show("\n" + Table("", ("fitted on the same texts", "accuracy"), rows).to_text())
+
+
+def card(
+    ctx: typer.Context,
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="[MODEL]", help="Folder from `fit`; the shipped model (imdb)."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="DATA", help=f"Judge it on labelled texts: {DATA}")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="The card as a page (.html).")] = None,
+    text_column: TextColumn = "text",
+    label_column: LabelColumn = "label",
+    json_: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """What a model knows: words for each class; on texts: calibration, confusions, examples.
+
+    \b
+    cynosure card --html card.html
+    cynosure card model --data reviews.csv --html card.html
+    """
+    from dataclasses import replace
+
+    from ..classifier.card import card as card_of
+
+    voice: Voice = ctx.obj
+    claim(html, (".html",), force)
+    with voice.working("reading the model") as step:
+        clf = load_model(model)
+        step(0.1, f"reading {data}")
+        texts = None if data is None else labelled(data, "test", text_column, label_column)
+        step(0.2, "reading the texts")
+        report = replace(card_of(clf, texts, name=model or "imdb"), command=voice.command)
+    if html is not None:
+        report.save(html)
+        voice.note(f"wrote {html}")
+    if json_:
+        show_json(report.to_json())
+    elif html is None:
+        tables = [table for part in report.parts() for table in part.tables]
+        show("\n\n".join(f"{table.title}\n{table.to_text()}" for table in tables))
 
 
 def _rivals(
