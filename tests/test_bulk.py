@@ -382,6 +382,30 @@ def test_processes_make_the_same_bits(tmp_path, model) -> None:
     assert content(tmp_path / "out") == content(tmp_path / "plain")
 
 
+def test_a_killed_process_is_said_and_the_rest_goes_on_later(tmp_path, model, monkeypatch) -> None:
+    """What joblib raises when a worker is gone, as it raises it."""
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    there = work(tmp_path, 4)
+    bulk.predict(there, out=tmp_path / "plain", model=model, rows=12)
+
+    class Dying:
+        def __init__(self, **_: Any) -> None:
+            pass
+
+        def __call__(self, calls: Any) -> Iterator[str]:
+            function, args, _ = next(iter(calls))
+            yield function(*args)
+            raise TerminatedWorkerError("A worker process managed by the executor was killed")
+
+    monkeypatch.setattr("joblib.Parallel", Dying)
+    with pytest.raises(ValueError, match=r"a worker process was killed.*start the same again"):
+        bulk.predict(there, out=tmp_path / "out", model=model, rows=12, workers=2)
+    assert len(list((tmp_path / "out").glob("part-*"))) == 1
+    assert bulk.predict(there, out=tmp_path / "out", model=model, rows=12).made == 3
+    assert content(tmp_path / "out") == content(tmp_path / "plain")
+
+
 @pytest.fixture
 def cluster(tmp_path) -> Iterator[tuple[str, list[subprocess.Popen]]]:
     """A Dask scheduler and two workers, each a process of its own, on loopback."""

@@ -19,6 +19,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -429,10 +430,20 @@ def _carried_out(tasks: list[Task], workers: int | None, client: Any) -> Iterabl
         return _on_cluster(tasks, client)
     if workers is None or workers == 1 or len(tasks) < 2:
         return map(make, tasks)
+    return _in_processes(tasks, min(workers, len(tasks)))
+
+
+def _in_processes(tasks: list[Task], workers: int) -> Iterator[str]:
     from joblib import Parallel, delayed  # type: ignore[import-untyped]
 
-    pool = Parallel(n_jobs=min(workers, len(tasks)), return_as="generator_unordered")
-    return pool(delayed(make)(task) for task in tasks)
+    try:
+        pool = Parallel(n_jobs=workers, return_as="generator_unordered")
+        yield from pool(delayed(make)(task) for task in tasks)
+    except BrokenProcessPool as error:
+        raise ValueError(
+            "a worker process was killed, for want of memory perhaps; start the same again, with "
+            f"fewer workers if need be ({' '.join(str(error).split())[:100]})"
+        ) from None
 
 
 def _on_cluster(tasks: list[Task], client: Any) -> Iterator[str]:
