@@ -10,6 +10,7 @@ in a forked child: no handler runs, as with SIGKILL; a write that is killed has 
 
 from __future__ import annotations
 
+import atexit
 import builtins
 import errno
 import io
@@ -253,6 +254,11 @@ def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
         return found or None
 
     nothing = lambda folder: None  # noqa: E731
+    lexicon = tempfile.mkdtemp(prefix="faults-model-")
+    atexit.register(shutil.rmtree, lexicon)
+    data = cy.datasets.synthetic(20)
+    words = cy.HardmaxClassifier(leaders=4, min_df=1).fit(data.texts, data.labels)
+    where = words.save(Path(lexicon) / "model")
     return {
         "model, replaced": (model(1.0), model(2.0), precious(embedding, 1.0, 2.0)),
         "model, new": (nothing, model(2.0), precious(embedding, None, 2.0)),
@@ -272,12 +278,44 @@ def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
             measure,
             precious(measurement, None, [[0.0, 1.0, 2.0]]),
         ),
+        "partition": (
+            lambda folder: begun(folder, where),
+            lambda folder: partition(folder, where),
+            precious(partition_found, None, (["positive", "negative"], 1)),
+        ),
         "run --out": (
             lambda folder: experiment(folder, 1),
             lambda folder: experiment(folder, 2),
             precious(experiment_found, "old", "new"),
         ),
     }
+
+
+def begun(folder: Path, model: Path) -> None:
+    """A bulk run that was killed before its first partition, which has a bad row."""
+    from cynosure.classifier import bulk
+
+    (folder / "in.jsonl").write_text('{"text": "superb"}\nbad\n{"text": "awful"}\n')
+    bulk.predict(folder / "in.jsonl", out=folder / "out", model=model)
+    for path in (folder / "out").glob("*0.*"):
+        path.unlink()
+
+
+def partition(folder: Path, model: Path) -> None:
+    from cynosure.classifier import bulk
+
+    bulk.predict(folder / "in.jsonl", out=folder / "out", model=model)
+
+
+def partition_found(folder: Path) -> Any:
+    """Its labels and how many bad rows are told beside it; None where it is not there."""
+    import pyarrow.parquet as pq
+
+    path = folder / "out" / "part-00000.parquet"
+    if not path.exists():
+        return None
+    bad = (folder / "out" / "_bad-00000.jsonl").read_text().splitlines()
+    return pq.read_table(path)["label"].to_pylist(), len(bad)
 
 
 def measured(n: int) -> Any:

@@ -253,6 +253,18 @@ def test_class_weights_and_sample_weights(data: Dataset) -> None:
         plain.fit(texts, y, sample_weight=[1.0])
 
 
+def test_a_class_that_weights_leave_empty_is_refused() -> None:
+    data = synthetic(60, classes=("good", "bad", "odd"))
+    weight = np.where(data.labels == "odd", 0.0, 1.0)
+    with pytest.raises(ValueError, match="sample_weight: leaves no text of the class 'odd'"):
+        HardmaxClassifier(leaders=4).fit(data.texts, data.labels, weight)
+    with pytest.raises(ValueError, match="at least two classes with a weight > 0"):
+        HardmaxClassifier(leaders=4).fit(data.texts, data.labels, 1.0 * (data.labels == "odd"))
+    weight[np.flatnonzero(weight == 0)[0]] = 1.0  # one is enough to be known
+    clf = HardmaxClassifier(leaders=4).fit(data.texts, data.labels, weight)
+    assert clf.classes_.tolist() == ["bad", "good", "odd"]
+
+
 def test_the_same_seed_gives_the_same_model_in_another_process(tmp_path: Path) -> None:
     program = """
 import sys

@@ -39,7 +39,7 @@ def test_every_fault_at_every_call_leaves_the_old_or_the_new() -> None:
     told = json.loads(done.stdout)
     careless = told.pop("naive")  # writing in place is noticed, so what follows could be
     assert sum("neither old nor new" in state for state in careless["states"]) >= 2
-    assert set(told) == {*SAVES, "run --out"}
+    assert set(told) == {*SAVES, "partition", "run --out"}
     for name, found in told.items():
         assert set(found["states"]) == {"old", "new"}, (name, found)
         assert found["calls"] >= 15 and found["runs"] >= 30

@@ -46,6 +46,7 @@ _MODULES = {  # modules that are public as a whole: cy.plot.layers, cy.configura
     "spectra": "analysis",
     "movie": "drawing",
     "plot": "drawing",
+    "bulk": "classifier",
     "datasets": "classifier",
 }
 _HOME = {name: module for module, names in _PUBLIC.items() for name in names.split()}
@@ -77,6 +78,7 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .attention import Rotary as Rotary
     from .attention import Sinkhorn as Sinkhorn
     from .attention import Softmax as Softmax
+    from .classifier import bulk as bulk
     from .classifier import datasets as datasets
     from .classifier.deletions import faithfulness as faithfulness
     from .classifier.estimator import HardmaxClassifier as HardmaxClassifier

@@ -25,13 +25,14 @@ WEIRD = (0, -1, 1, 10**9, 2**63, -(2**63), 1e308, -1e308, 5e-324, float("nan"), 
          None, True, "", "x", [], {}, [[]], 0.5, 1e-300)  # fmt: skip
 
 
-FAMILIES = ("model", "run", "table", "tokens", "archive", "command", "call")
+FAMILIES = ("model", "run", "table", "tokens", "archive", "command", "call", "bulk")
 
 
 def case(seed: int, number: int, folder: Path, families: Sequence[str] = ()) -> Case:
     """Case `number` of `seed`, of one of `families` (all of FAMILIES); its files go to `folder`."""
     draw = random.Random(f"{seed}/{number}")
-    makers = dict(zip(FAMILIES, (_model, _run, _table, _tokens, _archive, _command, _call)))
+    every = (_model, _run, _table, _tokens, _archive, _command, _call, _bulk)
+    makers = dict(zip(FAMILIES, every))
     name = draw.choice(list(families) or [*FAMILIES, "command", "call"])
     return makers[name](draw, folder)
 
@@ -293,6 +294,34 @@ def _archive(draw: random.Random, folder: Path) -> Case:
     path = folder / "reviews.tar.gz"
     path.write_bytes(data)
     return _main(["fit", str(path), "--out", str(folder / "m"), "--min-df", "1"], "archive")
+
+
+def _bulk(draw: random.Random, folder: Path) -> Case:
+    """Files of texts, one of them damaged, and now and then a manifest."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    texts = [f"a {w} film {i}" for i, w in enumerate(["good", "dull", "not"] * 5)]
+    (folder / "in").mkdir()
+    sink = io.BytesIO()
+    pq.write_table(pa.table({"text": texts, "n": range(15)}), sink, row_group_size=6)
+    lines = [json.dumps({"text": t, "n": i}) for i, t in enumerate(texts)]
+    files = {
+        "a.parquet": sink.getvalue(),
+        "b.jsonl": "\n".join(lines).encode(),
+        "c.csv": "\n".join(["n,text", *(f'{i},"{t}"' for i, t in enumerate(texts))]).encode(),
+        "d.jsonl.gz": gzip.compress("\n".join(lines).encode()),
+    }
+    name = draw.choice(sorted(files))
+    files[name] = flipped(draw, files[name])
+    for each, data in files.items():
+        (folder / "in" / each).write_bytes(data)
+    if draw.random() < 0.2:
+        (folder / "out").mkdir()
+        begun = {"format": "cynosure-bulk", "version": 1, "parts": [], "checksum": "0"}
+        (folder / "out" / "_manifest.json").write_text(json.dumps(edited(draw, begun)))
+    words = ["predict", str(folder / "in"), "--out", str(folder / "out"), "--rows", "5"]
+    return _main([*words, *draw.choice(([], ["--id-column", "n"]))], "bulk")
 
 
 # --- command lines -------------------------------------------------------------------------------

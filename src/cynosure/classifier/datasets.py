@@ -274,13 +274,15 @@ class _RowByRow:
         self._read, self._began = 0, self._number + 1
 
 
-def _separated(
-    source: Iterable[str], path: Path, text: str, label: str | None, mark: str
-) -> Iterator[tuple[str, Any]]:
+def table_rows(
+    source: Iterable[str], path: Path, wanted: Sequence[str], mark: str
+) -> tuple[_RowByRow, Any, list[str]]:
+    """(lines, rows, header) of a table whose columns `wanted`, the text first, are all there.
+
+    Whoever takes a row says so to the lines: `row_ended`."""
     csv.field_size_limit(LONGEST_LINE)
     lines = _RowByRow(source, path)
     first = next(lines, "")
-    wanted = [text] if label is None else [text, label]
     for other in ",;\t":  # a spreadsheet of many a country writes semicolons
         if set(wanted) <= set(next(csv.reader([first], delimiter=other), [])):
             mark = other
@@ -288,10 +290,19 @@ def _separated(
     rows = csv.reader(chain([first] if first else [], lines), delimiter=mark)
     head = next(rows, None)
     if head is None:
-        raise ValueError(f"{path}: empty; expected a header line with a column {text!r}")
+        raise ValueError(f"{path}: empty; expected a header line with a column {wanted[0]!r}")
     for name in wanted:
         if name not in head:
-            raise ValueError(f"{path}: no column {name!r}; {_offered(head, name == text)}")
+            raise ValueError(f"{path}: no column {name!r}; {_offered(head, name == wanted[0])}")
+    lines.row_ended()
+    return lines, rows, head
+
+
+def _separated(
+    source: Iterable[str], path: Path, text: str, label: str | None, mark: str
+) -> Iterator[tuple[str, Any]]:
+    wanted = [text] if label is None else [text, label]
+    lines, rows, head = table_rows(source, path, wanted, mark)
     at, of = head.index(text), None if label is None else head.index(label)
     for row in rows:
         lines.row_ended()

@@ -132,12 +132,19 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         A text of weight k counts as k equal texts with that label would, in the vocabulary too
         (`min_df` and `max_features` count weights), and one of weight 0 as if it were not there:
         these fits are equal, not merely close. Equal texts with one label are one text of their
-        summed weight; the weight of a class multiplies that of its texts.
+        summed weight; the weight of a class multiplies that of its texts. Every class needs a text
+        that counts: one that weights leave without any is refused, not forgotten.
         Trap: weights that sum to 1 leave no term in `min_df` texts; scale them to a mean of 1.
         """
         texts, labels = as_texts(X), as_labels(y)
         given = self._checked(len(texts), len(labels))
         rows, times = _counted(texts, labels, repetitions(sample_weight, len(texts)))
+        gone = set(labels.tolist()) - set(labels[rows].tolist())
+        if gone and len(gone) < len(set(labels.tolist())) - 1:
+            raise ValueError(
+                f"sample_weight: leaves no text of the class {min(gone, key=str)!r}, which would "
+                "silently not be known; drop its texts from X and y, or give one a weight > 0"
+            )
         texts, labels = [texts[i] for i in rows.tolist()], labels[rows]
         classes, number = np.unique(labels, return_inverse=True)
         if len(classes) < 2:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, final
@@ -46,7 +46,8 @@ class Verdicts:
     once) that sits on leaders: a token that has followed its leader since layer s has
     rho^(layers - s) of it left elsewhere. `speaking` (texts, planes) is how many terms end
     elsewhere than at the anchor, which silences those that follow it; `known` (texts,) how many
-    terms the model knows: 0 is no evidence.
+    terms the model knows: 0 is no evidence. `direct` (texts, planes): one pass along the rays said
+    it all, and no layer had to be walked.
     """
 
     decision: np.ndarray
@@ -54,6 +55,7 @@ class Verdicts:
     on_leaders: np.ndarray
     speaking: np.ndarray
     known: np.ndarray
+    direct: np.ndarray
 
     @classmethod
     def joined(cls, parts: Sequence[Verdicts]) -> Verdicts:
@@ -115,22 +117,23 @@ class Model:
         n = len(documents)
         decision = np.empty((n, self.rows))
         leaders, speaking = (np.zeros((n, len(self.planes)), dtype=np.intp) for _ in range(2))
-        on_leaders = np.ones((n, len(self.planes)))
+        on_leaders, direct = np.ones((n, len(self.planes))), np.zeros((n, len(self.planes)), bool)
         column = 0
         for p, plane in enumerate(self.planes):
             rows_of = slice(column, column + len(plane.b))
             column += len(plane.b)
             found = self._means(plane, documents, progress)
-            mean, leaders[:, p], on_leaders[:, p], speaking[:, p] = found
+            mean, leaders[:, p], on_leaders[:, p], speaking[:, p], direct[:, p] = found
             decision[:, rows_of] = mean @ plane.v.T + plane.b
             decision[documents.sizes == 0, rows_of] = plane.prior
-        return Verdicts(decision, leaders, on_leaders, speaking, documents.sizes)
+        return Verdicts(decision, leaders, on_leaders, speaking, documents.sizes, direct)
 
     def _means(
         self, plane: Plane, documents: Documents, progress: Callable[[int], Any] | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Mean token at the last layer, leaders, share on leaders, terms that speak, by text."""
-        n, alpha = len(documents), self.dynamics.exact_alpha
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Mean token at the last layer, leaders, share on leaders, terms that speak, and whether
+        one pass along the rays was enough, by text."""
+        n = len(documents)
         length = plane.lengths(documents)
         mean, share = np.zeros((n, len(plane.anchor))), np.ones(n)
         led, said = np.full(n, -1, dtype=np.intp), np.zeros(n, dtype=np.intp)
@@ -138,14 +141,11 @@ class Model:
             mean, led, said = self._along_rays(plane, plane.rays, documents, length)
             left = self._rho**self.layers
             share = 1.0 - left * (1.0 - led / (documents.sizes + 1.0))
-        open_ = np.flatnonzero(led < 0)
+        direct = led >= 0
+        open_ = np.flatnonzero(~direct)
         done = n - len(open_)
-        for batch, terms, mask in documents.take(open_).padded_batches():
-            rows = open_[batch]
-            z = plane.tokens(terms, length[rows])
-            real = np.pad(mask, ((0, 0), (1, 0)), constant_values=True)
-            states, _, history = certified_layers(z, None, alpha, real, np.array([self.layers]))
-            last, born, settled_at = states[0], history.born, history.settled_at
+        for batch, real, last, history in self.walk(plane, documents.take(open_)):
+            rows, born, settled_at = open_[batch], history.born, history.settled_at
             count = real.sum(axis=1)
             more = plane.count - 1.0
             mean[rows] = (last * real[..., None]).sum(axis=1) + more * last[:, 0]
@@ -158,7 +158,18 @@ class Model:
             done += len(rows)
             if progress is not None:
                 progress(done)
-        return mean, led, share, said
+        return mean, led, share, said, direct
+
+    def walk(
+        self, plane: Plane, documents: Documents
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, Any]]:
+        """(rows, real tokens, their last layer, their history), batch by batch, layer by layer."""
+        alpha, length = self.dynamics.exact_alpha, plane.lengths(documents)
+        for rows, terms, mask in documents.padded_batches():
+            z = plane.tokens(terms, length[rows])
+            real = np.pad(mask, ((0, 0), (1, 0)), constant_values=True)
+            states, _, history = certified_layers(z, None, alpha, real, np.array([self.layers]))
+            yield rows, real, states[0], history
 
     def _along_rays(
         self, plane: Plane, rays: Rays, documents: Documents, length: np.ndarray
@@ -172,7 +183,7 @@ class Model:
         gap = 16 * (len(rays.direction[0]) + 4) * 2.0**-53 * longest
         led = ray_means(
             documents.indptr, documents.indices, rays.ray, rays.radius,
-            rays.direction @ rays.direction.T, rays.anchor_ray, length, plane.count,
+            plane.cosine, rays.anchor_ray, length, plane.count,
             self._rho**self.layers, gap, rays.apart, mass, said,
         )  # fmt: skip
         return mass @ rays.direction, led, said

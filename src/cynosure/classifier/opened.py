@@ -53,6 +53,12 @@ class Opened:
         cut = np.linspace(0, len(texts), jobs + 1).astype(int).tolist()
         return Verdicts.joined(_threads(one, [texts[a:b] for a, b in pairwise(cut)]))
 
+    def read_with_words(self, texts: Sequence[str]) -> tuple[Verdicts, list[tuple[str, ...]]]:
+        """The same verdicts, and the words that decided each: `explain(text).enough`."""
+        from .deciding import read_with_words
+
+        return read_with_words(self, texts)
+
     def probabilities(self, decision: np.ndarray) -> np.ndarray:
         """Probabilities (texts, classes) from the decisions (texts, rows) of `read`."""
         decision = np.clip(decision, -500.0, 500.0)
@@ -69,12 +75,16 @@ class Opened:
         """Whether the classes, more than two, share one softmax."""
         return len(self.classes_) > 2 and (self.model.joint or len(self.model.planes) == 1)
 
-    def labels(self, verdicts: Verdicts) -> np.ndarray:
-        """The label that wins in each text."""
+    def winners(self, verdicts: Verdicts) -> np.ndarray:
+        """The number of the class that wins in each text."""
         decision = verdicts.decision
         if len(self.classes_) == 2:
-            return self.classes_[(decision[:, 0] > 0).astype(np.intp)]
-        return self.classes_[decision.argmax(axis=1)]
+            return (decision[:, 0] > 0).astype(np.intp)
+        return decision.argmax(axis=1)
+
+    def labels(self, verdicts: Verdicts) -> np.ndarray:
+        """The label that wins in each text."""
+        return self.classes_[self.winners(verdicts)]
 
     def explain(self, text: str, label: Any = None, struck: Collection[str] = ()) -> Explanation:
         """See `HardmaxClassifier.explain`."""

@@ -101,6 +101,12 @@ class Plane:
         return Rays(direction, its, words, int(ray[0]), float(radius[0]), apart)
 
     @cached_property
+    def cosine(self) -> np.ndarray:
+        """Of the angle between each two rays."""
+        assert self.rays is not None
+        return self.rays.direction @ self.rays.direction.T
+
+    @cached_property
     def ladder(self) -> Ladder:
         """Levels of equal cosine with the anchor, its own direction first, and lengths between."""
         rays = self.rays

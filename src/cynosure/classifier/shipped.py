@@ -6,13 +6,14 @@ folder holds a card with the command that made it and what it scores.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .estimator import HardmaxClassifier
 
-__all__ = ["available", "folder_of", "load_pretrained"]
+__all__ = ["available", "find", "folder_of", "load_pretrained"]
 
 _FOLDER = Path(__file__).parent / "models"
 
@@ -40,3 +41,17 @@ def folder_of(name: str) -> Path:
     if name not in available():
         raise ValueError(f"no shipped model {name!r}; there are {', '.join(available())}")
     return _FOLDER / name
+
+
+def find(model: str | os.PathLike[str] | None) -> Path:
+    """The folder of a model: one named by its path, or by its name, or the shipped one."""
+    if model is None:
+        return folder_of("imdb")
+    if not Path(model).exists():
+        if str(model) in available():
+            return folder_of(str(model))
+        raise ValueError(
+            f"{model}: no such model; expected a folder written by `cynosure fit`, "
+            f"or {' or '.join(available())}"
+        )
+    return Path(model)

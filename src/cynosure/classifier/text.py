@@ -236,6 +236,11 @@ class Vocabulary:
         return plain, ends
 
     @cached_property
+    def negated(self) -> np.ndarray:
+        """(terms,) whether a word of the term stands behind a negator."""
+        return np.fromiter((NOT in term for term in self.terms), bool, len(self))
+
+    @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:
         from ..engine.kernels.words import table_of, whole_text_hashes
 
@@ -287,21 +292,21 @@ class Vocabulary:
 
     def encode(self, texts: Sequence[str]) -> Documents:
         """The known terms of each text."""
+        parts = [self.known(words) for words in map(self.tokenizer.scan, _chunks(texts))]
+        shift = np.cumsum([0, *(part.indptr[-1] for part in parts)])
+        indptr = [part.indptr[1:] + s for part, s in zip(parts, shift)]
+        return Documents(
+            np.concatenate([[0], *indptr]).astype(np.int64),
+            np.concatenate([np.empty(0, np.int32), *(part.indices for part in parts)]),
+        )
+
+    def known(self, words: Words) -> Documents:
+        """The known terms of texts that were scanned."""
         from ..engine.kernels.words import distinct_terms
 
         low, high = self.tokenizer.ngrams
-        keys, value = self._table
         seen = np.full(max(len(self), 1), -1, np.int32)
-        parts = [
-            distinct_terms(w.hash, w.indptr, low, high, keys, value, seen)
-            for w in map(self.tokenizer.scan, _chunks(texts))
-        ]
-        shift = np.cumsum([0, *(part[0][-1] for part in parts)])
-        indptr = [part[0][1:] + s for part, s in zip(parts, shift)]
-        return Documents(
-            np.concatenate([[0], *indptr]).astype(np.int64),
-            np.concatenate([np.empty(0, np.int32), *(part[1] for part in parts)]),
-        )
+        return Documents(*distinct_terms(words.hash, words.indptr, low, high, *self._table, seen))
 
     def locate(self, text: str, struck: Collection[str] = ()) -> list[Occurrence]:
         """Every place where a known term stands in `text`, the words `struck` left out of it."""
@@ -318,12 +323,7 @@ class Vocabulary:
 
         Words are given as the text has them, in the tokenizer's spelling. No term is formed across
         a gap; a negator that is struck out negates no more."""
-        from ..engine.kernels.words import distinct_terms
-
-        many = self._struck(text, struck)
-        low, high = self.tokenizer.ngrams
-        seen = np.full(max(len(self), 1), -1, np.int32)
-        return Documents(*distinct_terms(many.hash, many.indptr, low, high, *self._table, seen))
+        return self.known(self._struck(text, struck))
 
     def _struck(self, text: str, struck: Sequence[Collection[str]]) -> Words:
         """The words of `text` once for each set, with empty hashes where those of the set stood."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
-from .classifying import evaluate, fit, predict
+from .classifying import card, evaluate, fit, predict
 from .controlling import control
 from .explaining import explain
 from .inputs import listed
@@ -23,8 +23,8 @@ __all__ = ["app"]
 
 COMMON = "Everywhere: -q/--quiet, -v/--verbose, --debug, --config FILE.toml (see cynosure --help)."
 COMMANDS = (
-    simulate, limit, check, run, demo, info, fit, predict, explain, evaluate, control, inspect,
-    serve,
+    simulate, limit, check, run, demo, info, fit, predict, explain, evaluate, card, control,
+    inspect, serve,
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""`cynosure fit | predict | evaluate`: the readable classifier on the command line."""
+"""`cynosure fit | predict | evaluate | card`: the readable classifier on the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .. import __version__
-from .inputs import can_be_made
+from .inputs import can_be_made, claim
 from .options import ForceOption, JsonOption
 from .output import Voice
 from .terminal import field, show, show_json
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..classifier.placement import Fit
     from ..drawing.report import Table
 
-__all__ = ["evaluate", "fit", "predict"]
+__all__ = ["card", "evaluate", "fit", "predict"]
 
 TextColumn = Annotated[str, typer.Option("--text-column", help="Column (field) of the texts.")]
 LabelColumn = Annotated[str, typer.Option("--label-column", help="Column (field) of the labels.")]
@@ -155,9 +155,28 @@ def predict(
         typer.Argument(
             metavar="[MODEL] FILE|-",
             help="Texts, one per line; or .csv .tsv .jsonl (also .gz); - is one per line on stdin. "
-            "MODEL is a folder from `fit`; the shipped model (imdb) if absent.",
+            "MODEL is a folder from `fit`; the shipped model (imdb) if absent. With --out: "
+            "folders, globs and files, .parquet too, and --model instead of MODEL.",
         ),
     ],
+    model: Annotated[
+        str | None, typer.Option(help="Folder from `fit`, or imdb, instead of MODEL.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for parquet, a partition per file: label, probability, the words that "
+            "decided, evidence, file and row. The same command again goes on where it ended."
+        ),
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="With --out: so many processes.")] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(metavar="tcp://...", help="With --out: a Dask cluster.")
+    ] = None,
+    id_column: Annotated[
+        str | None, typer.Option(help="With --out: a column that names the rows, kept.")
+    ] = None,
+    rows: Annotated[int, typer.Option(help="With --out: about so many per partition.")] = 100_000,
     text_column: TextColumn = "text",
     jsonl: Annotated[
         bool, typer.Option("--jsonl", help="A JSON object per text instead of label, probability.")
@@ -176,14 +195,23 @@ def predict(
     \b
     cynosure predict reviews.txt > labels.tsv
     zcat reviews.txt.gz | cynosure predict model - --jsonl
+    cynosure predict 'reviews/*.parquet' --out labels --workers 8
     """
     voice: Voice = ctx.obj
-    model, source = model_and(given, "FILE or -")
     if jsonl and json_:
         raise ValueError("--json and --jsonl: choose one")
+    if out is not None:
+        if jsonl:
+            raise ValueError("--jsonl: --out writes parquet; leave one of them out")
+        how = {"text": text_column, "id": id_column, "rows": rows, "abstain": abstain}
+        _bulk(voice, given, out, model, how, workers, scheduler, json_=json_)
+        return
+    if workers is not None or scheduler is not None or id_column is not None:
+        raise ValueError("--workers, --scheduler, --id-column: only with --out FOLDER")
+    named, source = model_and(given if model is None else [model, *given], "FILE or -")
     texts = texts_of(source, text_column)
     with voice.working("reading the model"):
-        clf = open_model(model)
+        clf = open_model(named)
     if json_:
         head = {"version": __version__, "command": voice.command, "inputs": {"texts": source}}
         show_json(json.dumps(head, ensure_ascii=False)[:-1] + ', "result": [', end="")
@@ -204,6 +232,52 @@ def predict(
     if json_:
         show_json("]}")
     voice.note(f"{done} texts")
+
+
+def _bulk(
+    voice: Voice,
+    sources: list[str],
+    out: Path,
+    model: str | None,
+    how: dict[str, Any],
+    workers: int | None,
+    scheduler: str | None,
+    *,
+    json_: bool,
+) -> None:
+    """Files into parquet, partition by partition."""
+    from ..classifier import bulk
+
+    if workers is not None and scheduler is not None:
+        raise ValueError("--workers and --scheduler: choose one")
+    can_be_made(out)
+    try:
+        with voice.bar(None, " partitions", "labelling texts") as move:
+
+            def told(done: int, of: int) -> None:
+                if move is not None:
+                    move(done, f"of {of}")
+
+            done = bulk.predict(
+                sources if len(sources) > 1 else sources[0], out=out, model=model,
+                workers=workers, client=scheduler, progress=told, **how,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        voice.note(f"what is in {out} is whole; the same command goes on from there")
+        raise
+    if done.bad:
+        voice.note(
+            f"{done.bad} rows could not be read, see {out}/_bad-*.jsonl; first: {done.first_bad}"
+        )
+    facts = {
+        "out": str(done.out), "texts": done.rows, "without_evidence": done.unknown,
+        "bad_rows": done.bad, "partitions": done.parts, "made_now": done.made,
+    }  # fmt: skip
+    if json_:
+        head = {"version": __version__, "command": voice.command, "inputs": {"texts": sources}}
+        show_json(json.dumps(head | {"result": facts}, ensure_ascii=False))
+        return
+    show(_facts([(name.replace("_", " "), str(value)) for name, value in facts.items()]).to_text())
 
 
 def _answers(clf: Opened, texts: list[str], abstain: str | None, *, as_json: bool) -> list[str]:
@@ -273,6 +347,49 @@ def evaluate(
 
         rows = (("this model", evaluation.accuracy), *((r["name"], r["accuracy"]) for r in rivals))
         show("\n" + Table("", ("fitted on the same texts", "accuracy"), rows).to_text())
+
+
+def card(
+    ctx: typer.Context,
+    model: Annotated[
+        str | None,
+        typer.Argument(metavar="[MODEL]", help="Folder from `fit`; the shipped model (imdb)."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(metavar="DATA", help=f"Judge it on labelled texts: {DATA}")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="The card as a page (.html).")] = None,
+    text_column: TextColumn = "text",
+    label_column: LabelColumn = "label",
+    json_: JsonOption = False,
+    force: ForceOption = False,
+) -> None:
+    """What a model knows: words for each class; on texts: calibration, confusions, examples.
+
+    \b
+    cynosure card --html card.html
+    cynosure card model --data reviews.csv --html card.html
+    """
+    from dataclasses import replace
+
+    from ..classifier.card import card as card_of
+
+    voice: Voice = ctx.obj
+    claim(html, (".html",), force)
+    with voice.working("reading the model") as step:
+        clf = load_model(model)
+        step(0.1, f"reading {data}")
+        texts = None if data is None else labelled(data, "test", text_column, label_column)
+        step(0.2, "reading the texts")
+        report = replace(card_of(clf, texts, name=model or "imdb"), command=voice.command)
+    if html is not None:
+        report.save(html)
+        voice.note(f"wrote {html}")
+    if json_:
+        show_json(report.to_json())
+    elif html is None:
+        tables = [table for part in report.parts() for table in part.tables]
+        show("\n\n".join(f"{table.title}\n{table.to_text()}" for table in tables))
 
 
 def _rivals(

@@ -17,6 +17,8 @@ EXTRAS = {
     "movie": ("imageio-ffmpeg", "imageio_ffmpeg"),
     "control": ("cvxpy", "cvxpy"),
     "web": ("fastapi", "fastapi"),
+    "bulk": ("pyarrow", "pyarrow"),
+    "cluster": ("distributed", "distributed"),
     "bench": ("faiss-cpu", "faiss"),
 }
 

@@ -41,30 +41,17 @@ def model_and(given: list[str], what: str) -> tuple[str | None, str]:
 def load_model(model: str | None) -> HardmaxClassifier:
     """The classifier of a folder or the shipped one, to be judged."""
     from ..classifier.estimator import HardmaxClassifier
+    from ..classifier.shipped import find
 
-    return HardmaxClassifier.load(_folder(model))
+    return HardmaxClassifier.load(find(model))
 
 
 def open_model(model: str | None) -> Opened:
     """The same, only to be read: without scikit-learn, whose import takes most of a second."""
     from ..classifier.opened import Opened
+    from ..classifier.shipped import find
 
-    return Opened.load(_folder(model))
-
-
-def _folder(model: str | None) -> Path:
-    from ..classifier.shipped import available, folder_of
-
-    if model is None:
-        return folder_of("imdb")
-    if not Path(model).exists():
-        if model in available():
-            return folder_of(model)
-        raise ValueError(
-            f"{model}: no such model; expected a folder written by `cynosure fit`, "
-            f"or {' or '.join(available())}"
-        )
-    return Path(model)
+    return Opened.load(find(model))
 
 
 def labelled(spec: str, part: str, text: str, label: str) -> Dataset:
