@@ -29,6 +29,8 @@ _PUBLIC = {  # module -> the names it gives to the package
     "analysis.clustering": "Clusters clusters",
     "analysis.spectra": "LimitingObject recognise",
     "analysis.steering": "Control control remove_leader",
+    "construction.classifying": "construct_classifier",
+    "construction.network": "ExactClassifier",
     "theorems": "Check check THEOREMS",
     "drawing.report": "Comparison Picture Report Table",
     "drawing.run_report": "report",
@@ -84,6 +86,8 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .classifier.placement import Placed as Placed
     from .classifier.shipped import load_pretrained as load_pretrained
     from .classifier.training import Learned as Learned
+    from .construction.classifying import construct_classifier as construct_classifier
+    from .construction.network import ExactClassifier as ExactClassifier
     from .drawing import movie as movie
     from .drawing import plot as plot
     from .drawing.report import Comparison as Comparison
