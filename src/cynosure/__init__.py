@@ -28,7 +28,9 @@ _PUBLIC = {  # module -> the names it gives to the package
     "analysis.leaders": "Roles roles",
     "analysis.clustering": "Clusters clusters",
     "analysis.spectra": "LimitingObject recognise",
-    "analysis.steering": "Control control remove_leader",
+    "analysis.removal": "remove_leader",
+    "analysis.steering": "Control control",
+    "analysis.choosing": "Choice control_exactly control_limit",
     "construction.classifying": "construct_classifier",
     "construction.network": "ExactClassifier",
     "theorems": "Check check THEOREMS",
@@ -57,6 +59,9 @@ __all__ = ["__version__", *sorted([*_HOME, *_MODULES])]
 
 if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .analysis import spectra as spectra
+    from .analysis.choosing import Choice as Choice
+    from .analysis.choosing import control_exactly as control_exactly
+    from .analysis.choosing import control_limit as control_limit
     from .analysis.clustering import Clusters as Clusters
     from .analysis.clustering import clusters as clusters
     from .analysis.leaders import Roles as Roles
@@ -65,11 +70,11 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .analysis.limits import limit as limit
     from .analysis.polytope import Polytope as Polytope
     from .analysis.polytope import hull as hull
+    from .analysis.removal import remove_leader as remove_leader
     from .analysis.spectra import LimitingObject as LimitingObject
     from .analysis.spectra import recognise as recognise
     from .analysis.steering import Control as Control
     from .analysis.steering import control as control
-    from .analysis.steering import remove_leader as remove_leader
     from .attention import ATTENTIONS as ATTENTIONS
     from .attention import Attention as Attention
     from .attention import Causal as Causal
