@@ -341,6 +341,14 @@ def test_numbers_beyond_floats_stay_exact() -> None:
         passage.as_floats()
 
 
+def test_sequences_may_be_an_array_or_tensors() -> None:
+    import torch
+
+    z = np.random.default_rng(8).standard_normal((5, 3, 2))
+    network = cy.construct_classifier(z, np.arange(5))
+    assert network.verify() == () and network.verify(list(torch.tensor(z)), range(5)) == ()
+
+
 def test_labels_are_any_hashables() -> None:
     labels = [("a", 1), None, frozenset({2})]
     network = cy.construct_classifier([[[0]], [[1]], [[2]]], labels)
@@ -363,6 +371,7 @@ def test_labels_are_any_hashables() -> None:
         ([[[1.0]], [[float("nan")]]], [1, 2], ValueError, "number 1: "),
         ([[[1.0]], np.array([[np.inf]])], [1, 2], ValueError, "number 1: NaN or infinity"),
         ([[[1.0]]], [[1]], TypeError, "number 0 is not hashable"),
+        ([[[1.0]], [[2.0]]], [1.0, float("nan")], ValueError, "number 1 is NaN"),
     ],
 )
 def test_what_cannot_be_built(sequences, labels, error, complaint: str) -> None:

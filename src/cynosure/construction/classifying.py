@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
 
 def construct_classifier(
-    sequences: Sequence[Array], labels: Sequence[Hashable] | Array
+    sequences: Sequence[Array] | Array, labels: Sequence[Hashable] | Array
 ) -> ExactClassifier:
     """A network of hardmax attention in the plane that gives each sequence its label, exactly.
 
@@ -95,7 +95,7 @@ def construct_classifier(
 
 
 def _given(
-    sequences: Sequence[Array], labels: Sequence[Hashable] | Array
+    sequences: Sequence[Array] | Array, labels: Sequence[Hashable] | Array
 ) -> tuple[list[list[Rational]], list[Hashable]]:
     """Tokens as rationals, of one dimension, and a label for each."""
     names = labels.tolist() if hasattr(labels, "tolist") else list(labels)
@@ -121,6 +121,8 @@ def _given(
             hash(name)
         except TypeError:
             raise TypeError(f"labels: number {i} is not hashable ({name!r:.40})") from None
+        if name != name:
+            raise ValueError(f"labels: number {i} is NaN, which equals nothing; name the class")
     return rows, names
 
 

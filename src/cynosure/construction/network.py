@@ -249,11 +249,12 @@ class ExactClassifier:
         return self._predicted([self._tokens(sequence)])[0]
 
     def verify(
-        self, sequences: Sequence[Array] | None = None, labels: Sequence[Hashable] | Array = None
+        self, sequences: Sequence[Array] | Array = None, labels: Sequence[Hashable] | Array = None
     ) -> tuple[int, ...]:
         """Which of the sequences get a label other than their own; () when all are right.
 
-        Without arguments those the network was built from.
+        Without arguments those the network was built from. Takes the blocks with attention times
+        all tokens, and the blocks of the readout times the sequences, exact steps of microseconds.
         """
         if (sequences is None) != (labels is None):
             raise ValueError("verify: expected both sequences and labels, or neither")

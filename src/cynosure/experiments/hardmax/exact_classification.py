@@ -47,7 +47,8 @@ def _apart(p: Params, N: int, rng: np.random.Generator, d: int) -> list[np.ndarr
 
 
 def _words(p: Params, N: int, rng: np.random.Generator, d: int) -> list[np.ndarray]:
-    known, bags = rng.standard_normal((p.vocabulary, d)), {}
+    known = rng.standard_normal((p.vocabulary, d))
+    bags: dict[frozenset[int], np.ndarray] = {}
     while len(bags) < N:
         bag = rng.integers(0, p.vocabulary, rng.integers(1, p.longest + 1))
         bags.setdefault(frozenset(bag.tolist()), known[bag])
@@ -69,7 +70,8 @@ FAMILIES: dict[str, Callable[..., list[np.ndarray]]] = {
 def _by_rule(sequences: list[np.ndarray], rng: np.random.Generator) -> list[bool]:
     """Is the mean of the first coordinate above the median of all sequences?"""
     means = [float(z[:, 0].mean()) for z in sequences]
-    return [m > np.median(means) for m in means]
+    middle = float(np.median(means))
+    return [m > middle for m in means]
 
 
 def _at_random(sequences: list[np.ndarray], rng: np.random.Generator) -> list[bool]:
@@ -131,7 +133,7 @@ def _networks(p: Params, family: str, labels: str, d: int, N: int) -> list[Built
 def _built(p: Params, family: str, labels: str, d: int, N: int, draw: int) -> Built:
     rng = np.random.default_rng([p.seed, d, N, draw])
     sequences = FAMILIES[family](p, N, rng, d)
-    named = [bool(label) for label in LABELS[labels](sequences, rng)]
+    named = LABELS[labels](sequences, rng)
     network = cy.construct_classifier(sequences, named)
     mean = _averaged(network)
     return Built(
