@@ -22,7 +22,8 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each case runs 
 
 @pytest.mark.parametrize(
     ("families", "count"),
-    [("model", 100), ("run,table,tokens,archive", 80), ("command", 40), ("call", 60), ("bulk", 25)],
+    [("model", 100), ("run,table,tokens,archive,network", 100), ("command", 40), ("call", 60)]
+    + [("bulk", 25)],
 )
 def test_mutated_files_and_commands_work_or_are_refused(families: str, count: int) -> None:
     words = ["-m", "tests.fuzz", "--families", families, "--count", str(count), "--seed", "1"]

@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
+import oracle
 from cynosure import configurations
 from cynosure._types import definite
+from cynosure.analysis.choosing import control_exactly, control_limit
 from cynosure.analysis.limits import limit
 from cynosure.analysis.polytope import hull
-from cynosure.analysis.steering import _condition, _shortest, _turning, control, remove_leader
+from cynosure.analysis.removal import remove_leader
+from cynosure.analysis.steering import _condition, _shortest, _turning, control
 from cynosure.attention import Hardmax
 from cynosure.dynamics import PureAttention
 
@@ -215,6 +218,125 @@ def test_the_missing_solver_says_what_to_install(monkeypatch) -> None:
         control(z, [1, 2])
 
 
+# --- they and nobody else ------------------------------------------------------------------------
+
+
+def naive_leaders(z: np.ndarray, A: np.ndarray) -> list[int]:
+    """Tokens that follow only tokens equal to themselves, in Fractions and by the definition."""
+    rows, form = oracle.exact(z.tolist()), oracle.exact(A.tolist())
+    sets = oracle.followed(rows, form)
+    return [i for i, c in enumerate(sets) if all(rows[j] == rows[i] for j in c)]
+
+
+def spread_form(rng: np.random.Generator, d: int) -> np.ndarray:
+    """Eigenvalues over four decades."""
+    q = np.linalg.qr(rng.standard_normal((d, d)))[0]
+    A = (q * 10.0 ** (-4 * rng.random(d))) @ q.T
+    return (A + A.T) / 2
+
+
+@pytest.mark.parametrize(("n", "d"), [(8, 1), (12, 2), (20, 2), (16, 3), (16, 6)])
+def test_a_set_that_some_form_chooses_is_found(n: int, d: int) -> None:
+    """The sets are taken from random forms, so each of them can be had: none may be missed."""
+    rng = np.random.default_rng(d)
+    z = configurations.gaussian(n, d, n + d)
+    known = {tuple(naive_leaders(z, spread_form(rng, d))) for _ in range(12)}
+    for targets in sorted(known)[:5]:
+        choice = control_exactly(z, list(targets))
+        assert choice.found and choice.tried >= 1 and len(choice.amiss) == 0, (targets, choice)
+        assert definite(choice.A) and naive_leaders(z, choice.A) == list(targets)
+        assert "exact sets" in repr(choice)
+
+
+def test_equal_tokens_are_chosen_together() -> None:
+    z = np.array([[2.0, 0.0], [0.2, 1.0], [1.5, 0.9], [0.2, 1.0], [0.1, 0.1], [0.0, 0.0]])
+    choice = control_exactly(z, 1)
+    assert choice.found and choice.targets.tolist() == [1, 3]
+    assert naive_leaders(z, choice.A) == [1, 3]
+
+
+def test_a_token_that_leads_whenever_the_targets_do() -> None:
+    """Opposite ends of a line lead under every form; the proof names one, and forms agree."""
+    z = np.array([[1.0, 0.0], [-2.0, 0.0], [0.5, 0.0]])
+    choice = control_exactly(z, 0)
+    assert choice.reason == "impossible" and not choice.found and choice.A is None
+    assert choice.why == "token 1 leads whenever the targets do"
+    assert choice.witness.token == 1 and choice.witness.residual <= 1e-9
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        assert {0, 1} <= set(naive_leaders(z, spread_form(rng, 2)))
+
+
+def test_forced_leaders_are_never_contradicted_by_random_forms() -> None:
+    proofs = 0
+    for seed in range(12):
+        z = configurations.gaussian(10, 2, seed)
+        rng = np.random.default_rng(seed)
+        corners = hull(np.vstack([z, 0 * z[:1]])).index
+        targets = rng.choice(corners[corners < 10], 2, replace=False).tolist()
+        choice = control_exactly(z, targets, tries=2)
+        if choice.reason != "impossible" or "whenever" not in choice.why:
+            continue
+        proofs += 1
+        for _ in range(60):
+            leads = Hardmax(spread_form(rng, 2)).followed(z).leads
+            assert not leads[targets].all() or leads[choice.witness.token]
+    assert proofs >= 1
+
+
+def test_targets_that_cannot_lead_at_all_are_impossible() -> None:
+    z = np.array([[2.0, 0.0], [0.2, 1.0], [1.5, 0.9], [0.1, 0.1]])
+    choice = control_exactly(z, 3)
+    assert choice.reason == "impossible" and "convex combination" in choice.why
+    tight = control_exactly(z, 1, condition=1.0001)
+    assert tight.reason == "not found" and "condition number" in tight.why
+
+
+def test_what_is_not_found_says_what_is_amiss() -> None:
+    z = configurations.gaussian(20, 3, 0)
+    i = int(hull(np.vstack([z, 0 * z[:1]])).index[0])
+    choice = control_exactly(z, i, tries=2)
+    assert choice.reason == "not found" and choice.tried > 1
+    assert 0 < len(choice.amiss) < 20 and f"left {len(choice.amiss)} tokens amiss" in choice.why
+
+
+@pytest.mark.parametrize("alpha", [0.5, 1.0])
+def test_the_certified_limit_is_the_referee(alpha: float) -> None:
+    z = configurations.gaussian(12, 2, 0)
+    choice = control_limit(z, [3, 4], alpha=alpha)
+    end = limit(PureAttention(Hardmax(choice.A), alpha=alpha), z)
+    assert choice.found and end.certified and end.leaders.tolist() == [3, 4]
+
+
+def test_leaders_that_join_later_count() -> None:
+    """Under A = I one of these leads only later; a form is found under which all are leaders."""
+    z = configurations.gaussian(9, 2, 63)
+    end = limit(PureAttention(), z)
+    assert (end.born > 0).any()
+    choice = control_limit(z, end.leaders)
+    again = limit(PureAttention(Hardmax(choice.A)), z)
+    assert choice.found and again.certified and np.array_equal(again.leaders, end.leaders)
+    early = control_limit(z, np.flatnonzero(end.born == 0))  # without those who joined
+    assert not early.found or len(limit(PureAttention(Hardmax(early.A)), z).leaders) < len(
+        end.leaders
+    )
+
+
+def test_nobody_of_the_targets_can_begin() -> None:
+    z = np.array([[2.0, 0.0], [0.2, 1.0], [1.5, 0.9], [0.1, 0.1], [0.2, 0.1]])
+    choice = control_limit(z, [3, 4])
+    assert choice.reason == "impossible" and "where some token must" in choice.why
+    assert choice.witness.reason == "inside" and choice.tried == 0
+
+
+@pytest.mark.parametrize("call", [control_exactly, control_limit])
+def test_searches_refuse_what_they_cannot_read(call) -> None:
+    with pytest.raises(ValueError, match="targets"):
+        call(np.eye(3), 5)
+    with pytest.raises(ValueError, match="tries"):
+        call(np.eye(3), 0, tries=0)
+
+
 # --- taking the lead away ------------------------------------------------------------------------
 
 
@@ -301,7 +423,9 @@ def test_examples_run() -> None:
     import doctest
 
     # By name: the attribute `control` of the package may be the function.
-    assert doctest.testmod(sys.modules["cynosure.analysis.steering"]).failed == 0
+    for name in ("steering", "removal", "choosing"):
+        done = doctest.testmod(sys.modules[f"cynosure.analysis.{name}"])
+        assert done.failed == 0 and done.attempted > 1
 
 
 def test_the_command(tmp_path, monkeypatch, capsys):

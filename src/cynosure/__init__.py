@@ -28,7 +28,11 @@ _PUBLIC = {  # module -> the names it gives to the package
     "analysis.leaders": "Roles roles",
     "analysis.clustering": "Clusters clusters",
     "analysis.spectra": "LimitingObject recognise",
-    "analysis.steering": "Control control remove_leader",
+    "analysis.removal": "remove_leader",
+    "analysis.steering": "Control control",
+    "analysis.choosing": "Choice control_exactly control_limit",
+    "construction.classifying": "construct_classifier",
+    "construction.network": "ExactClassifier",
     "theorems": "Check check THEOREMS",
     "drawing.report": "Comparison Picture Report Table",
     "drawing.run_report": "report",
@@ -56,6 +60,9 @@ __all__ = ["__version__", *sorted([*_HOME, *_MODULES])]
 
 if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .analysis import spectra as spectra
+    from .analysis.choosing import Choice as Choice
+    from .analysis.choosing import control_exactly as control_exactly
+    from .analysis.choosing import control_limit as control_limit
     from .analysis.clustering import Clusters as Clusters
     from .analysis.clustering import clusters as clusters
     from .analysis.leaders import Roles as Roles
@@ -64,11 +71,11 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .analysis.limits import limit as limit
     from .analysis.polytope import Polytope as Polytope
     from .analysis.polytope import hull as hull
+    from .analysis.removal import remove_leader as remove_leader
     from .analysis.spectra import LimitingObject as LimitingObject
     from .analysis.spectra import recognise as recognise
     from .analysis.steering import Control as Control
     from .analysis.steering import control as control
-    from .analysis.steering import remove_leader as remove_leader
     from .attention import ATTENTIONS as ATTENTIONS
     from .attention import Attention as Attention
     from .attention import Causal as Causal
@@ -87,6 +94,8 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .classifier.placement import Placed as Placed
     from .classifier.shipped import load_pretrained as load_pretrained
     from .classifier.training import Learned as Learned
+    from .construction.classifying import construct_classifier as construct_classifier
+    from .construction.network import ExactClassifier as ExactClassifier
     from .drawing import movie as movie
     from .drawing import plot as plot
     from .drawing.report import Comparison as Comparison

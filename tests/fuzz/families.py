@@ -25,14 +25,14 @@ WEIRD = (0, -1, 1, 10**9, 2**63, -(2**63), 1e308, -1e308, 5e-324, float("nan"), 
          None, True, "", "x", [], {}, [[]], 0.5, 1e-300)  # fmt: skip
 
 
-FAMILIES = ("model", "run", "table", "tokens", "archive", "command", "call", "bulk")
+FAMILIES = ("model", "run", "table", "tokens", "archive", "command", "call", "bulk", "network")
 
 
 def case(seed: int, number: int, folder: Path, families: Sequence[str] = ()) -> Case:
     """Case `number` of `seed`, of one of `families` (all of FAMILIES); its files go to `folder`."""
     draw = random.Random(f"{seed}/{number}")
-    every = (_model, _run, _table, _tokens, _archive, _command, _call, _bulk)
-    makers = dict(zip(FAMILIES, every))
+    made = (_model, _run, _table, _tokens, _archive, _command, _call, _bulk, _network)
+    makers = dict(zip(FAMILIES, made, strict=True))
     name = draw.choice(list(families) or [*FAMILIES, "command", "call"])
     return makers[name](draw, folder)
 
@@ -223,6 +223,38 @@ def _run(draw: random.Random, folder: Path) -> Case:
             cy.roles(run) if run.history is not None else None
 
     return Case("run", f"run = cy.load({str(path)!r}); cy.check(run); cy.roles(run)", act)
+
+
+def _network(draw: random.Random, folder: Path) -> Case:
+    """A saved exact classifier: its JSON edited, or its bytes flipped."""
+
+    def saved_network() -> bytes:
+        import tempfile
+
+        import cynosure as cy
+
+        sequences = [[[0, 1]], [[0, 1], [2, 2]], [[2, 2], [2, 2], [0, 1]], [[5, "1/3"]]]
+        network = cy.construct_classifier(sequences, ["a", "b", "c", "a"])
+        with tempfile.TemporaryDirectory() as place:
+            return network.save(Path(place) / "n.json").read_bytes()
+
+    data = _once(saved_network)
+    if draw.random() < 0.4:
+        data = flipped(draw, data)
+    else:
+        data = json.dumps(edited(draw, json.loads(data))).encode()
+    path = folder / "network.json"
+    path.write_bytes(data)
+
+    def act() -> None:
+        import cynosure as cy
+
+        network = cy.ExactClassifier.load(path)
+        repr(network), network._repr_html_()
+        network.predict([[0.5] * network.d, [-1.0] * network.d])
+
+    said = f"n = cy.ExactClassifier.load({str(path)!r}); n.predict([[0.5] * n.d, [-1.0] * n.d])"
+    return Case("network", said, act)
 
 
 def _tokens(draw: random.Random, folder: Path) -> Case:

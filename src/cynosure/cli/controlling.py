@@ -109,7 +109,7 @@ def _lead(
 
 def _follow(inputs: Inputs, i: int) -> tuple[np.ndarray | None, dict[str, Any], list[str]]:
     """The same for a token that shall not lead any more."""
-    from ..analysis.steering import remove_leader
+    from ..analysis.removal import remove_leader
 
     removal = remove_leader(inputs.z, i, inputs.A)
     data = {

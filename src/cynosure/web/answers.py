@@ -15,9 +15,9 @@ from ..analysis.leaders import can_lead, roles
 from ..analysis.limits import limit as prove
 from ..analysis.polytope import hull
 from ..analysis.probes import basins
+from ..analysis.removal import remove_leader
 from ..analysis.spectra import recognise
 from ..analysis.steering import control as steer
-from ..analysis.steering import remove_leader
 from ..attention import Hardmax
 from ..drawing.report import jsonable
 from ..drawing.run_report import report
