@@ -1,0 +1,96 @@
+"""Where blocks are computed: in this process, in processes of joblib, on a cluster of Dask.
+
+`finished(work, jobs)` gives (key, work(job)) as each is done, in any order. No scheduler of our
+own: joblib and Dask start, feed and restart workers; what comes back is written by the caller, so
+that workers need no file system in common with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+__all__ = ["finished"]
+
+AHEAD = 3  # tasks waiting at the scheduler for each thread that computes
+
+
+def finished(
+    work: Callable[[Any], Any],
+    jobs: Mapping[int, Any],
+    workers: int | None = None,
+    client: Any = None,
+) -> Iterator[tuple[int, Any]]:
+    """(key, work(job)) of every job by its key, as they are done."""
+    if client is not None:
+        return _on_cluster(work, jobs, client)
+    if workers is not None and workers > 1:
+        return _in_processes(work, jobs, workers)
+    return ((key, work(jobs[key])) for key in jobs)
+
+
+def _in_processes(
+    work: Callable[[Any], Any], jobs: Mapping[int, Any], workers: int
+) -> Iterator[tuple[int, Any]]:
+    """A worker that dies takes the tasks of all with it: the rest is begun again if that helps."""
+    from joblib import Parallel, delayed  # type: ignore[import-untyped]
+    from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
+        TerminatedWorkerError,
+    )
+
+    left = dict.fromkeys(jobs)
+    while left:
+        before = len(left)
+        run = Parallel(workers, return_as="generator_unordered", pre_dispatch=f"{AHEAD}*n_jobs")
+        done = run(delayed(_keyed)(work, key, jobs[key]) for key in list(left))
+        try:
+            for key, result in done:
+                yield key, result
+                del left[key]
+        except TerminatedWorkerError as error:
+            if len(left) == before:
+                raise RuntimeError(
+                    "a worker process died (killed, or out of memory) before one block was done; "
+                    "take fewer workers, or look at the cells that are waiting"
+                ) from error
+        finally:
+            done.close()
+
+
+def _keyed(work: Callable[[Any], Any], key: int, job: Any) -> tuple[int, Any]:
+    return key, work(job)
+
+
+def _on_cluster(
+    work: Callable[[Any], Any], jobs: Mapping[int, Any], client: Any
+) -> Iterator[tuple[int, Any]]:
+    """A few tasks ahead for each thread; Dask gives those of a worker that dies to another."""
+    from distributed import as_completed
+
+    threads = max(1, sum(client.nthreads().values()))
+    waiting = iter(jobs)
+
+    def submitted(most: int) -> list[Any]:
+        keys = islice(waiting, most)
+        return [client.submit(_keyed, work, key, jobs[key], pure=False) for key in keys]
+
+    flying = set(submitted(AHEAD * threads))
+    futures = as_completed(flying)
+    try:
+        for future in futures:
+            flying.discard(future)
+            try:
+                result = future.result()
+            except Exception as error:
+                raise RuntimeError(f"the cluster lost a block ({_first_line(error)})") from error
+            yield result
+            for new in submitted(1):
+                flying.add(new)
+                futures.add(new)
+    finally:
+        client.cancel(list(flying))
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
