@@ -17,6 +17,7 @@ from .terminal import show, show_json
 __all__ = ["sweep"]
 
 SHOWN = 5  # messages of failed cells
+PATIENCE = 60  # seconds in which the first worker of a cluster must come
 
 
 def sweep(
@@ -107,10 +108,12 @@ def _cluster(address: str | None) -> Iterator[Any]:
     except (OSError, TimeoutError) as error:
         raise ValueError(f"--scheduler {address}: no scheduler answers there ({error})") from None
     with client:
-        if not client.nthreads():
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
             raise ValueError(
-                f"--scheduler {address}: has no workers; start `dask worker {address}`"
-            )
+                f"--scheduler {address}: no worker came in {PATIENCE} s (`dask worker {address}`)"
+            ) from None
         yield client
 
 

@@ -24,13 +24,13 @@ __all__ = ["NAMED", "emergent_leaders", "leaders", "long_context", "sphere_met"]
 
 
 def sphere_met(
-    beta: float,
+    beta: float | int,
     d: int,
     seed: Any,
     n: int = 32,
-    time: float = 30.0,
+    time: float | int = 30.0,
     times: int = 200,
-    met: float = 1e-3,
+    met: float | int = 1e-3,
 ) -> dict[str, Any]:
     """The share of pairs of tokens on the sphere of R^d with cosine >= 1 - `met`, over time.
 
@@ -45,7 +45,7 @@ def sphere_met(
     return {"t": ("t", t), "met": ("t", near.mean(axis=-1).T)}
 
 
-def leaders(d: int, n: int, seed: int, alpha: float = 0.5) -> dict[str, Any]:
+def leaders(d: int, n: int, seed: int, alpha: float | int = 0.5) -> dict[str, Any]:
     """Leaders of n Gaussian tokens in R^d: at layer 0, at infinite depth, and E|L_0| (B14)."""
     z0 = gaussian(n, d, seed)
     ends = limit(PureAttention(alpha=alpha), z0)
@@ -57,13 +57,13 @@ def leaders(d: int, n: int, seed: int, alpha: float = 0.5) -> dict[str, Any]:
     }
 
 
-def emergent_leaders(alpha: float, n: int, seed: int, d: int = 2) -> dict[str, Any]:
+def emergent_leaders(alpha: float | int, n: int, seed: int, d: int = 2) -> dict[str, Any]:
     """Leaders of n Gaussian tokens that are born after layer 0, and the layer of the last one."""
     born = limit(PureAttention(alpha=alpha), gaussian(n, d, seed)).born
     return {"first": int((born == 0).sum()), "late": int((born > 0).sum()), "last": int(born.max())}
 
 
-def long_context(gamma: float, r: float, n: int = 256) -> dict[str, Any]:
+def long_context(gamma: float | int, r: float | int, n: int = 256) -> dict[str, Any]:
     """One softmax layer at beta = gamma log n on n tokens of common cosine r (B32).
 
     `cosine` is that of two outputs y_i = sum_j P_ij x_j, computed on tokens; `closed` the formula.
@@ -75,16 +75,12 @@ def long_context(gamma: float, r: float, n: int = 256) -> dict[str, Any]:
     return {"cosine": float(unit[0] @ unit[-1]), "closed": output_cosine(n, r, beta)}
 
 
-def _span(start: float, stop: float, num: int) -> list[float]:
-    return np.linspace(start, stop, num).tolist()
-
-
 NAMED: dict[str, tuple[str, dict[str, Any]]] = {  # name -> what it shows, arguments of sweep()
     "sphere": (
         "pairs that have met on the sphere, over beta, d and time",
         {
             "cell": sphere_met,
-            "grid": {"beta": _span(0, 10, 200), "d": [2, 3, 32], "n": 32},
+            "grid": {"beta": np.linspace(0, 10, 200), "d": [2, 3, 32], "n": 32},
             "seeds": range(8),
             "vectorized": True,
         },
@@ -101,7 +97,7 @@ NAMED: dict[str, tuple[str, dict[str, Any]]] = {  # name -> what it shows, argum
         "leaders born after layer 0 over alpha and n, in the plane",
         {
             "cell": emergent_leaders,
-            "grid": {"alpha": np.geomspace(0.1, 10, 21).tolist(), "n": [10, 20, 40, 80, 160]},
+            "grid": {"alpha": np.geomspace(0.1, 10, 21), "n": [10, 20, 40, 80, 160]},
             "seeds": range(100),
         },
     ),
@@ -109,7 +105,7 @@ NAMED: dict[str, tuple[str, dict[str, Any]]] = {  # name -> what it shows, argum
         "the cosine of two outputs of a layer over gamma and r",
         {
             "cell": long_context,
-            "grid": {"gamma": _span(0.1, 4, 40), "r": _span(0.05, 0.95, 19), "n": 256},
+            "grid": {"gamma": np.linspace(0.1, 4, 40), "r": np.linspace(0.05, 0.95, 19), "n": 256},
             "seeds": None,
         },
     ),

@@ -7,13 +7,15 @@ that workers need no file system in common with it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 __all__ = ["finished"]
 
-AHEAD = 3  # tasks waiting at the scheduler for each thread that computes
+AHEAD = 3  # tasks at the scheduler for each thread that computes
+REFRESH = 5.0  # seconds, after which it is asked again how many there are: workers come and go
 
 
 def finished(
@@ -68,15 +70,19 @@ def _on_cluster(
     """A few tasks ahead for each thread; Dask gives those of a worker that dies to another."""
     from distributed import as_completed
 
-    threads = max(1, sum(client.nthreads().values()))
-    waiting = iter(jobs)
+    waiting, flying = iter(jobs), set[Any]()
+    futures, asked, room = as_completed(loop=client.loop), -REFRESH, 0
 
-    def submitted(most: int) -> list[Any]:
-        keys = islice(waiting, most)
-        return [client.submit(_keyed, work, key, jobs[key], pure=False) for key in keys]
+    def feed() -> None:
+        nonlocal asked, room
+        if time.monotonic() > asked + REFRESH:
+            asked, room = time.monotonic(), AHEAD * max(1, sum(client.nthreads().values()))
+        for key in islice(waiting, max(0, room - len(flying))):
+            new = client.submit(_keyed, work, key, jobs[key], pure=False)
+            flying.add(new)
+            futures.add(new)
 
-    flying = set(submitted(AHEAD * threads))
-    futures = as_completed(flying)
+    feed()
     try:
         for future in futures:
             flying.discard(future)
@@ -85,9 +91,7 @@ def _on_cluster(
             except Exception as error:
                 raise RuntimeError(f"the cluster lost a block ({_first_line(error)})") from error
             yield result
-            for new in submitted(1):
-                flying.add(new)
-                futures.add(new)
+            feed()
     finally:
         client.cancel(list(flying))
 

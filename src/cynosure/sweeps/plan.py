@@ -37,9 +37,9 @@ class Plan:
 
     @staticmethod
     def of(
-        cell: Callable[..., Mapping[str, Any]],
-        grid: Mapping[str, Any],
-        seeds: Iterable[int] | None,
+        cell: Any,
+        grid: Any,
+        seeds: Iterable[Any] | None,
         vectorized: bool,
     ) -> Plan:
         """The plan of sweep()'s arguments, which are judged here."""
@@ -190,7 +190,7 @@ class Outputs:
     coords: dict[str, np.ndarray]
 
     @staticmethod
-    def like(plan: Plan, found: Mapping[str, Any]) -> Outputs:
+    def like(plan: Plan, found: Any) -> Outputs:
         """Those of the first cell."""
         values = _values(plan, found)
         taken = {*plan.call(0), "seed", *OWN}
@@ -208,7 +208,7 @@ class Outputs:
         _lengths([*arrays.values(), *(Output((k,), x.shape, x.dtype) for k, x in coords.items())])
         return Outputs(arrays, coords)
 
-    def fit(self, plan: Plan, found: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def fit(self, plan: Plan, found: Any) -> dict[str, np.ndarray]:
         """The arrays of a cell, if it gave what the first one did; ValueError if not."""
         values = _values(plan, found)
         if values.keys() != self.arrays.keys() | self.coords.keys():
@@ -301,7 +301,7 @@ class Rows(NamedTuple):
     arrays: dict[str, np.ndarray]
 
 
-def compute(plan: Plan, outputs: Outputs, cells: Sequence[int]) -> Rows:
+def compute(plan: Plan, outputs: Outputs, cells: Sequence[int] | np.ndarray) -> Rows:
     """The cells of these numbers, in this process, on one thread of BLAS.
 
     One thread wherever it runs: sums in another order would be other bits.
@@ -312,7 +312,7 @@ def compute(plan: Plan, outputs: Outputs, cells: Sequence[int]) -> Rows:
         return rows(plan, outputs, cells)
 
 
-def rows(plan: Plan, outputs: Outputs, cells: Sequence[int]) -> Rows:
+def rows(plan: Plan, outputs: Outputs, cells: Sequence[int] | np.ndarray) -> Rows:
     """`compute` with the threads there are."""
     arrays = outputs.empty(plan, (len(cells),))
     status, errors = np.full(len(cells), DONE, np.int8), [""] * len(cells)

@@ -25,9 +25,9 @@ TRIED, PATIENCE = 32, 60.0  # cells tried at most; seconds of one that need no s
 
 
 def sweep(
-    cell: Callable[..., Mapping[str, Any]],
-    grid: Mapping[str, Any],
-    seeds: Iterable[int] | None = None,
+    cell: Any,
+    grid: Any,
+    seeds: Iterable[Any] | None = None,
     *,
     store: str | os.PathLike[str] | None = None,
     workers: int | None = None,
@@ -137,13 +137,10 @@ class _Waiting(Mapping[int, np.ndarray]):
 
     def how_to_go_on(self) -> str:
         """Where the sweep stands, in words."""
-        done = int((self.status != WAITING).sum())
+        done = f"{int((self.status != WAITING).sum())} of {self.status.size} cells"
         if self.store.path is None:
-            return f"{done} of {self.status.size} cells were done; with store=... they would stay"
-        where = os.path.relpath(self.store.path)
-        return (
-            f"{done} of {self.status.size} cells are in {where}; the same call goes on from there"
-        )
+            return f"{done} were done, and are lost; with store=... they would stay"
+        return f"{done} are in {self.store.path}; the same call goes on from there"
 
 
 def _sampled(plan: Plan) -> tuple[Outputs, dict[int, Rows], float]:

@@ -66,8 +66,8 @@ def _axis(name: str, values: Any) -> Any:
     """A list, a single value, or {start, stop, num, log}."""
     if not isinstance(values, Mapping):
         return values
-    ends, num = [values.get(end) for end in ("start", "stop")], values.get("num")
-    ratios = values.get("log", False)
+    ends: list[Any] = [values.get(end) for end in ("start", "stop")]
+    num, ratios = values.get("num"), values.get("log", False)
     numbers = all(type(x) in (int, float) and abs(x) < 1e300 for x in ends)
     known = set(values) <= {"start", "stop", "num", "log"} and type(ratios) is bool
     if not numbers or not known or type(num) is not int or not 1 <= num <= _MOST:

@@ -221,7 +221,9 @@ def find(path: str | os.PathLike[str], plan: Plan) -> Store | None:
     outputs = Outputs(arrays, {name: np.asarray(group[name][:]) for name in about["coords"]})
     always = {"write_empty_chunks": True}  # a block of NaN is not a block that is missing
     found = {name: group[name].with_config(always) for name in (*arrays, "status")}
-    return Store(plan, outputs, tuple(about["block"]), {**found, "error": group["error"]}, folder)
+    return Store(
+        plan, outputs, tuple(about["block"]), {**found, "error": group["error"]}, Path(path)
+    )
 
 
 def _header(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -231,7 +233,7 @@ def _header(path: str | os.PathLike[str]) -> dict[str, Any]:
         about = parsed_json(read_bytes(file, _LARGEST_HEADER), str(file))["attributes"]
         if about["format"] != FORMAT or type(about["version"]) is not int:
             raise ValueError("of another format")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         raise ValueError(
             f"{path}: exists and is no store of a sweep; expected a folder that cy.sweep() made, "
             "or a new name"
