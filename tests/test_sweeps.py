@@ -28,6 +28,7 @@ from cynosure.sweeps import running, store
 from cynosure.sweeps.cells import NAMED, emergent_leaders, leaders, long_context, sphere_met
 from cynosure.sweeps.plan import DONE, FAILED, WAITING, Plan, block_shape
 from cynosure.sweeps.spec import asked_for
+from fuzz.families import edited
 
 GRID = {"beta": [0.0, 0.25, 0.5, 1.0], "d": [2, 3, 5]}
 SEEDS = range(4)
@@ -313,7 +314,7 @@ def test_what_is_no_store_of_ours_stays_as_it_is(tmp_path: Path, kind: str) -> N
         where.write_text("precious")
     else:
         where.mkdir()
-        about = {"format": "cynosure-sweep", "version": 99} if kind == "newer" else {}
+        about: dict = {"format": "cynosure-sweep", "version": 99} if kind == "newer" else {}
         name = "thesis.tex" if kind == "folder" else "zarr.json"
         (where / name).write_text(json.dumps({"attributes": about}))
     content = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -327,6 +328,27 @@ def test_what_is_no_store_of_ours_stays_as_it_is(tmp_path: Path, kind: str) -> N
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == content
     with pytest.raises(FileNotFoundError):
         cy.open_sweep(tmp_path / "nowhere")
+
+
+def test_an_edited_header_is_refused(tmp_path: Path) -> None:
+    """Parts of it replaced, dropped or repeated: a ValueError, or as it was."""
+    where, grid, refused = tmp_path / "s.zarr", {"norm": ["pre", "post"], "on": [True, False]}, 0
+    cy.sweep(cells.text_axis, grid, store=where)
+    for file in (where / "zarr.json", where / "x" / "zarr.json", where / "norm" / "zarr.json"):
+        good = file.read_bytes()
+        for seed in range(60):
+            file.write_text(json.dumps(edited(random.Random(seed), json.loads(good))))
+            try:
+                data = cy.open_sweep(where)
+                cy.sweep(
+                    cells.text_axis, {"norm": ["pre", "post"], "on": [True, False]}, store=where
+                )
+                assert data["x"].shape == (2, 2)
+            except ValueError as error:
+                refused += 1
+                assert str(where) in str(error)
+        file.write_bytes(good)
+    assert refused > 100
 
 
 def test_an_empty_folder_can_be_the_store(tmp_path: Path, want: dict) -> None:

@@ -21,10 +21,11 @@ from typing import Any, final
 import numpy as np
 
 from .._files import parsed_json, read_bytes, sweep
+from .._files.folders import canonical, sha256
 from .._files.writing import put, scratch
 from .plan import DONE, FAILED, MEANING, WAITING, Output, Outputs, Plan, missing
 
-__all__ = ["Store", "find", "is_sweep", "make", "open_sweep"]
+__all__ = ["Store", "find", "make", "open_sweep"]
 
 FORMAT, VERSION = "cynosure-sweep", 1
 _LARGEST_HEADER = 64 << 20  # bytes
@@ -140,7 +141,9 @@ def _create(folder: Path, plan: Plan, outputs: Outputs, block: tuple[int, ...]) 
     shapes = {name: [out.dims, out.shape, out.dtype.str] for name, out in outputs.arrays.items()}
     about = {"format": FORMAT, "version": VERSION, **plan.identity(), "axes": list(plan.axes)}
     about |= {"block": block, "outputs": shapes, "coords": list(outputs.coords)}
-    group: Any = zarr.create_group(_whole(folder), attributes=json.loads(json.dumps(about)))
+    about = json.loads(json.dumps(about))  # tuples are lists there
+    about["checksum"] = sha256(canonical(about))
+    group: Any = zarr.create_group(_whole(folder), attributes=about)
     lead = () if plan.seeds is None else plan.seeds.shape
     packed: dict[str, Any] = {"compressors": ZstdCodec(level=1, checksum=True)}
     packed |= {"chunk_key_encoding": {"name": "default", "separator": "."}}
@@ -206,24 +209,29 @@ def find(path: str | os.PathLike[str], plan: Plan) -> Store | None:
     about = _header(path)
     import zarr
 
-    group: Any = zarr.open_group(_whole(folder), mode="r+")
-    if other := list(_differences(about, group, plan)):
+    try:
+        group: Any = zarr.open_group(_whole(folder), mode="r+")
+        other = list(_differences(about, group, plan))
+        arrays = {
+            name: Output(tuple(dims), tuple(shape), np.dtype(kind))
+            for name, (dims, shape, kind) in about["outputs"].items()
+        }
+        outputs = Outputs(arrays, {name: np.asarray(group[name][:]) for name in about["coords"]})
+        always = {"write_empty_chunks": True}  # a block of NaN is not a block that is missing
+        found = {name: group[name].with_config(always) for name in (*arrays, "status")}
+        found["error"] = group["error"]
+    except OSError:
+        raise
+    except Exception as error:
+        raise _damaged(path, error) from error
+    if other:
         raise ValueError(
             f"{path}: is of another sweep: {'; '.join(other)}. Choose another store for this one; "
             f"cy.open_sweep({str(path)!r}) reads what is there"
         )
-    for name in (".", "status", "error", *about["outputs"]):
+    for name in (".", *found):
         sweep(folder / name)  # temporaries of a driver that was killed
-    arrays = {
-        name: Output(tuple(dims), tuple(shape), np.dtype(kind))
-        for name, (dims, shape, kind) in about["outputs"].items()
-    }
-    outputs = Outputs(arrays, {name: np.asarray(group[name][:]) for name in about["coords"]})
-    always = {"write_empty_chunks": True}  # a block of NaN is not a block that is missing
-    found = {name: group[name].with_config(always) for name in (*arrays, "status")}
-    return Store(
-        plan, outputs, tuple(about["block"]), {**found, "error": group["error"]}, Path(path)
-    )
+    return Store(plan, outputs, tuple(about["block"]), found, Path(path))
 
 
 def _header(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -233,6 +241,7 @@ def _header(path: str | os.PathLike[str]) -> dict[str, Any]:
         about = parsed_json(read_bytes(file, _LARGEST_HEADER), str(file))["attributes"]
         if about["format"] != FORMAT or type(about["version"]) is not int:
             raise ValueError("of another format")
+        stated = about.pop("checksum", None)
     except (FileNotFoundError, NotADirectoryError, ValueError, KeyError, TypeError):
         raise ValueError(
             f"{path}: exists and is no store of a sweep; expected a folder that cy.sweep() made, "
@@ -243,15 +252,15 @@ def _header(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{path}: written by a newer cynosure (format {about['version']}, this one reads "
             f"{VERSION}); upgrade with `pip install -U cynosure`"
         )
+    if stated != sha256(canonical(about)):
+        raise ValueError(f"{path}: zarr.json was changed since it was made; copy it again")
     return about
 
 
-def is_sweep(path: str | os.PathLike[str]) -> bool:
-    """True for a folder that a sweep made."""
-    try:
-        return bool(_header(path))
-    except ValueError:
-        return False
+def _damaged(path: str | os.PathLike[str], error: Exception) -> ValueError:
+    """What to raise where zarr or xarray cannot read what the header promises."""
+    why = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
+    return ValueError(f"{path}: is damaged ({why}); copy it again, or sweep into another folder")
 
 
 def _differences(about: Mapping[str, Any], group: Any, plan: Plan) -> Any:
@@ -307,7 +316,11 @@ def open_sweep(store: str | os.PathLike[str]) -> Any:
     if not Path(store).exists():
         raise FileNotFoundError(f"{store}: no such store")
     about = _header(store)
-    found = xarray.open_dataset(
-        str(store), engine="zarr", chunks=None, consolidated=False, decode_cf=False
-    )
-    return _told(found, list(about["outputs"]), about["fixed"], about["cell"])
+    how: dict[str, Any] = {"engine": "zarr", "chunks": None, "consolidated": False}
+    try:
+        found = xarray.open_dataset(str(store), decode_cf=False, **how)
+        return _told(found, list(about["outputs"]), about["fixed"], about["cell"])
+    except OSError:
+        raise
+    except Exception as error:
+        raise _damaged(store, error) from error
