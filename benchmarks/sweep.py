@@ -1,6 +1,8 @@
 """Sweeps: what a cell costs beside its own work, processes and clusters, large stores, kills.
 
-    python benchmarks/sweep.py [--quick]
+    python benchmarks/sweep.py [--quick] [overhead] [speed-up] [large] [kills]
+
+All of them, or those that are named; the others stay in the JSON as they were.
 
 1. Overhead per cell: a cell that takes microseconds, in a plain loop that fills arrays, in sweep()
    in memory and into a store, and in joblib cell by cell, in turns; milliseconds per cell.
@@ -13,6 +15,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -182,14 +185,21 @@ def kills(folder, wanted):
 
 def main() -> None:
     quick = "--quick" in sys.argv
+    parts = {
+        "overhead": lambda folder: overhead(folder, 10 if quick else 40),
+        "speed-up": lambda folder: speed_up(folder, 2 if quick else 16),
+        "large": lambda folder: large(folder, 100 if quick else 316),
+        "kills": lambda folder: kills(folder, 10 if quick else 100),
+    }
+    chosen = [part for part in parts if part in sys.argv] or list(parts)
+    path = Path(__file__).with_suffix(".json")
+    rows = (
+        {row["part"]: row for row in json.loads(path.read_text())["rows"]} if path.exists() else {}
+    )
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        rows = [{"part": "overhead", **overhead(folder, 10 if quick else 40)}]
-        rows.append({"part": "speed-up", **speed_up(folder, 2 if quick else 16)})
-        rows.append({"part": "large store", **large(folder, 100 if quick else 316)})
-        rows.append({"part": "kills", **kills(folder, 10 if quick else 100)})
+        rows |= {part: {"part": part, **parts[part](Path(name))} for part in chosen}
     if not quick:
-        write(__file__, rows)
+        write(__file__, [rows[part] for part in parts if part in rows])
 
 
 if __name__ == "__main__":
