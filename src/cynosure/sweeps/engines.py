@@ -35,29 +35,36 @@ def finished(
 def _in_processes(
     work: Callable[[Any], Any], jobs: Mapping[int, Any], workers: int
 ) -> Iterator[tuple[int, Any]]:
-    """A worker that dies takes the tasks of all with it: the rest is begun again if that helps."""
+    """Where a process dies, joblib ends them all: what was on its way is tried one by one.
+
+    So a block that kills every process it meets is found, and does not keep the others from done.
+    """
     from joblib import Parallel, delayed  # type: ignore[import-untyped]
     from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
         TerminatedWorkerError,
     )
 
-    left = dict.fromkeys(jobs)
+    ahead = AHEAD * workers
+    run = Parallel(workers, return_as="generator_unordered", pre_dispatch=ahead, batch_size=1)
+    left, suspects, deadly = dict.fromkeys(jobs), list[int](), 0
     while left:
-        before = len(left)
-        run = Parallel(workers, return_as="generator_unordered", pre_dispatch=f"{AHEAD}*n_jobs")
-        done = run(delayed(_keyed)(work, key, jobs[key]) for key in list(left))
+        asked = suspects[:1] or list(left)
+        done = run(delayed(_keyed)(work, key, jobs[key]) for key in asked)
         try:
             for key, result in done:
                 yield key, result
                 del left[key]
-        except TerminatedWorkerError as error:
-            if len(left) == before:
-                raise RuntimeError(
-                    "a worker process died (killed, or out of memory) before one block was done; "
-                    "take fewer workers, or look at the cells that are waiting"
-                ) from error
+        except TerminatedWorkerError:
+            if suspects:
+                del left[asked[0]]
+                deadly += 1
+            else:
+                suspects = [-1, *islice(left, ahead)]  # the first is dropped below
         finally:
             done.close()
+        suspects = suspects[1:]
+    if deadly:
+        raise RuntimeError(f"{deadly} blocks killed the process they were computed in")
 
 
 def _keyed(work: Callable[[Any], Any], key: int, job: Any) -> tuple[int, Any]:
