@@ -44,9 +44,11 @@ class Stream:
     def write(self, data: Any) -> int:
         try:
             self._call("write")
-        except (OSError, SystemExit):
+        except (OSError, _Dies) as fault:
             self._stream.write(bytes(data)[: len(bytes(data)) // 2])
             self._stream.flush()
+            if isinstance(fault, _Dies):  # here, since a thread of a library may be writing
+                os._exit(KILLED)
             raise
         return self._stream.write(data)
 
@@ -106,8 +108,6 @@ def faulty(at: int | None, fault: Any) -> Iterator[list[str]]:
             setattr(os, name, wrapped(name))
         io.open = builtins.open = open_  # type: ignore[assignment]
         yield calls
-    except _Dies:
-        os._exit(KILLED)
     finally:
         for name, function in real.items():
             setattr(os, name, function)
@@ -255,6 +255,29 @@ def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
         found = [_read(path)[1].tolist() for path in (folder / "measured").glob("*.npz")]
         return found or None
 
+    def block(folder: Path) -> None:
+        """A store whose cells are waiting, and then one block written into it."""
+        from cynosure.sweeps.plan import Output, Outputs, Plan
+        from cynosure.sweeps.store import find, make
+
+        plan = Plan.of(cell, {"a": [1, 2, 3, 4]}, None, False)
+        path = folder / "s.zarr"
+        if not path.exists():
+            make(path, plan, Outputs({"x": Output((), (), np.dtype("f8"))}, {}), (2,))
+            return
+        store = find(path, plan)
+        assert store is not None
+        errors = np.array(["", "no"], dtype=object)
+        values = {"x": np.array([4.0, np.nan])}
+        store.write((slice(0, 2),), np.array([1, 2], dtype=np.int8), errors, values)
+
+    def swept(folder: Path) -> Any:
+        data = cy.open_sweep(folder / "s.zarr")
+        if (data["status"].values == 0).all():  # whatever else was written does not count
+            return None
+        return [repr(data[name].values.tolist()) for name in ("status", "x", "error")]
+
+    found = ["[1, 2, 0, 0]", "[4.0, nan, nan, nan]", "['', 'no', '', '']"]
     nothing = lambda folder: None  # noqa: E731
     lexicon = tempfile.mkdtemp(prefix="faults-model-")
     atexit.register(shutil.rmtree, lexicon)
@@ -262,6 +285,7 @@ def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
     words = cy.HardmaxClassifier(leaders=4, min_df=1).fit(data.texts, data.labels)
     where = words.save(Path(lexicon) / "model")
     return {
+        "block of a sweep": (block, block, precious(swept, None, found)),
         "model, replaced": (model(1.0), model(2.0), precious(embedding, 1.0, 2.0)),
         "model, new": (nothing, model(2.0), precious(embedding, None, 2.0)),
         "model, linked": (linked, model(2.0), precious(embedding, 1.0, 2.0)),
@@ -323,6 +347,10 @@ def partition_found(folder: Path) -> Any:
         return None
     bad = (folder / "out" / "_bad-00000.jsonl").read_text().splitlines()
     return pq.read_table(path)["label"].to_pylist(), len(bad)
+
+
+def cell(a: int) -> dict[str, Any]:
+    return {"x": float(a)}
 
 
 def measured(n: int) -> Any:

@@ -21,8 +21,8 @@ SRC = ROOT / "src"
 
 # Top to bottom. The package's own __init__ imports lazily from all of them and is not in the list.
 STAGES = (
-    "_types _scale _deadline _display _files engine attention dynamics simulation analysis "
-    "construction theorems drawing classifier pretrained experiments web cli __main__"
+    "_types _scale _deadline _display _frames _files engine attention dynamics simulation analysis "
+    "construction theorems drawing sweeps classifier pretrained experiments web cli __main__"
 ).split()
 RANK = {name: rank for rank, name in enumerate(STAGES)}
 ABOVE = {name: set(STAGES[:rank]) for name, rank in RANK.items()}

@@ -238,3 +238,15 @@ def test_the_sets_of_layer_0_are_known_whatever_the_rest_costs(monkeypatch) -> N
     li = cy.limit(layers, z)
     born = cy.simulate(layers, z, layers=0).history.born
     assert (born >= 0).any() and (li.born == born).all() and len(li.undecided)
+
+
+def test_a_limit_as_a_table_and_as_arrays() -> None:
+    pytest.importorskip("pandas")
+    pytest.importorskip("xarray")
+    li = cy.limit(cy.PureAttention(alpha=0.5), cy.configurations.golden("G2a"))
+    frame = li.to_dataframe()
+    assert len(frame) == len(li.points) and frame["limit1"].tolist() == li.points[:, 1].tolist()
+    assert frame[frame["born"] >= 0]["token"].tolist() == li.leaders.tolist()
+    data = li.to_xarray()
+    np.testing.assert_array_equal(data["points"].sel(token=2), li.points[2])
+    assert data["rule"].values.tolist() == li.rule.tolist() and data.attrs["layers"] == li.layers

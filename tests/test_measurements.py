@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from fractions import Fraction
@@ -21,6 +22,7 @@ from cynosure.cli import main
 from cynosure.drawing.report import Picture, Report, Table
 from cynosure.dynamics import PureAttention
 from cynosure.experiments import keeping
+from cynosure.experiments._frame import over_grid
 from cynosure.experiments._measurements import _packed, _unpacked, forget, kept
 from cynosure.experiments.hardmax import emergent_leaders, leader_count
 from cynosure.simulation.loop import simulate
@@ -265,3 +267,25 @@ def test_an_interrupted_run_goes_on_where_it_was(here, capsys) -> None:
     assert main([*RUN[:-1], "whole"]) == 0
     went_on, whole = (json.loads(Path(f, "report.json").read_text()) for f in ("folder", "whole"))
     assert went_on.pop("command") != whole.pop("command") and went_on == whole
+
+
+def _cell(p: str, d: int, alpha: float) -> tuple[int, np.ndarray]:
+    return os.getpid(), np.random.default_rng([d, int(alpha * 8)]).normal(size=3)
+
+
+def test_processes_measure_a_grid(tmp_path: Path) -> None:
+    """What two processes keep is what one would, and what is there is not measured again."""
+    axes = {"d": (1, 2, 3), "alpha": (0.5, 1.0)}
+    told: list[float] = []
+    with keeping(tmp_path, workers=2) as store:
+        found = over_grid(_cell, "p", axes, lambda share, what: told.append(share))
+        again = over_grid(_cell, "p", axes)
+    assert told == [k / 6 for k in range(1, 7)] and len(store.made) == len(store.reused) == 6
+    plain = over_grid(_cell, "p", axes)
+    assert same([x for _, x in found], [x for _, x in plain]) and same(found, again)
+    assert os.getpid() not in {pid for pid, _ in found} and {pid for pid, _ in plain} == {
+        os.getpid()
+    }
+    with keeping(tmp_path, workers=2) as store:
+        assert same(over_grid(_cell, "p", axes), found)
+    assert store.made == [] and len(store.reused) == 6

@@ -151,3 +151,25 @@ def test_the_nearest_saved_state():
     tr = cy.simulate(cy.PureAttention(), np.eye(2), layers=9, save_every=4)
     assert tr.t.tolist() == [0, 4, 8, 9]
     assert [tr.nearest(k) for k in (-3, 1.9, 2.1, 8, 100)] == [0, 0, 1, 2, 3]
+
+
+def test_a_run_as_an_array_of_xarray():
+    pytest.importorskip("xarray")
+    z = cf.golden("G2a")
+    mask = np.array([True] * 6 + [False])
+    run = cy.simulate(
+        cy.PureAttention(), z, layers=4, save_every=2, mask=mask, words=list("abcdefg")
+    )
+    data = run.to_xarray()
+    assert data["z"].dims == ("layer", "token", "dim") and data["layer"].values.tolist() == [
+        0,
+        2,
+        4,
+    ]
+    np.testing.assert_array_equal(data["z"].sel(layer=2), run.at(2))
+    assert data["mask"].values.tolist() == mask.tolist() and str(data["word"].values[1]) == "b"
+    assert "PureAttention" in data.attrs["made by"] and data.attrs["status"] == run.status.message
+    flow = cy.simulate(cy.SphereFlow(), cf.sphere(6, 3).reshape(2, 3, 3), times=[0.0, 0.5])
+    data = flow.to_xarray()
+    assert data["z"].dims == ("time", "batch_0", "token", "dim")
+    np.testing.assert_array_equal(data["z"].sel(time=0.5, batch_0=1), flow.z[1, 1])

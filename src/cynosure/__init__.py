@@ -36,6 +36,7 @@ _PUBLIC = {  # module -> the names it gives to the package
     "theorems": "Check check THEOREMS",
     "drawing.report": "Comparison Picture Report Table",
     "drawing.run_report": "report",
+    "sweeps": "open_sweep sweep",
     "classifier.placement": "Placed",
     "classifier.training": "Learned",
     "classifier.explanation": "Explanation",
@@ -140,6 +141,8 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .simulation.steppers import Stepper as Stepper
     from .simulation.trajectory import Trajectory as Trajectory
     from .simulation.trajectory import load as load
+    from .sweeps import open_sweep as open_sweep
+    from .sweeps import sweep as sweep
     from .theorems import THEOREMS as THEOREMS
     from .theorems import Check as Check
     from .theorems import check as check

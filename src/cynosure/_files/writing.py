@@ -12,6 +12,7 @@ import hashlib
 import os
 import re
 import secrets
+import shutil
 import socket
 import stat
 import time
@@ -20,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["force_to_disk", "scratch", "sweep", "write_atomically"]
+__all__ = ["force_to_disk", "put", "scratch", "sweep", "write_atomically"]
 
 # .cynosure-<machine>-<process>-<random>.tmp: short, whatever the target is called
 _SCRATCH = re.compile(r"\.cynosure-([0-9a-f]{8})-(\d{1,10})-([0-9a-f]{16})\.tmp")
@@ -37,6 +38,12 @@ def write_atomically(path: str | os.PathLike[str], write: Any) -> Path:
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     sweep(target.parent)
+    put(target, write)
+    return Path(path)
+
+
+def put(target: Path, write: Any) -> None:
+    """`write_atomically` into a folder that is there, whose leftovers somebody else removes."""
     with scratch(target.parent) as name:
         handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
         with os.fdopen(handle, "wb") as stream:
@@ -45,7 +52,6 @@ def write_atomically(path: str | os.PathLike[str], write: Any) -> Path:
             os.fsync(stream.fileno())
         os.replace(name, target)
     force_to_disk(target.parent)
-    return Path(path)
 
 
 _BINARY = getattr(os, "O_BINARY", 0)  # Windows would translate line ends
@@ -55,7 +61,7 @@ _BINARY = getattr(os, "O_BINARY", 0)  # Windows would translate line ends
 def scratch(folder: Path) -> Iterator[Path]:
     """`with scratch(folder) as name`: a name in `folder` for what is not finished yet.
 
-    What is still there at the end, after a failure, is removed; a file, or a folder of files.
+    What is still there at the end, after a failure, is removed; a file, or a folder with all below.
     """
     path = folder / f".cynosure-{_machine()}-{os.getpid()}-{secrets.token_hex(8)}.tmp"
     _IN_USE.add(path.name)
@@ -107,15 +113,13 @@ def _machine() -> str:
 
 
 def _remove(path: Path) -> None:
-    """Remove a temporary: a file, or a folder with files only."""
+    """Remove a temporary: a file, or a folder with all that is below it."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
         return
     if stat.S_ISDIR(mode):
-        for name in os.listdir(path):
-            os.unlink(path / name)
-        os.rmdir(path)
+        shutil.rmtree(path)
     else:
         os.unlink(path)
 

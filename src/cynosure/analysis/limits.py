@@ -18,6 +18,7 @@ import numpy as np
 
 from .._deadline import Deadline
 from .._display import MOST_ROWS, facts, grid
+from .._frames import dataframe, dataset
 from .._types import Array, Rational, as_mask, as_rationals, as_tokens, as_whole, definite
 from ..dynamics import Dynamics
 from ..engine.budget import Budget
@@ -99,6 +100,22 @@ class Limit:
             return "padding"
         leader = f": token {self.follows[i]}" if rule == "S" else ""
         return f"{RULE_WORDS[rule]}{leader}, proved at layer {settled_at}"
+
+    def _by_token(self) -> dict[str, np.ndarray]:
+        names = ("born", "settled_at", "rule", "follows", "margin")
+        return {name: getattr(self, name) for name in names}
+
+    def to_dataframe(self) -> Any:
+        """A pandas DataFrame with one row per token: its limit, and how it was settled."""
+        n, d = self.points.shape
+        limits = {f"limit{j}": self.points[:, j] for j in range(d)}
+        return dataframe({"token": np.arange(n)} | limits | self._by_token())
+
+    def to_xarray(self) -> Any:
+        """An xarray Dataset: points over token and dim, how each was settled over token."""
+        values: dict[str, Any] = {"points": (("token", "dim"), self.points)}
+        values |= {name: (("token",), x) for name, x in self._by_token().items()}
+        return dataset(values, {}, {"layers": self.layers, "arithmetic": self.arithmetic})
 
     @cached_property
     def polytope(self) -> Polytope:

@@ -17,13 +17,14 @@ from .output import Voice
 from .running import demo, info, run
 from .serving import serve
 from .simulating import check, limit, simulate
+from .sweeping import sweep
 from .terminal import show
 
 __all__ = ["app"]
 
 COMMON = "Everywhere: -q/--quiet, -v/--verbose, --debug, --config FILE.toml (see cynosure --help)."
 COMMANDS = (
-    simulate, limit, check, run, demo, info, fit, predict, explain, evaluate, card, control,
+    simulate, limit, check, run, sweep, demo, info, fit, predict, explain, evaluate, card, control,
     inspect, serve,
 )  # fmt: skip
 

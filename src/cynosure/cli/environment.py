@@ -14,6 +14,7 @@ EXTRAS = {
     "torch": ("torch", "torch"),
     "models": ("transformers", "transformers"),
     "frames": ("xarray", "xarray"),
+    "sweep": ("distributed", "distributed"),
     "movie": ("imageio-ffmpeg", "imageio_ffmpeg"),
     "control": ("cvxpy", "cvxpy"),
     "web": ("fastapi", "fastapi"),

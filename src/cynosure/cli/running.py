@@ -38,6 +38,9 @@ def run(
     redraw: Annotated[
         bool, typer.Option("--redraw", help="Report and figures again, from what was measured.")
     ] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Processes for the grids of long experiments [1].")
+    ] = None,
     json_: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
@@ -62,6 +65,8 @@ def run(
         rows = tuple((key, module.TITLE) for key, module in available().items())
         show(Table("", ("name", "what it shows"), rows).to_text(WIDTH))
         return
+    if workers is not None and workers < 1:
+        raise ValueError(f"--workers: expected 1 or more processes, got {workers}")
     if name is None:
         known = sorted(one for names in chapters().values() for one in names)
         raise ValueError(f"run: no name given (there are {listed(known)})")
@@ -71,7 +76,7 @@ def run(
     start = chosen.QUICK if quick else chosen.Params()
     changed = [*(set_ or []), *([] if model is None else [f"model={model}"])]
     params = replace(start, **settings(start, changed))
-    with voice.bar(1.0, "") as move, keeping(measured) as kept:
+    with voice.bar(1.0, "") as move, keeping(measured, workers) as kept:
         report = chosen.run(params, move)
     if kept.reused:
         total = len(kept.reused) + len(kept.made)

@@ -20,7 +20,7 @@ import numpy as np
 
 import cynosure as cy
 
-from ._measurements import kept
+from ._measurements import kept, kept_apart
 
 __all__ = [
     "Progress",
@@ -97,10 +97,13 @@ def over_grid(
 ) -> list[T]:
     """[cell(p, *values) for every combination of the axes' values], the last axis fastest.
 
-    Each is kept where measurements are kept, and `progress` is told which one comes next.
+    Each is kept where measurements are kept, in processes if those of `keeping` are asked for;
+    `progress` is told which one comes next.
     """
     out = []
     cells = list(product(*axes.values()))
+    if kept_apart(cell, [(p, *values) for values in cells], progress):
+        progress = silent
     for done, values in enumerate(cells):
         said = ", ".join(f"{name} = {_short(value)}" for name, value in zip(axes, values))
         progress(done / len(cells), said)

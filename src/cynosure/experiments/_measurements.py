@@ -31,6 +31,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
@@ -39,8 +40,9 @@ import numpy as np
 
 from .. import __version__
 from .._files import member_names, parsed_json, read_arrays, write_atomically
+from ..sweeps.engines import finished
 
-__all__ = ["Kept", "forget", "keeping", "kept"]
+__all__ = ["Kept", "forget", "keeping", "kept", "kept_apart"]
 
 T = TypeVar("T")
 _PACKAGE = __name__.partition(".")[0]
@@ -55,17 +57,22 @@ class Kept:
     """A folder of measurements, and the files that were read from it and written to it."""
 
     folder: Path
+    workers: int | None = None
     reused: list[str] = field(default_factory=list)
     made: list[str] = field(default_factory=list)
+    apart: set[str] = field(default_factory=set)  # made by workers, and not asked for yet
 
 
 _STORE: ContextVar[Kept | None] = ContextVar("kept", default=None)
 
 
 @contextmanager
-def keeping(folder: str | Path) -> Iterator[Kept]:
-    """Measurements made in this block are kept in `folder`, and those found there are not made."""
-    store = Kept(Path(folder))
+def keeping(folder: str | Path, workers: int | None = None) -> Iterator[Kept]:
+    """Measurements made in this block are kept in `folder`, and those found there are not made.
+
+    `workers` processes make those of a grid (`over_grid`).
+    """
+    store = Kept(Path(folder), workers)
     token = _STORE.set(store)
     try:
         yield store
@@ -94,8 +101,34 @@ def kept(measure: Callable[..., T], *args: Any, **told: Any) -> T:
         value = measure(*args, **told)
         data = _signed(path.name, *_packed(value))
         write_atomically(path, lambda stream: stream.write(data))
-    (store.reused if found else store.made).append(path.name)
+    new = not found or path.name in store.apart
+    (store.made if new else store.reused).append(path.name)
+    store.apart.discard(path.name)
     return value
+
+
+def kept_apart(
+    measure: Callable[..., Any], every: list[tuple[Any, ...]], progress: Callable[[float, str], Any]
+) -> bool:
+    """Make what is missing of measure(*args) in the workers of `keeping`; False if there are none.
+
+    Each worker keeps what it measures: it is read from the folder as after an interruption.
+    """
+    store = _STORE.get()
+    if store is None or store.workers is None or store.workers < 2:
+        return False
+    names = [_file(measure, args) for args in every]
+    missing = {k: every[k] for k, name in enumerate(names) if not _read(store.folder / name)[0]}
+    work = partial(_keep, store.folder, measure)
+    for done, (k, _) in enumerate(finished(work, missing, store.workers), 1):
+        store.apart.add(names[k])
+        progress(done / len(missing), f"{done} of {len(missing)} measured")
+    return True
+
+
+def _keep(folder: Path, measure: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    with keeping(folder):
+        kept(measure, *args)
 
 
 def _file(measure: Callable[..., Any], args: tuple[Any, ...]) -> str:

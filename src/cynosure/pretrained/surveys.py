@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 from jaxtyping import Float, Int
 
-from .frames import dataframe, dataset
+from .._frames import dataframe, dataset
 from .hooks import first, quiet
 from .memory import in_words, require, told
 from .rows import BUDGET, Rows, by_rows, rows_at_once

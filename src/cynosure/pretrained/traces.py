@@ -8,9 +8,9 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Float
 
+from .._frames import dataframe, dataset
 from ..analysis.clustering import clusters, tolerance_curve
 from ..simulation.trajectory import Trajectory
-from .frames import dataframe, dataset
 
 __all__ = ["Trace", "attention_table", "cosines", "leaders_by_layer", "sentence_table", "settling"]
 

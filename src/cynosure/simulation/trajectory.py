@@ -15,6 +15,7 @@ import numpy as np
 
 from .._display import facts
 from .._files import parsed_json, read_arrays, write_atomically
+from .._frames import dataset
 from .._types import Array, as_number, is_torch
 from ..attention import ATTENTIONS, Causal, Heads
 from ..dynamics import DYNAMICS, Dynamics, Unknown
@@ -128,6 +129,19 @@ class Trajectory:
             mask=None if self.mask is None else self.mask[index],
             history=history,
         )
+
+    def to_xarray(self) -> Any:
+        """An xarray Dataset: z over layer (or time), the batch, token and dim."""
+        first = "time" if self.in_time else "layer"
+        batch = tuple(f"batch_{k}" for k in range(self.z.ndim - 3))
+        values: dict[str, Any] = {"z": ((first, *batch, "token", "dim"), self.values)}
+        if self.mask is not None:
+            values["mask"] = ((*batch, "token"), self.mask)
+        named: dict[str, Any] = {first: self.t}
+        if self.words is not None:
+            named["word"] = (("token",), np.array(self.words))
+        about = {"made by": repr(self.made_by), "status": self.status.message}
+        return dataset(values, named, about)
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write an .npz (arrays and JSON, nothing pickled), whole or not at all."""

@@ -1,0 +1,107 @@
+"""Where blocks are computed: in this process, in processes of joblib, on a cluster of Dask.
+
+`finished(work, jobs)` gives (key, work(job)) as each is done, in any order. No scheduler of our
+own: joblib and Dask start, feed and restart workers; what comes back is written by the caller, so
+that workers need no file system in common with it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Any
+
+__all__ = ["finished"]
+
+AHEAD = 3  # tasks at the scheduler for each thread that computes
+REFRESH = 5.0  # seconds, after which it is asked again how many there are: workers come and go
+
+
+def finished(
+    work: Callable[[Any], Any],
+    jobs: Mapping[int, Any],
+    workers: int | None = None,
+    client: Any = None,
+) -> Iterator[tuple[int, Any]]:
+    """(key, work(job)) of every job by its key, as they are done."""
+    if client is not None:
+        return _on_cluster(work, jobs, client)
+    if workers is not None and workers > 1:
+        return _in_processes(work, jobs, workers)
+    return ((key, work(jobs[key])) for key in jobs)
+
+
+def _in_processes(
+    work: Callable[[Any], Any], jobs: Mapping[int, Any], workers: int
+) -> Iterator[tuple[int, Any]]:
+    """Where a process dies, joblib ends them all: what was on its way is tried one by one.
+
+    So a block that kills every process it meets is found, and does not keep the others from done.
+    """
+    from joblib import Parallel, delayed  # type: ignore[import-untyped]
+    from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
+        TerminatedWorkerError,
+    )
+
+    ahead = AHEAD * workers
+    run = Parallel(workers, return_as="generator_unordered", pre_dispatch=ahead, batch_size=1)
+    left, suspects, deadly = dict.fromkeys(jobs), list[int](), 0
+    while left:
+        asked = suspects[:1] or list(left)
+        done = run(delayed(_keyed)(work, key, jobs[key]) for key in asked)
+        try:
+            for key, result in done:
+                yield key, result
+                del left[key]
+        except TerminatedWorkerError:
+            if suspects:
+                del left[asked[0]]
+                deadly += 1
+            else:
+                suspects = [-1, *islice(left, ahead)]  # the first is dropped below
+        finally:
+            done.close()
+        suspects = suspects[1:]
+    if deadly:
+        raise RuntimeError(f"{deadly} blocks killed the process they were computed in")
+
+
+def _keyed(work: Callable[[Any], Any], key: int, job: Any) -> tuple[int, Any]:
+    return key, work(job)
+
+
+def _on_cluster(
+    work: Callable[[Any], Any], jobs: Mapping[int, Any], client: Any
+) -> Iterator[tuple[int, Any]]:
+    """A few tasks ahead for each thread; Dask gives those of a worker that dies to another."""
+    from distributed import as_completed
+
+    waiting, flying = iter(jobs), set[Any]()
+    futures, asked, room = as_completed(loop=client.loop), -REFRESH, 0
+
+    def feed() -> None:
+        nonlocal asked, room
+        if time.monotonic() > asked + REFRESH:
+            asked, room = time.monotonic(), AHEAD * max(1, sum(client.nthreads().values()))
+        for key in islice(waiting, max(0, room - len(flying))):
+            new = client.submit(_keyed, work, key, jobs[key], pure=False)
+            flying.add(new)
+            futures.add(new)
+
+    feed()
+    try:
+        for future in futures:
+            flying.discard(future)
+            try:
+                result = future.result()
+            except Exception as error:
+                raise RuntimeError(f"the cluster lost a block ({_first_line(error)})") from error
+            yield result
+            feed()
+    finally:
+        client.cancel(list(flying))
+
+
+def _first_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}".splitlines()[0][:300]

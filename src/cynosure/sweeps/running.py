@@ -1,0 +1,193 @@
+"""sweep(): a cell computed on every place of a grid, into a store that goes on where it stopped."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from .engines import finished
+from .plan import DONE, WAITING, Outputs, Plan, Rows, block_shape, compute, rows, said
+from .store import NEEDED, Store, find, make
+
+__all__ = ["sweep"]
+
+SECONDS = 0.5  # of a block, which is a task: the scheduler's millisecond does not show
+MOST_CELLS, MOST_BYTES = 1 << 16, 64 << 20  # of a block
+ENOUGH = 0.2  # seconds of cells that say how long one takes
+TRIED, PATIENCE = 32, 60.0  # cells tried at most; seconds of one that need no second opinion
+
+
+def sweep(
+    cell: Any,
+    grid: Any,
+    seeds: Iterable[Any] | None = None,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    client: Any = None,
+    vectorized: bool = False,
+    retry_failed: bool = False,
+    progress: Callable[[float, str], Any] | None = None,
+) -> Any:
+    """cell(name=value, ..., seed=s) for every combination of `grid` and `seeds`: an xarray Dataset.
+
+    `grid` maps names to values, numbers or texts; a single value is passed to every cell alike. The
+    cell gives a dict of numbers and arrays of fixed shape; (dims, array) names the dimensions of
+    an array, and {"t": ("t", times)} is their coordinate, the same in all cells. With
+    `vectorized=True` one call gets all seeds, and its arrays begin with their axis; without
+    `seeds` the cell takes none.
+
+    Blocks of cells are computed in this process, in `workers` processes, or on the Dask cluster of
+    `client`. With `store` each finished block is written into that zarr folder, whole; the same
+    call again, after a kill or on another machine, goes on with what is not there, and the result
+    is the same to the bit. The store of another grid, cell or version is refused. A cell that
+    raises stops nothing: `status` is 0 for cells that wait, 1 done, 2 failed, `error` the message;
+    `retry_failed=True` tries those again. BLAS has one thread wherever a cell runs.
+    `progress(share, what)` is called after each block.
+
+    Trap: the cell must depend on its arguments alone. A failed cell holds NaN, or 0 in an array of
+    whole numbers: select by `status`.
+    """
+    try:
+        import xarray  # noqa: F401
+        import zarr  # noqa: F401
+    except ImportError:
+        raise ImportError(NEEDED) from None
+    if workers is not None and (isinstance(workers, bool) or workers < 1):
+        raise ValueError(f"workers: expected a number of processes, got {workers!r}")
+    if workers is not None and client is not None:
+        raise ValueError("workers are processes of this machine, client is a cluster: choose one")
+    plan = Plan.of(cell, grid, seeds, vectorized)
+    path = None if store is None else Path(store)
+    known: dict[int, Rows] = {}
+    found = None if path is None else find(path, plan)
+    if found is None:
+        outputs, known, seconds = _sampled(plan)
+        found = make(path, plan, outputs, block_shape(plan.shape, _cells(plan, outputs, seconds)))
+    waiting = _Waiting(found, known, retry_failed)
+    done, total, work = 0, len(waiting), partial(compute, plan, found.outputs)
+    try:
+        for number, result in finished(work, waiting, workers, client):
+            waiting.enter(number, result)
+            done += 1
+            if progress is not None:
+                progress(done / total, f"block {done} of {total}")
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"interrupted; {waiting.how_to_go_on()}") from None
+    except RuntimeError as error:
+        raise RuntimeError(f"{error}; {waiting.how_to_go_on()}") from error
+    return found.dataset()
+
+
+@final
+class _Waiting(Mapping[int, np.ndarray]):
+    """Block -> the numbers of its cells that are to be computed, and what to do with the result.
+
+    `known` are cells computed already, which only have to be entered.
+    """
+
+    def __init__(self, store: Store, known: dict[int, Rows], retry_failed: bool) -> None:
+        self.store, self.known = store, known
+        self.status = np.asarray(store.arrays["status"][...])
+        self.wanted = self.status != DONE if retry_failed else self.status == WAITING
+        self.numbers = [k for k in range(store.blocks) if self.wanted[store.place(k)].any()]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.numbers)
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        return np.array([i for i in self._cells(number) if i not in self.known], dtype=np.int64)
+
+    def _cells(self, number: int) -> list[int]:
+        place = self.store.place(number)
+        among = np.flatnonzero(self.wanted[place])
+        corner = [np.arange(part.start, part.stop) for part in place]
+        numbers = np.ravel_multi_index(np.meshgrid(*corner, indexing="ij"), self.wanted.shape)
+        return numbers.ravel()[among].tolist()
+
+    def enter(self, number: int, found: Rows) -> None:
+        """The block into the store, beside what it holds already."""
+        store, place, cells = self.store, self.store.place(number), self._cells(number)
+        wanted, old = self.wanted[place], self.status[place]
+        if (old == WAITING).all():
+            status, values = old.copy(), store.outputs.empty(store.plan, old.shape)
+            errors = np.full(old.shape, "", dtype=object)
+        else:  # tried again: a kill from here on leaves them waiting, not failed with numbers
+            store.arrays["status"][place] = np.where(wanted, WAITING, old).astype(np.int8)
+            status, errors, values = store.read(place)
+        new = iter(range(len(found.status)))
+        for at, i in zip(np.argwhere(wanted), cells):
+            part, k = (self.known[i], 0) if i in self.known else (found, next(new))
+            where = tuple(at)
+            status[where], errors[where] = part.status[k], part.errors[k]
+            for name, x in part.arrays.items():
+                values[name][where] = x[k]
+        store.write(place, status, errors, values)
+        self.status[place] = status
+
+    def how_to_go_on(self) -> str:
+        """Where the sweep stands, in words."""
+        done = f"{int((self.status != WAITING).sum())} of {self.status.size} cells"
+        if self.store.path is None:
+            return f"{done} were done, and are lost; with store=... they would stay"
+        return f"{done} are in {self.store.path}; the same call goes on from there"
+
+
+def _sampled(plan: Plan) -> tuple[Outputs, dict[int, Rows], float]:
+    """(what a cell gives, cells computed for that, seconds of one), from cells all over the grid.
+
+    The first cell that can be computed says what all must give: which one that is does not depend
+    on time. The next ones say how long a cell takes; the first one may have compiled or imported.
+    """
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+    order, why = _spread(plan.size), ""
+    with threadpool_limits(1):
+        for i in order:
+            began = time.perf_counter()
+            try:
+                outputs, known = _first(plan, i)
+            except (Exception, SystemExit) as error:
+                why = why or f"{plan.in_words(i)}: {said(error)}"
+                continue
+            break
+        else:
+            raise ValueError(f"cell: none of the cells tried could be computed; {why}")
+        seconds = [time.perf_counter() - began]
+        for i in order if seconds[0] < PATIENCE else ():
+            began = time.perf_counter()
+            known[i] = rows(plan, outputs, [i])
+            seconds.append(time.perf_counter() - began)
+            if sum(seconds[1:]) > ENOUGH:
+                break
+    return outputs, known, float(np.mean(seconds[1:] or seconds))
+
+
+def _first(plan: Plan, i: int) -> tuple[Outputs, dict[int, Rows]]:
+    found = plan.cell(**plan.call(i))
+    outputs = Outputs.like(plan, found)
+    arrays = {name: x[None] for name, x in outputs.fit(plan, found).items()}
+    return outputs, {i: Rows(np.array([DONE], np.int8), [""], arrays)}
+
+
+def _spread(size: int) -> Iterator[int]:
+    """Some of 0..size-1, each once: the ends, the middle, the quarters, ..."""
+    halves = ((2 * k + 1) / 2**m for m in range(1, 20) for k in range(2 ** (m - 1)))
+    places = [0, size - 1, *(int(size * share) for share in islice(halves, 4 * TRIED))]
+    return islice(dict.fromkeys(places), TRIED)
+
+
+def _cells(plan: Plan, outputs: Outputs, seconds: float) -> int:
+    """How many cells a block has, so that it is a task of SECONDS."""
+    size = sum(x.nbytes for x in outputs.empty(plan, (1,)).values())
+    return max(1, min(int(SECONDS / max(seconds, 1e-9)), MOST_CELLS, MOST_BYTES // max(size, 1)))

@@ -1,0 +1,98 @@
+"""A sweep as a file: SPEC.toml names the cell, its grid and its seeds.
+
+cell = "my_cells:phase"       # module:function; modules beside the file are found
+seeds = 16                    # 0 to 15, or a list
+vectorized = true
+[grid]
+beta = {start = 0, stop = 10, num = 200}    # evenly; log = true for equal ratios
+d = [2, 3, 32]
+n = 32                        # the same in every cell
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .._files import parsed_toml, read_bytes
+
+__all__ = ["asked_for"]
+
+_KEYS = {"cell", "seeds", "vectorized", "grid"}
+_MOST = 1 << 20  # bytes of a file, values of an axis, seeds
+
+
+def asked_for(spec: str | os.PathLike[str]) -> dict[str, Any]:
+    """The arguments of sweep() for a named sweep, or for a file such as above."""
+    from .cells import NAMED
+
+    if str(spec) in NAMED:
+        return dict(NAMED[str(spec)][1])
+    path = Path(spec)
+    if path.suffix != ".toml":
+        raise ValueError(f"{spec}: expected a .toml file or one of the sweeps {', '.join(NAMED)}")
+    try:
+        found = parsed_toml(read_bytes(path, _MOST).decode("utf-8"), str(spec))
+    except UnicodeDecodeError:
+        raise ValueError(f"{spec}: not TOML (not UTF-8)") from None
+    if unknown := set(found) - _KEYS:
+        raise ValueError(f"{spec}: unknown {sorted(unknown)}; known are {sorted(_KEYS)}")
+    grid, seeds, vectorized = found.get("grid"), found.get("seeds"), found.get("vectorized", False)
+    if not isinstance(grid, dict) or not isinstance(found.get("cell"), str):
+        raise ValueError(f'{spec}: expected cell = "module:function" and a table [grid]')
+    if not isinstance(vectorized, bool):
+        raise ValueError(f"{spec}: vectorized: expected true or false, got {vectorized!r}")
+    if isinstance(seeds, int) and not isinstance(seeds, bool):
+        if not 0 < seeds <= _MOST:
+            raise ValueError(f"{spec}: seeds: expected 1 to {_MOST} of them, got {seeds}")
+        seeds = range(seeds)
+    elif not isinstance(seeds, list | None):
+        raise ValueError(f"{spec}: seeds: expected a number of seeds or a list, got {seeds!r}")
+    return {
+        "cell": _imported(found["cell"], path),
+        "grid": {name: _axis(f"{spec}: {name}", values) for name, values in grid.items()},
+        "seeds": seeds,
+        "vectorized": vectorized,
+    }
+
+
+def _axis(name: str, values: Any) -> Any:
+    """A list, a single value, or {start, stop, num, log}."""
+    if not isinstance(values, Mapping):
+        return values
+    ends: list[Any] = [values.get(end) for end in ("start", "stop")]
+    num, ratios = values.get("num"), values.get("log", False)
+    numbers = all(type(x) in (int, float) and abs(x) < 1e300 for x in ends)
+    known = set(values) <= {"start", "stop", "num", "log"} and type(ratios) is bool
+    if not numbers or not known or type(num) is not int or not 1 <= num <= _MOST:
+        raise ValueError(
+            f"{name}: expected a list or {{start = 0, stop = 10, num = 200}}, got {dict(values)}"
+        )
+    start, stop = map(float, ends)
+    if ratios and min(start, stop) <= 0:
+        raise ValueError(f"{name}: equal ratios need start and stop above 0, got {ends}")
+    return (np.geomspace if ratios else np.linspace)(start, stop, num).tolist()
+
+
+def _imported(name: str, path: Path) -> Any:
+    """module:function; modules beside the file come before all others but those loaded already."""
+    module, sign, function = name.partition(":")
+    if not sign or not all(part.isidentifier() for part in (*module.split("."), function)):
+        raise ValueError(f"{path}: cell: expected module:function, got {name!r}")
+    here = str(path.resolve().parent)
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        return getattr(import_module(module), function)
+    except ModuleNotFoundError as error:
+        if error.name is None or not module.startswith(error.name):
+            raise
+        raise ValueError(f"{path}: cell: no module {module}, beside it or installed") from None
+    except AttributeError:
+        raise ValueError(f"{path}: cell: {module} has no function {function}") from None
