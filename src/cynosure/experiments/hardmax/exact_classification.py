@@ -4,8 +4,8 @@ Feed-forward layers and attention with a form A = v v^T of rank one alternate: t
 tent over a landmark, the second sends every token of a sequence to its highest one, so that the
 sequence learns how far it is from the landmark (arXiv 2502.02270; docs/mathematics.md F1). See:
 sequences become points whose heights differ wherever their labels do. How many blocks need
-attention depends on how the sequences share their tokens; how many read the labels off depends on
-the labels, and is at most N.
+attention depends on how the sequences share their tokens; about one more for every change of label
+along the heights reads the labels off, and a rule behind the labels hardly saves any of these.
 """
 
 from __future__ import annotations
