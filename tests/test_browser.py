@@ -134,7 +134,7 @@ class Visit:
 
     def state(self) -> dict:
         """What the link says is on the stage, once it was written."""
-        self.page.wait_for_timeout(450)
+        self.page.locator("#stage[data-link=written]").wait_for()
         return unlink(self.page.url.partition("#play=")[2])
 
 
@@ -482,6 +482,7 @@ def test_presets_paste_and_a_dropped_file(visit, tmp_path) -> None:
     assert visit.state()["exact"][2] == ["1/2", "0"]
     (tmp_path / "tokens.csv").write_text("x,y\n1,2\n-1,0.5\n")
     page.locator("#csv").set_input_files(tmp_path / "tokens.csv")
+    page.locator("#stage [data-token='2']").wait_for(state="detached")
     assert visit.state()["z"] == [[1, 2], [-1, 0.5]]
 
 
@@ -607,20 +608,31 @@ def test_an_experiment_is_run_and_another_cancelled(visit) -> None:
 # --- how it looks --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_telephone_and_the_dark(browser, address, scheme) -> None:
-    with visiting(browser, address, color_scheme=scheme) as visit:
-        page = visit.page
-        page.set_viewport_size({"width": 390, "height": 844})
-        for room in ("play", "read", "look", "gallery"):
-            visit.room(room)
-            page.locator(f"#room-{room} *").first.wait_for(state="attached")
-            page.wait_for_load_state("networkidle")
-            wide = page.evaluate("document.documentElement.scrollWidth")
-            assert wide <= 390, f"{room} is {wide} px wide"
+def test_a_telephone_and_the_dark(visit) -> None:
+    page = visit.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    for room in ("play", "read", "look", "gallery"):
+        visit.room(room)
+        page.locator(f"#room-{room} *").first.wait_for(state="attached")
+        page.wait_for_load_state("networkidle")
+        wide = page.evaluate("document.documentElement.scrollWidth")
+        assert wide <= 390, f"{room} is {wide} px wide"
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        page.locator(f"html[data-theme={scheme}]").wait_for()
         rgb = page.evaluate("getComputedStyle(document.body).backgroundColor")
         light = sum(map(int, re.findall(r"\d+", rgb)[:3])) > 380
         assert light == (scheme == "light")
+
+
+def test_taking_hold_ends_the_movie(visit) -> None:
+    """A preset chosen while layers run is seen from its first layer."""
+    page = visit.play(SQUARE)
+    page.locator("#run").click()
+    page.wait_for_function("() => document.getElementById('at').textContent === '2'")
+    page.locator("#preset").select_option(label="polygon")
+    page.wait_for_function("() => document.getElementById('at').textContent === '0'")
+    assert page.locator("#run").inner_text() == "▶" and visit.state()["k"] == 0
 
 
 def test_the_reference_needs_no_other_server(visit) -> None:

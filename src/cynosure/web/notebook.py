@@ -52,7 +52,7 @@ def _kind() -> type:
 
         _esm = _module("dom.js", "scene.js", "widget.js")
         _css = (_STATIC / "widget.css").read_text("utf-8")
-        z = traitlets.List().tag(sync=True)
+        z: Any = traitlets.List().tag(sync=True)
         alpha = traitlets.Float(0.5).tag(sync=True)
         A = traitlets.Any(None)
 

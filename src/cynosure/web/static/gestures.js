@@ -11,7 +11,10 @@ export function gestures(play) {
   };
   let hand = null;
 
-  function toStart() { if (play.state.k !== 0) play.goTo(0); }
+  function toStart() {
+    if (play.timer) play.stop();
+    if (play.state.k !== 0) play.goTo(0);
+  }
 
   function moved(i, by) {
     const z = [...play.state.z];

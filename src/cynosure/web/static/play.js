@@ -11,6 +11,10 @@ import { MANY, Scene } from "./scene.js";
 import { fresh, fromLink, LAYERS, Past, toLink } from "./state.js";
 import { showTheorems } from "./theorems.js";
 
+const GROUNDS = {
+  basins: "One more token there is proved to tend to the leader of that colour; white: it would lead itself; grey: no leader.",
+  cells: "The leader of that colour has the largest score there: a power diagram.",
+};
 const MOST_CHECKED = 300; // tokens; beyond, the theorems are checked when asked
 
 export async function open() {
@@ -38,7 +42,8 @@ class Play {
     this.askBasins = latest((body) => post("basins", body), (found, body) => this.takeBasins(found, body), say);
     this.soon = later(120, () => this.follow());
     this.idle = later(600, () => this.rest());
-    this.link = later(300, () => this.writeLink());
+    const soon = later(300, () => this.writeLink());
+    this.link = () => { $("stage").dataset.link = "old"; soon(); };
     this.redraw = perFrame(() => this.draw());
   }
 
@@ -150,7 +155,8 @@ class Play {
   basins() {
     if (this.d !== 2) return;
     const [corner, opposite] = this.scene.corners();
-    const side = Math.max(12, Math.min(60, Math.floor(Math.sqrt(400000 / this.n))));
+    const [most, numbers] = this.background === "cells" ? [100, 1000000] : [60, 400000]; // cells cost little
+    const side = Math.max(12, Math.min(most, Math.floor(Math.sqrt(numbers / this.n))));
     const { z, alpha, A } = this.state, body = { tokens: z, alpha, corner, opposite, side, kind: this.background };
     if (A) body.A = A;
     this.askBasins(body);
@@ -244,14 +250,15 @@ class Play {
     if (this.background && this.ground && flat) this.scene.showGround(this.ground, (i) => group(i));
     this.scene.draw({
       points: this.now(), group, chosen: this.chosen, names: show.names,
-      leads: (i) => this.leads(i), open: (i) => undecided.has(i),
+      leads: (i) => this.leads(i), open: (i) => undecided.has(i), follows: state.k === 0 ? null : found?.follows,
       label: found?.words ? (i) => `token ${i}: ${found.words[i]}` : null,
       hull: show.hull && flat && state.k === 0 ? found?.hull?.vertices : null,
       polytope: show.polytope && flat ? found?.polytope?.vertices : null,
       arrows: show.arrows && state.k !== "inf", limits: this.d <= 3 ? found?.points : null,
     });
     this.drawSide(group);
-    write($("stage-caption"), this.n > MANY && show.arrows ? `${this.n} tokens; arrows of every ${Math.ceil(this.n / MANY)}th` : this.sideShown ? `Hardmax layers, α = ${short(state.alpha)}` :
+    const ground = flat && this.ground ? GROUNDS[this.background] : "";
+    write($("stage-caption"), ground ? ground : this.n > MANY && show.arrows ? `${this.n} tokens; arrows of every ${Math.ceil(this.n / MANY)}th` : this.sideShown ? `Hardmax layers, α = ${short(state.alpha)}` :
       this.d > 3 ? `d = ${this.d}: along the three principal components; drag to turn` : this.d === 3 ? "d = 3: drag the ground to turn" : "");
   }
 
@@ -367,9 +374,16 @@ class Play {
     this.link();
   }
 
+  // Whoever takes hold of something has seen enough of the movie.
+  stop() {
+    clearInterval(this.timer);
+    this.timer = 0;
+    $("run").textContent = "▶";
+  }
+
   playStop() {
     const button = $("run");
-    if (this.timer) { clearInterval(this.timer); this.timer = 0; button.textContent = "▶"; this.settle(); return; }
+    if (this.timer) { this.stop(); this.settle(); return; }
     if (this.state.k === "inf") this.goTo(0);
     button.textContent = "❚❚";
     this.timer = setInterval(() => {
@@ -403,6 +417,7 @@ class Play {
   }
 
   writeLink() {
+    $("stage").dataset.link = "written";
     if ($("room-play").hidden || this.n > 1500) return;
     history.replaceState(null, "", `#play=${toLink(this.state)}`);
   }

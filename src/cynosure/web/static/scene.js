@@ -121,7 +121,8 @@ export class Scene {
   }
 
   // what: points, leads(i), group(i), open(i), label(i), arrows, limits, hull, polytope, names, chosen;
-  // paths: by layer the places so far, instead of arrows
+  // follows: tokens that have come to their leader are drawn inside its star; paths: by layer the
+  // places so far, instead of arrows
   draw(what) {
     this.what = what;
     const { points } = what, n = points.length, near = Math.min(1.9, Math.max(1, 640 / (this.width || W)));
@@ -145,10 +146,13 @@ export class Scene {
       });
       this.put(node, "fill", open ? "none" : colour(what.group(i)), (v) => set(node.shape, { fill: v,
         stroke: open ? "#c98a00" : "#0006", "stroke-dasharray": open ? "3 2" : null, "stroke-width": open ? 2 : 1 }));
+      const home = what.follows && !leads && points[what.follows[i]] ? this.toScreen(points[what.follows[i]]) : null;
+      this.put(node, "there", !!home && Math.hypot(x - home[0], y - home[1]) < 3, (v) => set(node.shape, { transform: v ? "scale(0.5)" : null }));
       this.put(node, "chosen", String(!!what.chosen?.has(i)), (v) => node.g.setAttribute("data-chosen", v));
       const line = what.paths ? this.path(what.paths, i) : what.arrows ? this.arrow(points[i], what.limits?.[i]) : "";
       this.put(node, "arrow", line, (v) => node.arrow.setAttribute("d", v));
       if (what.paths) this.put(node, "path", colour(what.group(i)), (v) => set(node.arrow, { fill: "none", stroke: v, "stroke-width": 1.5, "data-path": i }));
+      this.put(node, "side", x > W - 100 * small ? "end" : "start", (v) => set(node.name, { x: v === "end" ? -9 : 9, "text-anchor": v }));
       this.put(node, "name", names[i] || "", (v) => { node.name.textContent = v; });
       if (this.editable && what.label) this.put(node, "label", what.label(i), (v) => node.g.setAttribute("aria-label", v));
     }
