@@ -107,7 +107,7 @@ class Visit:
     def __init__(self, browser: Any, address: str, **options: Any) -> None:
         self.address = address
         self.context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)
-        self.context.set_default_timeout(20_000)
+        self.context.set_default_timeout(60_000)  # a busy machine is slow, not wrong
         self.page = self.context.new_page()
         self.errors: list[str] = []
         self.requests: list[str] = []
@@ -549,6 +549,13 @@ def test_a_file_is_labelled(visit, tmp_path) -> None:
     rows = list(csv.DictReader(io.StringIO((tmp_path / "labels.csv").read_text("utf-8"))))
     assert [row["text"] for row in rows] == texts
     assert [row["label"] for row in rows] == cy.load_pretrained().predict(texts).tolist()
+    lines = "".join(
+        json.dumps({"id": i, "review": text}) + "\n" for i, text in enumerate(texts[:2])
+    )
+    (tmp_path / "two.jsonl").write_text(lines)
+    page.locator("#label-file").set_input_files(tmp_path / "two.jsonl")
+    page.get_by_text("2 of 2 texts: 1 pos, 1 neg").wait_for()
+    assert "up to 50 MB" in page.locator("#label-drop").inner_text()
 
 
 # --- look inside and the gallery -----------------------------------------------------------------
