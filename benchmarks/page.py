@@ -54,7 +54,7 @@ def dragging(page: Any, address: str, n: int, seconds: float) -> dict[str, Any]:
     page.wait_for_timeout(1000)
     page.wait_for_load_state("networkidle")  # theorems and layers are done
     page.wait_for_timeout(3000)
-    box = page.locator("#stage [data-token='0'] path").bounding_box()
+    box = page.locator("#stage [data-token] path").first.bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     page.evaluate("() => performance.clearResourceTimings()")
     page.evaluate("() => performance.setResourceTimingBufferSize(20000)")

@@ -1,6 +1,7 @@
 """Make docs/images/page.gif and the four pictures of the page: a browser is driven, frame by frame.
 
     python docs/page_movie.py      # needs cynosure[web], playwright and a Chromium
+    python docs/page_movie.py --rooms FOLDER [--transformer FOLDER]      # every room, to look at
 
 The same hands every time: a token is dragged until it leads, the ellipse of A is turned, and the
 layers run to infinity.
@@ -8,6 +9,7 @@ layers run to infinity.
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
 import shutil
@@ -32,6 +34,14 @@ COLOURS = 128
 SHOTS = (
     ("play", 1280, "light"), ("play", 390, "dark"), ("read", 1280, "dark"), ("read", 390, "light"),
 )  # fmt: skip
+
+
+ROOMS = ("play", "read", "look", "gallery")
+# What is there once a room is ready to be seen.
+READY = {
+    "play": "#theorems .yes", "read": "#verdict[data-label]", "look": "#look-map button, pre",
+    "gallery": ".tile",
+}  # fmt: skip
 
 
 def name_of(room: str, width: int, scheme: str) -> str:
@@ -84,8 +94,8 @@ def centre(page: Any, selector: str) -> tuple[float, float]:
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    command = [sys.executable, "-m", "cynosure", "serve", "--port", "0"]
+def serving(*options: str) -> Iterator[str]:
+    command = [sys.executable, "-m", "cynosure", "serve", "--port", "0", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         yield server.stdout.readline().strip()
@@ -118,32 +128,48 @@ def movie(browser: Any, address: str) -> None:
     page.close()
 
 
-def stills(browser: Any, address: str) -> None:
-    """The rooms that need no transformer: two widths, light and dark."""
-    for room, width, scheme in SHOTS:
-        height = 800 if width > 600 else 844
-        page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-        page.goto(f"{address}#{room}")
-        page.locator("#badge[data-certified], #verdict[data-label]").first.wait_for()
-        page.wait_for_timeout(2500)
-        shot = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-        shot.quantize(128).save(IMAGES / name_of(room, width, scheme), optimize=True)
-        page.close()
+def still(browser: Any, address: str, room: str, width: int, scheme: str) -> Image.Image:
+    """One room, once it is ready."""
+    height = 800 if width > 600 else 844
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page.set_default_timeout(120_000)
+    page.goto(f"{address}#{room}")
+    page.locator(f"#room-{room}").locator(READY[room]).first.wait_for()
+    page.wait_for_load_state("networkidle")
+    page.wait_for_timeout(1000)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    if wide > width:
+        print(f"{room} is {wide} px wide in a window of {width}")
+    shot = Image.open(io.BytesIO(page.screenshot(full_page=room == "look"))).convert("RGB")
+    page.close()
+    return shot
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rooms", type=Path, help="leave a picture of every room there instead")
+    parser.add_argument("--transformer", help="a folder to look inside of")
+    asked = parser.parse_args()
     named = [os.environ.get("CYNOSURE_BROWSER"), *NAMES]
     found = next((path for name in named if name and (path := shutil.which(name))), None)
     if found is None:
         sys.exit("no Chromium found: set CYNOSURE_BROWSER, or `make browser` on Debian")
     from playwright.sync_api import sync_playwright
 
-    with serving() as address, sync_playwright() as started:
+    every = [(room, w, s) for room in ROOMS for w in (1280, 390) for s in ("light", "dark")]
+    shots, folder = (every, asked.rooms) if asked.rooms else (SHOTS, IMAGES)
+    folder.mkdir(parents=True, exist_ok=True)
+    options = ["--transformer", asked.transformer] if asked.transformer else []
+    with serving(*options) as address, sync_playwright() as started:
         browser = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        movie(browser, address)
-        stills(browser, address)
+        if not asked.rooms:
+            movie(browser, address)
+        for shot in shots:
+            picture = still(browser, address, *shot)
+            small = picture if asked.rooms else picture.quantize(256, Image.Quantize.MAXCOVERAGE)
+            small.save(folder / name_of(*shot), optimize=True)
         browser.close()
-    for path in sorted(IMAGES.glob("page*")):
+    for path in sorted(folder.glob("page*")):
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 
 

@@ -72,6 +72,21 @@ def test_limit_is_the_limit(client) -> None:
     assert sorted(found["polytope"]["index"]) == [0, 1, 2, 3]
 
 
+def test_a_brief_answer_is_the_same_with_less_in_it(client) -> None:
+    whole, brief = (
+        client.post("/api/v1/limit", json={"tokens": SQUARE, "brief": less}).json()
+        for less in (False, True)
+    )
+    assert set(whole) - set(brief) == {"rule", "words", "margin", "exact_points"}
+    assert all(whole[key] == value for key, value in brief.items())
+
+
+def test_numbers_reach_the_library_bit_by_bit(client) -> None:
+    z = [[0.1 + 0.2, 5e-324], [-1 / 3, 1.7976931348623157e300], [1e-300, -0.0]]
+    run = client.post("/api/v1/simulate", json={"tokens": z, "alpha": 0.1, "layers": 0}).json()
+    assert np.array_equal(run["z"][0], z)
+
+
 def test_rationals_are_taken_as_they_are(client) -> None:
     tokens = [[str(x) for x in row] for row in cy.configurations.golden_exact("G4")]
     asked = {"tokens": tokens, "alpha": "1/10", "exact": True}
@@ -152,6 +167,19 @@ def test_basins_are_those_of_the_library(client) -> None:
     places = np.array([[x, y] for y in ys for x in xs])
     expected = basins(cy.PureAttention(alpha=0.5), np.array(SQUARE[:4], float), places)
     assert found["basin"] == expected.tolist() and len(set(found["basin"])) > 2
+
+
+def test_cells_are_those_of_the_leaders(client) -> None:
+    asked = {"corner": [-1.9, -2.1], "opposite": [2.2, 2.3], "side": 5, "kind": "cells"}
+    A = [[2.0, 0.3], [0.3, 1.0]]
+    found = client.post("/api/v1/basins", json={"tokens": SQUARE, "A": A, **asked}).json()
+    v = np.array(SQUARE[:4], float)  # of the five the corners lead
+    for at, label in enumerate(found["basin"]):
+        x = np.array([-1.9 + 4.1 * (at % 5) / 4, -2.1 + 4.4 * (at // 5) / 4])
+        assert label == np.argmax(v @ np.array(A) @ x)
+    none = [[2, 3], [0, 1], [-2, 1], [-2, -3], [-2, -3]]
+    answer = client.post("/api/v1/basins", json={"tokens": none, "A": [[2, -1], [2, -2]], **asked})
+    assert "no token leads" in problem(answer, 422)["detail"]
 
 
 def test_configurations(client) -> None:
@@ -551,6 +579,7 @@ def test_too_many_waiting_are_told_so() -> None:
 
 def test_a_transformer_is_looked_into(tmp_path) -> None:
     pytest.importorskip("transformers")
+    from cynosure.pretrained.traces import settling
     from cynosure.web.insides import insides
     from test_pretrained import tiny_model, tiny_tokenizer
 
@@ -568,7 +597,11 @@ def test_a_transformer_is_looked_into(tmp_path) -> None:
     assert table["heads"][0]["distances"] == pytest.approx(first)
     again = {"transformer": "tiny", "iterate": 5, "layer": 0, "head": 1, "text": "the film"}
     run = answers["heads"](again)
-    assert run["t"] == list(range(6)) and np.shape(run["run"]) == np.shape(run["control"])
+    assert run["t"] == list(range(6))
+    assert np.shape(run["run"]) == np.shape(run["frozen"]) == np.shape(run["control"])
+    still = m.iterate("the film", 0, 5, parts="head", head=1, frozen=True)
+    assert run["ends"]["frozen"]["mean_cosine"] == pytest.approx(settling(still)["mean_cosine"])
+    assert run["foretold"] <= 5 and run["frozen_error"] > 0
     for wrong in ({"layer": 9}, {"head": 9}, {"transformer": "../elsewhere"}):
         with pytest.raises(ValueError, match=r"layers 0 to|there are tiny"):
             answers["trace"](asked | wrong)

@@ -45,6 +45,7 @@ _PUBLIC = {  # module -> the names it gives to the package
     "classifier.evaluation": "evaluate",
     "classifier.shipped": "load_pretrained",
     "pretrained": "load_transformer Transformer Head Trace",
+    "web.notebook": "widget",
 }
 _MODULES = {  # modules that are public as a whole: cy.plot.layers, cy.configurations.box
     "configurations": "simulation",
@@ -146,6 +147,7 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .theorems import THEOREMS as THEOREMS
     from .theorems import Check as Check
     from .theorems import check as check
+    from .web.notebook import widget as widget
 
 
 if not TYPE_CHECKING:  # hidden from type checkers: to them every name it could give is typed above

@@ -1,16 +1,19 @@
-"""Where one more token would end up, for every place it could start: basins of leaders."""
+"""Where one more token would end up, or look, from every place: basins and cells of leaders."""
 
 from __future__ import annotations
+
+from fractions import Fraction
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from .._deadline import Deadline
+from ..attention import Hardmax
 from ..dynamics import Dynamics
 from ..simulation.loop import simulate
 from .limits import limit
 
-__all__ = ["NO_LEADER", "OPEN", "OWN", "basins"]
+__all__ = ["NO_LEADER", "OPEN", "OWN", "basins", "cells"]
 
 OWN, NO_LEADER, OPEN = -1, -2, -3  # the probe leads; its limit is no leader; nothing is proved
 _BATCH = 8192  # probes that are run together
@@ -62,3 +65,43 @@ def _some(
         if end.settled_at[-1] >= 0:
             label[i] = end.follows[-1] if end.follows[-1] >= 0 else NO_LEADER
     return np.where(label == len(z0), OWN, label)
+
+
+def cells(
+    attention: Hardmax, v: Float[np.ndarray, "k d"], probes: Float[np.ndarray, "m d"]
+) -> Int[np.ndarray, " m"]:
+    """The row of v with the largest score ⟨A x, v⟩ for each probe x: (m,) indices.
+
+    For symmetric positive definite A these are the cells of a power diagram, argmin |x - v|² - |v|²
+    in the length of A (B18): whom a token at x follows once only v are looked at. NO_LEADER where
+    several rows share the largest score, which is decided exactly for the given floats.
+
+    Examples
+    --------
+    >>> corners = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0]])
+    >>> cells(Hardmax(), corners, np.array([[0.2, 0.1], [3.0, -0.1], [0.5, 0.0]])).tolist()
+    [0, 1, -2]
+    """
+    d = v.shape[1]
+    given = attention.matrix(d)
+    A = np.eye(d) if given is None else np.asarray(given, np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):  # then all are near, and rationals decide
+        score = probes @ A.T @ v.T
+        size = (abs(probes) @ abs(A).T @ abs(v).T).max(axis=1)
+        # The rounding of a score is below d eps size; of the gap between two of them, twice that.
+        slack = 4 * (d + 1) * np.finfo(float).eps * size + np.finfo(float).tiny
+        near = ~(score < (score.max(axis=1) - slack)[:, None])
+    label = score.argmax(axis=1)
+    for i in np.flatnonzero(near.sum(axis=1) > 1):
+        rows = np.flatnonzero(near[i])
+        exact = [_score(A, probes[i], v[j]) for j in rows]
+        best = [j for j, x in zip(rows, exact) if x == max(exact)]
+        label[i] = best[0] if len(best) == 1 else NO_LEADER
+    return label
+
+
+def _score(A: np.ndarray, x: np.ndarray, v: np.ndarray) -> Fraction:
+    """⟨A x, v⟩ in rationals."""
+    y, w = ([Fraction(t) for t in row.tolist()] for row in (x, v))
+    terms = (Fraction(A[i, j].item()) * y[j] * w[i] for i in range(len(w)) for j in range(len(y)))
+    return sum(terms, Fraction(0))

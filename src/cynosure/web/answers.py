@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from .._types import Array, definite
+from ..analysis import probes
 from ..analysis.leaders import can_lead, roles
 from ..analysis.limits import limit as prove
 from ..analysis.polytope import hull
-from ..analysis.probes import basins
 from ..analysis.removal import remove_leader
 from ..analysis.spectra import recognise
 from ..analysis.steering import control as steer
@@ -108,22 +108,25 @@ def limit(asked: Asked) -> dict[str, Any]:
         "points": li.points,
         "leaders": li.leaders,
         "born": li.born,
-        "rule": [str(rule) or "undecided" for rule in li.rule],
-        "words": [li.in_words(i) for i in range(len(z))],
         "settled_at": li.settled_at,
         "follows": li.follows,
-        "margin": li.margin,
         "certified": li.certified,
         "undecided": li.undecided,
         "layers": li.layers,
         "arithmetic": li.arithmetic,
         "exact_decisions": li.exact_decisions,
-        "exact_points": li.exact_points,
         "polytope": _outline(lambda: li.polytope) if len(li.leaders) else None,
         "hull": _outline(lambda: hull(z)),
         "definite": definite(attention.matrix(z.shape[1])),
         "cautions": _cautions(z, attention.matrix(z.shape[1])),
     }
+    if not asked["brief"]:
+        body |= {
+            "rule": [str(rule) or "undecided" for rule in li.rule],
+            "words": [li.in_words(i) for i in range(len(z))],
+            "margin": li.margin,
+            "exact_points": li.exact_points,
+        }
     if asked["followed"]:
         sets = attention.followed(z)
         body["followed"] = [sets[i] for i in range(len(z))]
@@ -151,16 +154,25 @@ def _cautions(z: np.ndarray, A: Array | None) -> list[str]:
     return said
 
 
-def probe(asked: Asked) -> dict[str, Any]:
-    """The leader each place of a grid is proved to tend to: basins, for a background."""
+def basins(asked: Asked) -> dict[str, Any]:
+    """The leader each place of a grid tends to, or looks at: basins or cells, for a background."""
     z = _floats(asked["tokens"])
     if z.shape[1] != 2 or len(z) * asked["side"] ** 2 > 1_000_000:
         raise ValueError("basins: expected tokens of the plane, n * side^2 up to 1,000,000")
     (x0, y0), (x1, y1) = asked["corner"], asked["opposite"]
     xs, ys = (np.linspace(a, b, asked["side"]) for a, b in ((x0, x1), (y0, y1)))
     places = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
-    layers = PureAttention(Hardmax(asked["A"]), _alpha(asked["alpha"]))
-    return jsonable({"side": asked["side"], "basin": basins(layers, z, places, deadline=3.0)})
+    attention = Hardmax(asked["A"])
+    layers = PureAttention(attention, _alpha(asked["alpha"]))
+    if asked["kind"] == "basins":
+        found = probes.basins(layers, z, places, deadline=3.0)
+    else:
+        li = prove(layers, z, max_layers=2000, deadline=3.0)
+        if not len(li.leaders):
+            raise ValueError("cells: no token leads, so there is none to look at")
+        cell = probes.cells(attention, li.points[li.leaders], places)
+        found = np.where(cell < 0, cell, li.leaders[cell])
+    return jsonable({"side": asked["side"], "basin": found})
 
 
 # --- runs ----------------------------------------------------------------------------------------
@@ -303,5 +315,5 @@ def _alpha(value: Any) -> Any:
 
 
 ANSWERS: dict[str, Callable[..., dict[str, Any]]] = {
-    f.__name__: f for f in (configurations, dynamics, limit, probe, simulate, check, control)
+    f.__name__: f for f in (configurations, dynamics, limit, basins, simulate, check, control)
 }

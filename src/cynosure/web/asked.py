@@ -83,18 +83,22 @@ class Limit(_Tokens):
     exact: bool = Field(False, description="Every decision in rationals.")
     max_layers: Annotated[int, Field(ge=0, le=100_000)] = 100_000
     followed: bool = Field(False, description="The sets C_i of layer 0 too.")
+    brief: bool = Field(False, description="Without rule, words, margin, exact_points: faster.")
     deadline: Seconds = Field(5.0, description="Seconds; then tokens are undecided.")
 
 
 @final
 class Probe(_Tokens):
-    """Where one more token would end, for every place of a grid it could start at."""
+    """Where one more token would end, or whom it would follow, for every place of a grid."""
 
     alpha: Number = _ALPHA
     A: Matrix | None = _FORM
     corner: Annotated[list[Real], Field(min_length=2, max_length=2)]
     opposite: Annotated[list[Real], Field(min_length=2, max_length=2)]
     side: Annotated[int, Field(ge=2, le=100)] = 40
+    kind: Literal["basins", "cells"] = Field(
+        "basins", description="cells: the leader of the largest score there, a power diagram (B18)."
+    )
 
 
 @final
@@ -171,7 +175,7 @@ class Trace(BaseModel):
 
 @final
 class Heads(BaseModel):
-    """Every head beside each hypothesis, or one head iterated beside the silent control."""
+    """Every head beside each hypothesis, or one iterated beside frozen and silent controls."""
 
     model_config = _STRICT
     transformer: Name | None = None

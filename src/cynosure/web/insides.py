@@ -83,32 +83,44 @@ def insides(folders: Mapping[str, str]) -> dict[str, Callable[..., dict[str, Any
         )
 
     def heads(asked: Asked) -> dict[str, Any]:
-        """All heads beside the hypotheses; one of them iterated, beside the silent control."""
+        """All heads beside the hypotheses; one of them iterated, beside its controls.
+
+        `frozen` is the same head with the attention of its first run in all of them, `control` the
+        layer with every head silent.
+        """
         name = chosen(asked)
         if asked["iterate"] is None:
             return table(name)
-        from ..pretrained.iterations import agreement, random_tokens
+        from ..pretrained.iterations import agreement, foretold, random_tokens
         from ..pretrained.traces import settling
 
         m = loaded(name)
         layer, head = _place(m, asked["layer"] or 0, asked["head"] or 0)
         start: Any = asked["text"] or random_tokens(m)
         options: dict[str, Any] = {"save_every": max(1, asked["iterate"] // 100)}
-        run = m.iterate(start, layer, asked["iterate"], parts="head", head=head, **options)
-        control = m.iterate(start, layer, asked["iterate"], parts="attention", head=(), **options)
-        length = min(len(run), len(control))
-        joint = plane(np.stack([tr.values[:length].astype(np.float64) for tr in (run, control)]))
+
+        def go(parts: str, only: Any, frozen: bool = False) -> Any:
+            return m.iterate(
+                start, layer, asked["iterate"], parts=parts, head=only, frozen=frozen, **options
+            )
+
+        runs = {
+            "run": go("head", head),
+            "frozen": go("head", head, frozen=True),
+            "control": go("attention", ()),
+        }
+        run = runs["run"]
+        if len(run.z[0]) > _MOST_TOKENS:
+            raise ValueError(f"text: at most {_MOST_TOKENS} tokens, got {len(run.z[0])}")
+        length = min(map(len, runs.values()))
+        joint = plane(np.stack([tr.values[:length].astype(np.float64) for tr in runs.values()]))
+        kept, error = foretold(run, runs["frozen"])
         return jsonable(
-            {
-                "layer": layer,
-                "head": head,
-                "words": run.words,
-                "t": run.t[:length],
-                "run": joint[0],
-                "control": joint[1],
-                "ends": {"run": settling(run), "control": settling(control)},
-                "agreement": agreement(run, control),
-            }
+            {"layer": layer, "head": head, "words": run.words, "t": run.t[:length]}
+            | dict(zip(runs, joint))
+            | {"ends": {kind: settling(tr) for kind, tr in runs.items()}}
+            | {"agreement": agreement(run, runs["control"])}
+            | {"foretold": kept, "frozen_error": error}
         )
 
     def transformers(asked: Asked) -> dict[str, Any]:

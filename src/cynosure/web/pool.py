@@ -180,7 +180,7 @@ class Pool:
     async def run(
         self, call: str, asked: Any, seconds: float, gone: Gone, tell: Tell | None = None
     ) -> Answer:
-        """The answer to one call; Refusal where there is none."""
+        """The answer to one call; Refusal where there is none. `asked` may be JSON already."""
         if self._queue >= self.waiting:
             raise Refusal(503, f"{self._queue} requests are waiting; try again in some seconds")
         self._queue += 1
@@ -191,7 +191,8 @@ class Pool:
         place = _Place(self)
         try:
             worker = await self._take()
-            body = json.dumps({"call": call, "asked": asked}).encode()
+            text = asked if isinstance(asked, str) else json.dumps(asked)
+            body = f'{{"call": {json.dumps(call)}, "asked": {text}}}'.encode()
             task = asyncio.create_task(worker.call(body, tell))
             try:
                 await self._watch(task, seconds, gone, place)

@@ -162,13 +162,38 @@ async def _ask(request: Request, call: str, body: Any, *, inside: bool = False) 
     house = _house(request)
     pool = house.inside if inside else house.maths
     seconds = float(BOUNDS["trace_seconds" if inside else "deadline_seconds"])
-    wanted = body if isinstance(body, dict) else body.model_dump()
+    wanted = body if isinstance(body, dict) else body.model_dump_json()
     answer = await pool.run(call, wanted, seconds, request.is_disconnected)
     return Response(answer.body, media_type=answer.media)
 
 
+# The routes that are one question with a body: what it may hold, what comes back.
+_QUESTIONS: dict[str, tuple[type, str]] = {
+    "limit": (asked.Limit, "Limits at infinite depth, each with the rule that proves it."),
+    "basins": (asked.Probe, "For each place of a grid the leader one more token would tend to."),
+    "simulate": (asked.Simulate, "Layers or a flow: states, leaders, ends; or .npz, or a report."),
+    "check": (asked.Check, "The theorems on a run: does each apply, hold, by how much."),
+    "control": (asked.Control, "The A under which chosen tokens lead, or why there is none."),
+    "predict": (asked.Predict, "Labels of texts with their probabilities, in order."),
+    "explain": (asked.Explain, "Words, leaders, clusters, their sum: why a text gets its label."),
+    "trace": (asked.Trace, "A sentence by layer: tokens, clusters, leaders, sinks, one head."),
+    "heads": (asked.Heads, "Every head beside each hypothesis; or one iterated, with controls."),
+}
+
+
+def _question(app: FastAPI, name: str, holds: type, about: str) -> None:
+    async def route(request: Request, body: Any) -> Response:
+        return await _ask(request, name, body, inside=name in ("trace", "heads"))
+
+    route.__annotations__["body"] = holds
+    how: dict[str, Any] = {"responses": _ERRORS, "response_model": None, "description": about}
+    app.post(f"/api/v1/{name}", name=name, **how)(route)
+
+
 def _routes(app: FastAPI) -> None:
     api: dict[str, Any] = {"responses": _ERRORS, "response_model": None}
+    for name, (holds, about) in _QUESTIONS.items():
+        _question(app, name, holds, about)
 
     @app.get("/api/v1/configurations", **api)
     async def configurations(request: Request) -> Response:
@@ -186,61 +211,16 @@ def _routes(app: FastAPI) -> None:
         """Every dynamics, attention and stepper with its fields."""
         return await _ask(request, "dynamics", {})
 
-    @app.post("/api/v1/limit", **api)
-    async def limit(request: Request, body: asked.Limit) -> Response:
-        """Limits at infinite depth, each with the rule that proves it."""
-        return await _ask(request, "limit", body)
-
-    @app.post("/api/v1/basins", **api)
-    async def basins(request: Request, body: asked.Probe) -> Response:
-        """For each place of a grid the leader that one more token there would tend to."""
-        return await _ask(request, "probe", body)
-
-    @app.post("/api/v1/simulate", **api)
-    async def simulate(request: Request, body: asked.Simulate) -> Response:
-        """Layers or a flow: states, leaders, what it tends to; or .npz, or a report page."""
-        return await _ask(request, "simulate", body)
-
-    @app.post("/api/v1/check", **api)
-    async def check(request: Request, body: asked.Check) -> Response:
-        """The theorems on a run: does each apply, hold, by how much."""
-        return await _ask(request, "check", body)
-
-    @app.post("/api/v1/control", **api)
-    async def control(request: Request, body: asked.Control) -> Response:
-        """The A under which chosen tokens lead, or why there is none."""
-        return await _ask(request, "control", body)
-
     @app.get("/api/v1/models", **api)
     async def models(request: Request) -> Response:
         """The classifiers of this server, with their cards."""
         return await _ask(request, "models", {})
-
-    @app.post("/api/v1/predict", **api)
-    async def predict(request: Request, body: asked.Predict) -> Response:
-        """Labels of texts with their probabilities, in order."""
-        return await _ask(request, "predict", body)
-
-    @app.post("/api/v1/explain", **api)
-    async def explain(request: Request, body: asked.Explain) -> Response:
-        """Words, leaders, clusters and their sum: why a text gets its label."""
-        return await _ask(request, "explain", body)
 
     @app.get("/api/v1/transformers", **api)
     async def transformers(request: Request) -> dict[str, Any]:
         """The transformers that this server was given."""
         lane = _house(request).inside.settings
         return {"transformers": list(lane["transformers"])}
-
-    @app.post("/api/v1/trace", **api)
-    async def trace(request: Request, body: asked.Trace) -> Response:
-        """A sentence by layer: tokens, clusters, leaders, sinks, the attention of one head."""
-        return await _ask(request, "trace", body, inside=True)
-
-    @app.post("/api/v1/heads", **api)
-    async def heads(request: Request, body: asked.Heads) -> Response:
-        """Every head beside each hypothesis; or one head iterated beside the silent control."""
-        return await _ask(request, "heads", body, inside=True)
 
     @app.get("/api/v1/bounds", **api)
     async def bounds() -> dict[str, Any]:

@@ -58,7 +58,7 @@ def _warm(lane: str, calls: dict[str, Callable[..., Any]]) -> None:
     if lane != "maths":
         return
     asked = {"tokens": [[1.0, 0.0], [0.0, 1.0], [0.2, 0.1]], "alpha": 0.5, "A": None}
-    more = {"exact": False, "max_layers": 100, "followed": True, "deadline": 5.0}
+    more = {"exact": False, "max_layers": 100, "followed": True, "brief": False, "deadline": 5.0}
     calls["limit"](asked | more)
 
 

@@ -52,5 +52,7 @@ function theme() {
 }
 
 theme();
+// A file dropped beside its place would take the browser away from the page.
+for (const kind of ["dragover", "drop"]) addEventListener(kind, (event) => event.preventDefault());
 addEventListener("hashchange", enter);
 enter();

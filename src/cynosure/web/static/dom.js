@@ -57,3 +57,23 @@ export function later(delay, action) {
     timer = setTimeout(() => action(...args), delay);
   };
 }
+
+// However often it is asked for, once for each picture the browser shows.
+export function perFrame(action) {
+  let asked = false;
+  return () => {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => { asked = false; action(); });
+  };
+}
+
+// A bar and the seconds that have gone by, for what takes seconds; call what is returned at the end.
+export function waiting(node, what) {
+  const box = make("div", null, "", "wait"), start = performance.now();
+  make("progress", box, "", "", { "aria-label": what });
+  const said = make("span", box, `${what} …`);
+  node.before(box);
+  const timer = setInterval(() => { said.textContent = `${what} … ${Math.round((performance.now() - start) / 1000)} s`; }, 1000);
+  return () => { clearInterval(timer); box.remove(); };
+}

@@ -33,6 +33,7 @@ export class FormView {
     this.shape = draw("ellipse", this.svg, { fill: "#0072b222", stroke: "#0072b2", "stroke-width": 0.03 });
     this.text = draw("text", this.svg, { x: 0, y: 0.1, "font-size": 0.28, "text-anchor": "middle", fill: "currentColor" });
     this.handles = [0, 1].map((i) => this.handle(i));
+    for (const node of this.handles) node.style.display = "none"; // until there is an A to hold
     this.cells = [];
   }
 

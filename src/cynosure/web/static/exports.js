@@ -34,7 +34,7 @@ function expression(spec, forms) {
 function csv(play) {
   const { z } = play.state, { found } = play, d = play.d;
   const head = ["token", ...z[0].map((_, j) => `z${j}`), ...z[0].map((_, j) => `limit${j}`), "rule", "follows", "leads since", "settled at"];
-  const rows = z.map((row, i) => [i, ...row, ...(found ? found.points[i] : Array(d).fill("")), found?.rule[i] ?? "",
+  const rows = z.map((row, i) => [i, ...row, ...(found ? found.points[i] : Array(d).fill("")), found?.rule?.[i] ?? "",
     found && found.follows[i] >= 0 ? found.follows[i] : "", found && found.born[i] >= 0 ? found.born[i] : "",
     found && found.settled_at[i] >= 0 ? found.settled_at[i] : ""]);
   return [head, ...rows].map((row) => row.join(",")).join("\n") + "\n";
@@ -50,6 +50,12 @@ export function picture() {
   const ground = document.createElementNS("http://www.w3.org/2000/svg", "rect");
   for (const [k, v] of Object.entries({ width: 800, height: 560, fill: paper })) ground.setAttribute(k, v);
   copy.prepend(ground);
+  const many = $("stage").parentNode.querySelector("canvas:not([hidden])");
+  if (many) {
+    const image = document.createElementNS("http://www.w3.org/2000/svg", "image");
+    for (const [k, v] of Object.entries({ width: 800, height: 560, href: many.toDataURL() })) image.setAttribute(k, v);
+    ground.after(image);
+  }
   for (const node of copy.querySelectorAll("[tabindex], [role], [aria-label]")) for (const name of ["tabindex", "role", "aria-label"]) node.removeAttribute(name);
   return new XMLSerializer().serializeToString(copy);
 }

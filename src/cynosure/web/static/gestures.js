@@ -4,16 +4,21 @@ import { $ } from "./dom.js";
 
 export function gestures(play) {
   const svg = $("stage"), scene = play.scene, tip = $("tip");
-  const indexOf = (target) => {
-    const node = target.closest?.("[data-token]");
-    return node && svg.contains(node) ? Number(node.dataset.token) : undefined;
+  const indexOf = (event) => {
+    const node = event.target.closest?.("[data-token]");
+    if (node && svg.contains(node)) return Number(node.dataset.token);
+    return event.clientX !== undefined && svg.matches(".many") ? scene.at(scene.toWorld(event)) : undefined;
   };
   let hand = null;
 
-  function toStart() { if (play.state.k !== 0) play.goTo(0); }
+  function toStart() {
+    if (play.timer) play.stop();
+    if (play.state.k !== 0) play.goTo(0);
+  }
 
   function moved(i, by) {
-    const z = play.state.z.map((row) => [...row]);
+    const z = [...play.state.z];
+    z[i] = [...z[i]];
     if (play.d === 1) z[i][0] += by[0];
     else if (play.d === 2) { z[i][0] += by[0]; z[i][1] += by[1]; }
     else { // in the plane of the screen
@@ -29,7 +34,7 @@ export function gestures(play) {
 
   svg.addEventListener("pointerdown", (event) => {
     if (event.button) return;
-    const i = indexOf(event.target), at = scene.toWorld(event);
+    const i = indexOf(event), at = scene.toWorld(event);
     svg.setPointerCapture(event.pointerId);
     play.hovered = undefined;
     tip.hidden = true;
@@ -44,9 +49,9 @@ export function gestures(play) {
       if (!event.shiftKey && !play.chosen.has(i)) play.chosen.clear();
       play.chosen.add(i);
       play.buttons();
-      scene.nodes[i]?.g.focus({ preventScroll: true });
       hand = { kind: "token", i, at };
       play.draw();
+      scene.nodes.get(i)?.g.focus({ preventScroll: true });
     } else {
       if (!play.choosing) { play.chosen.clear(); play.buttons(); play.draw(); }
       hand = { kind: play.d > 2 ? "turn" : "pan", at, x: event.clientX, y: event.clientY, centre: [...scene.centre], turn: [...scene.turn] };
@@ -81,7 +86,7 @@ export function gestures(play) {
   svg.addEventListener("pointercancel", release);
 
   function hover(event) {
-    const i = indexOf(event.target);
+    const i = indexOf(event);
     if (i === play.hovered && i === undefined) return;
     play.hovered = i;
     const text = play.showHover();
@@ -94,7 +99,7 @@ export function gestures(play) {
   svg.addEventListener("pointerleave", () => { play.hovered = undefined; scene.hideHalf(); tip.hidden = true; });
 
   svg.addEventListener("dblclick", (event) => {
-    if (indexOf(event.target) !== undefined || play.d !== 2) return;
+    if (indexOf(event) !== undefined || play.d !== 2) return;
     toStart();
     add(scene.toWorld(event));
   });
@@ -147,7 +152,7 @@ export function gestures(play) {
   // --- keys -------------------------------------------------------------------------------------
 
   svg.addEventListener("focusin", (event) => {
-    const i = indexOf(event.target);
+    const i = indexOf(event);
     if (i === undefined || play.choosing || hand) return;
     play.chosen = new Set([i]);
     play.buttons();
@@ -155,7 +160,7 @@ export function gestures(play) {
   });
 
   svg.addEventListener("keydown", (event) => {
-    const i = indexOf(event.target), step = (event.shiftKey ? 2 : 12) / scene.scale;
+    const i = indexOf(event), step = (event.shiftKey ? 2 : 12) / scene.scale;
     const by = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] }[event.key];
     if (by && i !== undefined && play.editable) {
       event.preventDefault();
@@ -189,9 +194,10 @@ export function gestures(play) {
   function take(text) {
     try { play.reset({ ...play.state, ...tokensOf(text), A: null, beside: null, k: 0 }); } catch (error) { say(error); }
   }
-  svg.addEventListener("dragover", (event) => { event.preventDefault(); svg.classList.add("over"); });
-  svg.addEventListener("dragleave", () => svg.classList.remove("over"));
-  svg.addEventListener("drop", async (event) => {
+  const room = $("room-play"); // all of it: nobody aims
+  room.addEventListener("dragover", () => svg.classList.add("over"));
+  room.addEventListener("dragleave", () => svg.classList.remove("over"));
+  room.addEventListener("drop", async (event) => {
     event.preventDefault();
     svg.classList.remove("over");
     const file = event.dataTransfer.files[0];

@@ -59,8 +59,9 @@ const cell = (x) => {
 
 export function labelFile(home, model) {
   make("h2", home, "Label a file");
+  make("p", home, "A column named text (review, comment, …), else the longest; of a text the first 100,000 characters. You get a CSV back: text, label, probability, decision.", "note");
   const drop = make("div", home, "", "drop", { id: "label-drop" });
-  make("label", drop, "Drop a .csv, .jsonl or .txt here, or choose ").append(
+  make("label", drop, `Drop a .csv, .jsonl or .txt of up to ${MOST / 1e6} MB here, or choose `).append(
     make("input", null, "", "", { type: "file", accept: ".csv,.jsonl,.ndjson,.txt", id: "label-file" }));
   const bar = make("progress", home, "", "", { max: 1, value: 0, "aria-label": "texts labelled" });
   const said = make("p", home, "", "note", { "aria-live": "polite", id: "label-said" });
@@ -79,19 +80,21 @@ export function labelFile(home, model) {
     bar.hidden = stop.hidden = false;
     take.hidden = true;
     // By size as well as by number: a request holds a megabyte.
-    for (let at = 0; at < texts.length && mine.on;) {
+    let failed = null;
+    for (let at = 0; at < texts.length && mine.on && !failed;) {
       let end = at, size = 0;
       while (end < texts.length && end - at < BATCH && (size += texts[end].length) < 150_000) end++;
       end = Math.max(end, at + 1);
       const part = texts.slice(at, end).map((text) => text.slice(0, 100_000));
-      rows.push(...(await post("predict", { texts: part, model: model() || null })).predictions);
+      try { rows.push(...(await post("predict", { texts: part, model: model() || null })).predictions); }
+      catch (error) { failed = error; } // what is labelled by now can still be taken home
       at = end;
       bar.value = rows.length / texts.length;
       said.textContent = `${rows.length} of ${texts.length} texts`;
     }
     const count = new Map();
     for (const row of rows) count.set(row.label, (count.get(row.label) || 0) + 1);
-    said.textContent = `${rows.length} of ${texts.length} texts: ${[...count].map(([label, n]) => `${n} ${label}`).join(", ")}`;
+    said.textContent = `${rows.length} of ${texts.length} texts: ${[...count].map(([label, n]) => `${n} ${label}`).join(", ")}` + (failed ? `; then ${failed.message}` : "");
     stop.hidden = true;
     take.hidden = false;
     take.onclick = () => {

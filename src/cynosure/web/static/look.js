@@ -1,7 +1,7 @@
 // Look inside: a sentence on its way through a real transformer, its heads, one of them run for ever.
 import { get, post } from "./api.js";
 import { say } from "./app.js";
-import { draw, make, short } from "./dom.js";
+import { $, draw, make, short, waiting } from "./dom.js";
 import { Scene } from "./scene.js";
 
 export async function open(home) {
@@ -48,12 +48,23 @@ class Look {
     this.head = make("input", make("label", pick, "head "), "", "short", { type: "number", min: 0, value: 0, "aria-label": "head" });
     for (const box of [this.headLayer, this.head]) box.addEventListener("change", () => this.trace());
     this.heat = make("canvas", right, "", "heat", { id: "look-heat", "aria-label": "attention matrix" });
+    this.heat.addEventListener("pointermove", (event) => {
+      const box = this.heat.getBoundingClientRect(), n = this.heat.width, { found } = this;
+      const at = (x, size) => Math.min(n - 1, Math.max(0, Math.floor((x / size) * n)));
+      const i = at(event.clientY - box.top, box.height), j = at(event.clientX - box.left, box.width);
+      if (found) this.tip(event, `"${found.words[i]}" looks at "${found.words[j]}": ${short(found.P[i][j], 3)}`);
+    });
+    this.heat.addEventListener("pointerleave", () => { $("tip").hidden = true; });
     this.heatSaid = make("p", right, "", "note");
     this.leaders = make("div", right, "", "scroll");
     const below = make("div", home, "", "card");
     make("h2", below, "Heads, and how far each is from each hypothesis");
-    this.headSaid = make("p", below, "reading the weights …", "note", { "aria-live": "polite" });
-    this.table = make("div", below, "", "scroll");
+    this.headSaid = make("p", below, "", "note", { "aria-live": "polite" });
+    this.which = make("select", make("label", below, "colour by ", "bar"), "", "", { "aria-label": "hypothesis", id: "look-which" });
+    this.which.addEventListener("change", () => this.map());
+    this.board = make("div", below, "", "scroll", { id: "look-map" });
+    this.table = make("div", make("details", below), "", "scroll");
+    this.table.before(make("summary", null, "All numbers"));
     this.iterated = make("div", home, "", "card", { id: "look-iterated" });
     this.iterated.hidden = true;
     this.name.addEventListener("change", () => { this.trace(); this.heads(); });
@@ -63,16 +74,34 @@ class Look {
     let hand = null;
     this.svg.addEventListener("pointerdown", (event) => { hand = [event.clientX, event.clientY, ...this.scene.turn]; this.svg.setPointerCapture(event.pointerId); });
     this.svg.addEventListener("pointermove", (event) => {
-      if (!hand) return;
+      if (!hand) { this.hover(event); return; }
       this.scene.turn = [hand[2] + (event.clientX - hand[0]) / 120, hand[3] + (event.clientY - hand[1]) / 120];
       this.draw();
     });
     this.svg.addEventListener("pointerup", () => { hand = null; });
+    this.svg.addEventListener("pointerleave", () => { $("tip").hidden = true; });
+  }
+
+  // The word of the token, or of the path, under the pointer: names that would overlap are not drawn.
+  hover(event) {
+    const node = event.target.closest("[data-token], [data-path]");
+    if (!node || !this.found) { $("tip").hidden = true; return; }
+    const i = Number(node.dataset.token ?? node.dataset.path), k = Number(this.layer.value), at = Math.min(k, this.found.layers - 1);
+    const here = this.found.tokens.filter((t) => t.layer === at)[i];
+    this.tip(event, `"${this.found.words[i]}", token ${i}: leads in ${here.leads} of ${this.found.heads} heads of layer ${at}`);
+  }
+
+  tip(event, text) {
+    const tip = $("tip");
+    tip.hidden = false;
+    tip.textContent = text;
+    tip.style.left = `${Math.min(event.clientX + 14, innerWidth - 310)}px`;
+    tip.style.top = `${Math.min(event.clientY + 14, innerHeight - 60)}px`;
   }
 
   async trace() {
     const mine = (this.asked = Symbol("trace"));
-    this.said.textContent = "walking the sentence …";
+    const done = waiting(this.said, "walking the sentence (the first time the model is read)");
     try {
       const found = await post("trace", { transformer: this.name.value, text: this.text.value, words: this.words.checked,
         layer: Number(this.headLayer.value), head: Number(this.head.value) });
@@ -88,6 +117,7 @@ class Look {
       this.draw();
       this.attention();
     } catch (error) { if (mine === this.asked) this.said.textContent = error.message; }
+    done();
   }
 
   draw() {
@@ -96,7 +126,8 @@ class Look {
     const k = Number(this.layer.value), row = found.by_layer[k], at = Math.min(k, found.layers - 1);
     const here = found.tokens.filter((t) => t.layer === at), most = here.reduce((a, b) => (b.leads > a.leads ? b : a), here[0]);
     this.at.textContent = k;
-    this.scene.draw({ points: found.view[k], group: (i) => i, leads: (i) => here[i].leads > 0, open: () => false, names: true, name: (i) => found.words[i] });
+    this.scene.draw({ points: found.view[k], group: (i) => i, leads: (i) => here[i].leads > 0, open: () => false, names: true, name: (i) => found.words[i],
+      paths: found.view.slice(0, k + 1) });
     this.layerSaid.textContent = `mean cosine ${short(row.mean_cosine, 3)}, ${row.clusters} clusters, length ${short(row.length, 3)}; ` +
       `"${most.word}" leads in ${most.leads} of ${found.heads} heads of layer ${at}`;
   }
@@ -125,40 +156,69 @@ class Look {
   }
 
   async heads() {
+    const done = waiting(this.headSaid, "reading the weights of every head");
     try {
-      const found = await post("heads", { transformer: this.name.value });
+      const found = (this.every = await post("heads", { transformer: this.name.value }));
       this.headSaid.textContent = `${found.summary} Distances: 0 holds, 1 is as far as can be. Click a head to run it for ever.`;
       const names = Object.keys(found.hypotheses), table = make("table", null), head = make("tr", make("thead", table));
+      this.which.replaceChildren();
+      for (const name of names) make("option", this.which, `${name}: ${found.hypotheses[name]}`, "", { value: names.indexOf(name) });
+      this.map();
       make("th", head, "head");
       for (const name of names) make("th", head, name, "", { title: found.hypotheses[name] });
       const body = make("tbody", table);
       for (const row of found.heads) {
-        const line = make("tr", body, "", "pick", { tabindex: 0, role: "button", "data-head": `L${row.layer}H${row.head}` });
+        const line = make("tr", body);
         make("th", line, `L${row.layer}H${row.head}`);
         row.distances.forEach((x, j) => make("td", line, row.holds[j] ? "✓" : short(x, 2), row.holds[j] ? "yes number" : "number"));
-        const go = () => this.iterate(row.layer, row.head);
-        line.addEventListener("click", go);
-        line.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } });
       }
       this.table.replaceChildren(table);
     } catch (error) { this.headSaid.textContent = error.message; }
+    done();
+  }
+
+  // Layers downwards, heads across: blue is near the hypothesis, and each is a button.
+  map() {
+    const { heads } = this.every, j = Number(this.which.value), grid = make("div", null, "", "map");
+    const width = Math.max(...heads.map((row) => row.head)) + 1;
+    grid.style.gridTemplateColumns = `3em repeat(${width}, minmax(26px, 44px))`;
+    make("span", grid, "");
+    for (let h = 0; h < width; h++) make("span", grid, `H${h}`);
+    let layer = null;
+    for (const row of heads) {
+      if (row.layer !== layer) { layer = row.layer; make("span", grid, `L${layer}`); }
+      const x = row.distances[j], said = row.holds[j] ? "holds" : x === null ? "unknown" : `distance ${short(x, 2)}`;
+      const cell = make("button", grid, row.holds[j] ? "✓" : x === null ? "–" : x.toFixed(2).replace("0.", "."), "", { type: "button",
+        "data-head": `L${row.layer}H${row.head}`, title: `L${row.layer}H${row.head}: ${said}`, "aria-label": `layer ${row.layer}, head ${row.head}: ${said}` });
+      const near = row.holds[j] ? 1 : x === null ? 0 : Math.max(0, 1 - x);
+      cell.style.backgroundColor = `rgba(var(--for), ${(0.7 * near).toFixed(2)})`;
+      cell.addEventListener("click", () => this.iterate(row.layer, row.head));
+    }
+    this.board.replaceChildren(grid);
   }
 
   async iterate(layer, head) {
-    const home = this.iterated;
+    const home = this.iterated, mine = (this.running = Symbol("iterate"));
+    for (const cell of this.board.querySelectorAll("button")) cell.setAttribute("aria-pressed", String(cell.dataset.head === `L${layer}H${head}`));
+    [this.headLayer.value, this.head.value] = [layer, head];
+    this.trace();
     home.hidden = false;
     home.replaceChildren();
-    make("h2", home, `L${layer}H${head} run 200 times over, beside the same layer with every head silent`);
-    const said = make("p", home, "running …", "note", { "aria-live": "polite" });
+    make("h2", home, `L${layer}H${head} run 200 times over, beside its controls`);
+    const said = make("p", home, "", "note", { "aria-live": "polite" }), done = waiting(said, "running the head and two controls");
     home.scrollIntoView({ block: "nearest" });
     try {
       const found = await post("heads", { transformer: this.name.value, layer, head, iterate: 200, text: this.text.value });
-      const two = make("div", home, "", "two"), scenes = ["run", "control"].map((kind) => {
-        const box = make("div", two, "", "stage");
-        const svg = draw("svg", box, { viewBox: "0 0 800 560", role: "img", "aria-label": kind });
-        make("p", box, kind === "run" ? `head ${head} alone` : "control: no head at all", "caption");
+      if (mine !== this.running) return;
+      const three = make("div", home, "", "three"), captions = {
+        run: `head ${head} alone`, frozen: `frozen: its attention of the first run, for ever`, control: "silent: no head at all",
+      };
+      const scenes = Object.entries(captions).map(([kind, caption]) => {
+        const box = make("div", three, "", "stage");
+        const svg = draw("svg", box, { viewBox: "0 0 800 560", role: "img", "aria-label": caption, "data-kind": kind });
+        make("p", box, caption, "caption");
         const scene = new Scene(svg, { editable: false });
-        scene.fit([...found.run.flat(), ...found.control.flat()]);
+        scene.fit([...found.run.flat(), ...found.frozen.flat(), ...found.control.flat()]);
         return [scene, found[kind]];
       });
       const line = make("label", home, "times run ", "slider"), at = make("output", line, "0");
@@ -171,9 +231,11 @@ class Look {
       slider.addEventListener("input", show);
       slider.value = found.t.length - 1;
       show();
-      const { run, control } = found.ends;
-      said.textContent = `At the end ${run.clusters} clusters (control ${control.clusters}), mean cosine ${short(run.mean_cosine, 3)} (control ${short(control.mean_cosine, 3)}); ` +
-        `cosine of a token with the same token of the control: ${short(found.agreement, 3)}. Norm and output bias act even when every head is silent: what the control does too is their work.`;
-    } catch (error) { said.textContent = error.message; say(error); }
+      const { run, control } = found.ends, all = found.t.at(-1);
+      said.textContent = `At the end ${run.clusters} clusters (silent control ${control.clusters}), mean cosine ${short(run.mean_cosine, 3)} (silent ${short(control.mean_cosine, 3)}); ` +
+        `cosine of a token with the same token of the silent control: ${short(found.agreement, 3)}. Norm and output bias act even when every head is silent: what that control does too is their work. ` +
+        `Its attention, frozen, foretells ${found.foretold >= all ? `all ${all} runs` : `the first ${found.foretold} of ${all} runs`} to 10 %; at the end it is ${short(100 * found.frozen_error, 3)} % off.`;
+    } catch (error) { if (mine === this.running) { said.textContent = error.message; say(error); } }
+    finally { done(); }
   }
 }

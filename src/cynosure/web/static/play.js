@@ -1,16 +1,20 @@
 // Play: tokens one can hold. The page sends tokens and draws answers; every claim is the server's.
 import { fetchFile, get, latest, post } from "./api.js";
 import { calm, say } from "./app.js";
-import { $, later, short, write } from "./dom.js";
+import { $, later, perFrame, short, write } from "./dom.js";
 import { FormView, isDefinite } from "./ellipse.js";
 import { exporting } from "./exports.js";
 import { dynamicsForm } from "./forms.js";
 import { gestures } from "./gestures.js";
 import { presets } from "./presets.js";
-import { Scene } from "./scene.js";
+import { MANY, Scene } from "./scene.js";
 import { fresh, fromLink, LAYERS, Past, toLink } from "./state.js";
 import { showTheorems } from "./theorems.js";
 
+const GROUNDS = {
+  basins: "One more token there is proved to tend to the leader of that colour; white: it would lead itself; grey: no leader.",
+  cells: "The leader of that colour has the largest score there: a power diagram.",
+};
 const MOST_CHECKED = 300; // tokens; beyond, the theorems are checked when asked
 
 export async function open() {
@@ -38,7 +42,9 @@ class Play {
     this.askBasins = latest((body) => post("basins", body), (found, body) => this.takeBasins(found, body), say);
     this.soon = later(120, () => this.follow());
     this.idle = later(600, () => this.rest());
-    this.link = later(300, () => this.writeLink());
+    const soon = later(300, () => this.writeLink());
+    this.link = () => { $("stage").dataset.link = "old"; soon(); };
+    this.redraw = perFrame(() => this.draw());
   }
 
   get n() { return this.state.z.length; }
@@ -77,11 +83,12 @@ class Play {
     if (parts.z && !parts.exact) parts.exact = null; // moved tokens are floats again
     const only = Object.keys(parts).every((key) => key === "z" || key === "exact");
     Object.assign(this.state, parts);
-    this.refresh(!only);
+    this.refresh(!only, true);
   }
 
-  // The end of a gesture is what undo goes back to.
+  // The end of a gesture is what undo goes back to, and what is answered in words.
   settle() {
+    if (this.brief) this.askLimit(this.limitBody());
     this.past.keep(this.state);
     this.buttons();
     this.link();
@@ -97,12 +104,12 @@ class Play {
   }
 
   // While a token is dragged nothing but tokens changes, and that many times a second.
-  refresh(controls = true) {
+  refresh(controls = true, brief = false) {
     if (this.found && this.found.points.length !== this.n) this.found = null;
     if (this.run && this.run.z[0].length !== this.n) this.run = null;
-    this.draw();
+    if (brief) this.redraw(); else this.draw();
     if (controls) this.controls();
-    this.askLimit(this.limitBody());
+    this.askLimit(this.limitBody(brief));
     if (this.state.k !== 0) this.askRun(this.runBody());
     this.soon();
     this.idle();
@@ -111,10 +118,11 @@ class Play {
 
   tokens() { return this.state.rational && this.state.exact ? this.state.exact : this.state.z; }
 
-  limitBody() {
+  limitBody(brief = false) {
+    this.brief = brief;
     const { A, alpha, rational } = this.state;
     const exact = rational && this.n <= 200;
-    const body = { tokens: this.tokens(), alpha: exact ? this.rationalAlpha() : alpha, exact, followed: this.n <= 300, deadline: 3 };
+    const body = { tokens: this.tokens(), alpha: exact ? this.rationalAlpha() : alpha, exact, brief, followed: !brief && this.n <= 300, deadline: 3 };
     if (A) body.A = A;
     if (!isDefinite(A)) body.max_layers = 2000;
     return body;
@@ -137,21 +145,25 @@ class Play {
   rest() {
     this.askRun(this.runBody());
     if (this.n <= MOST_CHECKED) this.check(); else showTheorems(null, this);
-    if (this.state.show.basins) this.basins(); else this.scene.showGround(null);
+    if (this.background) this.basins(); else this.scene.showGround(null);
   }
+
+  get background() { return ["basins", "cells"].find((kind) => this.state.show[kind]); }
 
   check() { this.askCheck(this.runBody()); }
 
   basins() {
     if (this.d !== 2) return;
     const [corner, opposite] = this.scene.corners();
-    const side = Math.max(12, Math.min(60, Math.floor(Math.sqrt(400000 / this.n))));
-    const { z, alpha, A } = this.state, body = { tokens: z, alpha, corner, opposite, side };
+    const [most, numbers] = this.background === "cells" ? [100, 1000000] : [60, 400000]; // cells cost little
+    const side = Math.max(12, Math.min(most, Math.floor(Math.sqrt(numbers / this.n))));
+    const { z, alpha, A } = this.state, body = { tokens: z, alpha, corner, opposite, side, kind: this.background };
     if (A) body.A = A;
     this.askBasins(body);
   }
 
   takeBasins(found, body) {
+    if (body.kind !== this.background) return;
     this.ground = { ...found, corner: body.corner, opposite: body.opposite };
     this.draw();
   }
@@ -163,7 +175,7 @@ class Play {
     this.found = found;
     this.paint(found.leaders);
     calm("limit");
-    this.draw(true);
+    this.redraw();
     this.tell();
   }
 
@@ -231,21 +243,22 @@ class Play {
     return born >= 0 && (born <= k || k === 0);
   }
 
-  draw(labels = false) {
+  draw() {
     const { found, state } = this, group = this.groups();
     const undecided = new Set(found?.undecided || []);
     const flat = this.d <= 2, show = state.show;
-    if (show.basins && this.ground && flat) this.scene.showGround(this.ground, (i) => group(i));
+    if (this.background && this.ground && flat) this.scene.showGround(this.ground, (i) => group(i));
     this.scene.draw({
       points: this.now(), group, chosen: this.chosen, names: show.names,
-      leads: (i) => this.leads(i), open: (i) => undecided.has(i),
-      label: labels ? (i) => `token ${i}: ${found.words[i]}` : null,
+      leads: (i) => this.leads(i), open: (i) => undecided.has(i), follows: state.k === 0 ? null : found?.follows,
+      label: found?.words ? (i) => `token ${i}: ${found.words[i]}` : null,
       hull: show.hull && flat && state.k === 0 ? found?.hull?.vertices : null,
       polytope: show.polytope && flat ? found?.polytope?.vertices : null,
       arrows: show.arrows && state.k !== "inf", limits: this.d <= 3 ? found?.points : null,
     });
     this.drawSide(group);
-    write($("stage-caption"), this.sideShown ? `Hardmax layers, α = ${short(state.alpha)}` :
+    const ground = flat && this.ground ? GROUNDS[this.background] : "";
+    write($("stage-caption"), ground ? ground : this.n > MANY && show.arrows ? `${this.n} tokens; arrows of every ${Math.ceil(this.n / MANY)}th` : this.sideShown ? `Hardmax layers, α = ${short(state.alpha)}` :
       this.d > 3 ? `d = ${this.d}: along the three principal components; drag to turn` : this.d === 3 ? "d = 3: drag the ground to turn" : "");
   }
 
@@ -278,7 +291,7 @@ class Play {
 
   showHover() {
     const i = this.hovered, { found } = this;
-    if (i === undefined || !found || i >= this.n) { this.scene.hideHalf(); return ""; }
+    if (i === undefined || !found?.words || i >= this.n) { this.scene.hideHalf(); return ""; }
     const set = found.followed?.[i], z = this.state.z[i];
     const exact = found.exact_points ? `\nlimit ${found.exact_points[i].map((x) => (x.length > 24 ? "≈" + short(found.points[i][0], 8) : x)).join(", ")}` :
       `\nlimit ${found.points[i].map((x) => short(x)).join(", ")}`;
@@ -336,7 +349,12 @@ class Play {
     for (const box of document.querySelectorAll("[data-show]")) {
       box.addEventListener("change", () => {
         this.state.show[box.dataset.show] = box.checked;
-        if (box.dataset.show === "basins") { this.ground = null; this.rest(); }
+        if (["basins", "cells"].includes(box.dataset.show)) { // one background at a time
+          this.state.show[box.dataset.show === "basins" ? "cells" : "basins"] = false;
+          this.ground = null;
+          this.rest();
+          this.controls();
+        }
         this.draw();
         this.settle();
       });
@@ -356,9 +374,16 @@ class Play {
     this.link();
   }
 
+  // Whoever takes hold of something has seen enough of the movie.
+  stop() {
+    clearInterval(this.timer);
+    this.timer = 0;
+    $("run").textContent = "▶";
+  }
+
   playStop() {
     const button = $("run");
-    if (this.timer) { clearInterval(this.timer); this.timer = 0; button.textContent = "▶"; this.settle(); return; }
+    if (this.timer) { this.stop(); this.settle(); return; }
     if (this.state.k === "inf") this.goTo(0);
     button.textContent = "❚❚";
     this.timer = setInterval(() => {
@@ -392,6 +417,7 @@ class Play {
   }
 
   writeLink() {
+    $("stage").dataset.link = "written";
     if ($("room-play").hidden || this.n > 1500) return;
     history.replaceState(null, "", `#play=${toLink(this.state)}`);
   }

@@ -31,6 +31,7 @@ export async function presets(play) {
       if (play.n) { Object.assign(state, { alpha: play.state.alpha, show: play.state.show, rational: play.state.rational }); }
       if (name === "golden" && params.name === "G4") state.alpha = 0.1;
       else if (name === "golden" || name === "figure2") state.alpha = 0.5;
+      if (play.timer) play.stop();
       if (play.past) {
         const same = play.d === state.z[0].length;
         if (same) Object.assign(state, { A: play.state.A, beside: play.state.beside });

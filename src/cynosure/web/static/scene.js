@@ -1,12 +1,21 @@
 // One picture of tokens: stars lead, circles follow. Nodes are kept and only what changed is set.
-import { colour, draw, set } from "./dom.js";
+import { colour, draw, make, set } from "./dom.js";
 
 const W = 800, H = 560;
+export const MANY = 400; // tokens; beyond, a browser is too slow with a node for each, and a canvas has the rest
 const CIRCLE = "M6 0A6 6 0 1 1 -6 0A6 6 0 1 1 6 0Z";
 const STAR = Array.from({ length: 10 }, (_, i) => {
   const r = i % 2 ? 4.2 : 10.5, a = (Math.PI * i) / 5 - Math.PI / 2;
   return `${i ? "L" : "M"}${(r * Math.cos(a)).toFixed(2)} ${(r * Math.sin(a)).toFixed(2)}`;
 }).join("") + "Z";
+
+// An arrow from (x, y) to (u, v): start, head, tip and its two sides; null where it would be all head.
+function shaft(x, y, u, v) {
+  const length = Math.hypot(u - x, v - y);
+  if (!(length >= 10)) return null;
+  const [ex, ey] = [(u - x) / length, (v - y) / length], [hx, hy] = [u - 9 * ex, v - 9 * ey];
+  return [x, y, hx, hy, u, v, hx - 4 * ey, hy + 4 * ex, hx + 4 * ey, hy - 4 * ex];
+}
 
 export class Scene {
   constructor(svg, { editable = true } = {}) {
@@ -19,9 +28,13 @@ export class Scene {
     for (const name of ["ground", "axes", "hull", "polytope", "arrows", "half", "tokens"]) {
       this.layers[name] = draw("g", svg, { class: name });
     }
-    this.nodes = [];
+    this.nodes = new Map();
     // Asking for the width while drawing would make the browser lay the page out each time.
-    new ResizeObserver(([box]) => { this.width = box.contentRect.width; }).observe(svg);
+    new ResizeObserver(([box]) => {
+      if (this.width === box.contentRect.width) return;
+      this.width = box.contentRect.width;
+      if (this.what) this.draw(this.what);
+    }).observe(svg);
     this.width = svg.clientWidth;
     this.axisX = draw("line", this.layers.axes, { stroke: "#8884", "stroke-width": 1 });
     this.axisY = draw("line", this.layers.axes, { stroke: "#8884", "stroke-width": 1 });
@@ -77,15 +90,28 @@ export class Scene {
   }
 
   token(i) {
-    if (this.nodes[i]) return this.nodes[i];
+    if (this.nodes.has(i)) return this.nodes.get(i);
     const g = draw("g", this.layers.tokens, { class: "token", "data-token": i, "data-role": "follower" });
     if (this.editable) set(g, { tabindex: 0, role: "img" });
-    const ring = draw("circle", g, { class: "ring", r: 14, fill: "transparent", stroke: "none" });
+    const ring = draw("circle", g, { class: "ring", r: 14, fill: "none", "pointer-events": "all" });
     const shape = draw("path", g, { d: CIRCLE, stroke: "#0006", "stroke-width": 1 });
     const name = draw("text", g, { x: 9, y: -8, "font-size": 13, fill: "currentColor", "pointer-events": "none" });
     const arrow = draw("path", this.layers.arrows, { fill: "#88909a", stroke: "#88909a", "stroke-opacity": 0.65 });
-    this.nodes[i] = { g, ring, shape, name, arrow, was: {} };
-    return this.nodes[i];
+    this.nodes.set(i, { g, ring, shape, name, arrow, was: {} });
+    return this.nodes.get(i);
+  }
+
+  // Names that lie on no other; one that has tokens under its own says how many.
+  names(points, name, small) {
+    const taken = [], out = [];
+    points.forEach((p, i) => {
+      const [x, y] = this.toScreen(p), word = name(i), width = 8.5 * small * (word.length + 3), height = 16 * small;
+      const under = taken.find((one) => Math.hypot(one.x - x, one.y - y) < 5 * small);
+      if (under) under.more++;
+      else if (!taken.some((one) => x < one.x + one.width && one.x < x + width && Math.abs(y - one.y) < height)) taken.push({ i, x, y, width, more: 0, word });
+    });
+    for (const { i, word, more } of taken) out[i] = more ? `${word} +${more}` : word;
+    return out;
   }
 
   put(node, key, value, apply) {
@@ -94,16 +120,23 @@ export class Scene {
     apply(value);
   }
 
-  // what: points, leads(i), group(i), open(i), label(i), arrows, limits, hull, polytope, names, chosen
+  // what: points, leads(i), group(i), open(i), label(i), arrows, limits, hull, polytope, names, chosen;
+  // follows: tokens that have come to their leader are drawn inside its star; paths: by layer the
+  // places so far, instead of arrows
   draw(what) {
+    this.what = what;
     const { points } = what, n = points.length, near = Math.min(1.9, Math.max(1, 640 / (this.width || W)));
     const small = (n > 400 ? 0.55 : n > 120 ? 0.75 : 1) * near; // a narrow picture needs larger tokens
-    for (let i = this.nodes.length - 1; i >= n; i--) {
-      this.nodes[i].g.remove();
-      this.nodes[i].arrow.remove();
-      this.nodes.pop();
+    this.reach = 14 * small;
+    const kept = this.many(what, small);
+    for (const [i, node] of this.nodes) {
+      if (i < n && (!kept || kept.has(i))) continue;
+      node.g.remove();
+      node.arrow.remove();
+      this.nodes.delete(i);
     }
-    for (let i = 0; i < n; i++) {
+    const names = what.names ? this.names(points, what.name || String, small) : [];
+    for (const i of kept || points.keys()) {
       const node = this.token(i), [x, y] = this.toScreen(points[i]), leads = what.leads(i), open = what.open(i);
       this.put(node, "place", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${small})`,
         (v) => node.g.setAttribute("transform", v));
@@ -113,9 +146,14 @@ export class Scene {
       });
       this.put(node, "fill", open ? "none" : colour(what.group(i)), (v) => set(node.shape, { fill: v,
         stroke: open ? "#c98a00" : "#0006", "stroke-dasharray": open ? "3 2" : null, "stroke-width": open ? 2 : 1 }));
+      const home = what.follows && !leads && points[what.follows[i]] ? this.toScreen(points[what.follows[i]]) : null;
+      this.put(node, "there", !!home && Math.hypot(x - home[0], y - home[1]) < 3, (v) => set(node.shape, { transform: v ? "scale(0.5)" : null }));
       this.put(node, "chosen", String(!!what.chosen?.has(i)), (v) => node.g.setAttribute("data-chosen", v));
-      this.put(node, "arrow", what.arrows ? this.arrow(points[i], what.limits?.[i]) : "", (v) => node.arrow.setAttribute("d", v));
-      this.put(node, "name", what.names ? String(what.name ? what.name(i) : i) : "", (v) => { node.name.textContent = v; });
+      const line = what.paths ? this.path(what.paths, i) : what.arrows ? this.arrow(points[i], what.limits?.[i]) : "";
+      this.put(node, "arrow", line, (v) => node.arrow.setAttribute("d", v));
+      if (what.paths) this.put(node, "path", colour(what.group(i)), (v) => set(node.arrow, { fill: "none", stroke: v, "stroke-width": 1.5, "data-path": i }));
+      this.put(node, "side", x > W - 100 * small ? "end" : "start", (v) => set(node.name, { x: v === "end" ? -9 : 9, "text-anchor": v }));
+      this.put(node, "name", names[i] || "", (v) => { node.name.textContent = v; });
       if (this.editable && what.label) this.put(node, "label", what.label(i), (v) => node.g.setAttribute("aria-label", v));
     }
     this.polygon(this.hull, what.hull);
@@ -128,15 +166,94 @@ export class Scene {
     set(this.axisY, { y1: 0, y2: flat ? H : 0, x1: ox, x2: ox });
   }
 
+  // Of many tokens those that are chosen and the first that lead have nodes, which are given back; the
+  // others are painted below. Null where each has its own node.
+  many(what, small) {
+    const { points } = what, n = points.length;
+    this.svg.classList.toggle("many", n > MANY);
+    if (this.canvas) this.canvas.hidden = n <= MANY;
+    if (n <= MANY) return null;
+    const kept = new Set(what.chosen);
+    for (let i = 0; i < n && kept.size < MANY; i++) if (what.leads(i)) kept.add(i);
+    if (!this.canvas) {
+      this.canvas = make("canvas", null, "", "", { "aria-hidden": "true" });
+      this.svg.before(this.canvas);
+    }
+    this.paint(what, small, kept);
+    return kept;
+  }
+
+  // Arrows (of some) and tokens without a node, painted again only if one of them changed.
+  paint(what, small, kept) {
+    const { points, limits } = what, n = points.length, every = Math.ceil(n / MANY), { canvas } = this;
+    const sharp = Math.min(2, (devicePixelRatio * (this.width || W)) / W), size = [W, H].map((x) => Math.round(x * sharp));
+    const now = new Float64Array(8 * n + 3).fill(NaN);
+    now.set([...size, small], 8 * n);
+    for (let i = 0; i < n; i++) {
+      if (kept.has(i)) continue;
+      const end = what.arrows && i % every === 0 ? limits?.[i] : null;
+      now.set(this.toScreen(points[i]), 8 * i);
+      if (end) now.set(this.toScreen(end), 8 * i + 2);
+      now.set([what.group(i), what.leads(i), what.open(i)], 8 * i + 4);
+    }
+    if (this.painted?.length === now.length && now.every((x, i) => Object.is(x, this.painted[i]))) return;
+    this.painted = now;
+    [canvas.width, canvas.height] = size; // which empties it
+    const pen = canvas.getContext("2d");
+    pen.scale(sharp, sharp);
+    pen.lineWidth = 1 / sharp; // one pixel: much faster than a little more
+    pen.strokeStyle = pen.fillStyle = "#88909aa6";
+    for (let i = 0; i < n; i += every) {
+      const s = shaft(now[8 * i], now[8 * i + 1], now[8 * i + 2], now[8 * i + 3]);
+      if (!s) continue;
+      pen.beginPath();
+      pen.moveTo(s[0], s[1]);
+      pen.lineTo(s[2], s[3]);
+      pen.stroke();
+      pen.beginPath();
+      for (const at of [4, 6, 8]) pen.lineTo(s[at], s[at + 1]);
+      pen.fill();
+    }
+    const star = new Path2D(STAR);
+    for (let i = 0; i < n; i++) {
+      if (kept.has(i)) continue;
+      const [x, y, , , group, leads, open] = now.subarray(8 * i, 8 * i + 7);
+      pen.fillStyle = colour(group);
+      pen.strokeStyle = open ? "#c98a00" : "#0006";
+      pen.beginPath();
+      if (leads) {
+        pen.setTransform(sharp * small, 0, 0, sharp * small, sharp * x, sharp * y);
+        pen.fill(star);
+        pen.setTransform(sharp, 0, 0, sharp, 0, 0);
+        continue;
+      }
+      pen.arc(x, y, 6 * small, 0, 7);
+      if (!open) pen.fill();
+      pen.stroke();
+    }
+  }
+
+  // The token at a place of the world, the nearest within reach of a finger.
+  at(place) {
+    const [x, y] = this.toScreen(place);
+    let best = this.reach ** 2, found;
+    this.what.points.forEach((p, i) => {
+      const [u, v] = this.toScreen(p), apart = (u - x) ** 2 + (v - y) ** 2;
+      if (apart < best) [best, found] = [apart, i];
+    });
+    return found;
+  }
+
   // An arrow of its own for each token: only those that changed are painted again.
   arrow(p, end) {
-    if (!p || !end) return "";
-    const [x, y] = this.toScreen(p), [u, v] = this.toScreen(end), length = Math.hypot(u - x, v - y);
-    if (length < 10) return "";
-    const [ex, ey] = [(u - x) / length, (v - y) / length], [hx, hy] = [u - 9 * ex, v - 9 * ey];
-    return `M${x.toFixed(1)} ${y.toFixed(1)}L${hx.toFixed(1)} ${hy.toFixed(1)}` +
-      `M${u.toFixed(1)} ${v.toFixed(1)}L${(hx - 4 * ey).toFixed(1)} ${(hy + 4 * ex).toFixed(1)}` +
-      `L${(hx + 4 * ey).toFixed(1)} ${(hy - 4 * ex).toFixed(1)}Z`;
+    const s = p && end ? shaft(...this.toScreen(p), ...this.toScreen(end)) : null;
+    if (!s) return "";
+    const [x, y, hx, hy, u, v, ax, ay, bx, by] = s.map((c) => c.toFixed(1));
+    return `M${x} ${y}L${hx} ${hy}M${u} ${v}L${ax} ${ay}L${bx} ${by}Z`;
+  }
+
+  path(states, i) {
+    return states.map((z, k) => `${k ? "L" : "M"}${this.toScreen(z[i]).map((c) => c.toFixed(1)).join(" ")}`).join("");
   }
 
   // The half-space of a token: all y with <n, y> at most that of the tokens it follows.

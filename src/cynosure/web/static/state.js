@@ -5,7 +5,7 @@ const MOST_KEPT = 200;
 
 export const fresh = () => ({
   z: [], exact: null, alpha: 0.5, A: null, k: 0, rational: false, beside: null,
-  show: { hull: true, polytope: true, arrows: true, names: false, basins: false },
+  show: { hull: true, polytope: true, arrows: true, names: false, basins: false, cells: false },
 });
 
 const copy = (x) => JSON.parse(JSON.stringify(x));
