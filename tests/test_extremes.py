@@ -10,6 +10,7 @@ import signal
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -227,3 +228,14 @@ def test_the_judge_notices_a_hang_a_bare_error_and_a_nan() -> None:
         judge(lambda: tr)
     for run in runs(Silent(), z):
         assert judge(run) == "overflow"
+
+
+def test_a_factor_beyond_the_floats_times_subnormal_tokens() -> None:
+    """(1 + alpha)^k is infinite at layer 2, its product with the tokens is not."""
+    z = np.array([[3e-310, -3e-310], [1e-310, 2e-310], [-2e-310, 1e-310]])
+    grown = cy.simulate(cy.UnnormalizedAttention(alpha=1e200), z, layers=4, throw=False)
+    plain = cy.simulate(cy.PureAttention(alpha=1e200), z, layers=len(grown.t) - 1)
+    assert grown.status.code == "overflow" and grown.t.tolist() == [0, 1, 2, 3]
+    for k, layer in enumerate(grown.z):
+        want = [[Fraction(x) * Fraction(1e200) ** k for x in row] for row in plain.z[k].tolist()]
+        np.testing.assert_allclose(layer, np.array(want, dtype=float), rtol=1e-14)

@@ -365,6 +365,16 @@ def _hardmax_status(
     return Status("moving", message, advice, tuple(notes))
 
 
+def _factors(base: float, layers: np.ndarray, dtype: np.dtype) -> list[np.ndarray]:
+    """base^k as one factor, or as two where it is larger than any float (and the tokens tiny)."""
+    with np.errstate(over="ignore"):
+        whole = (base**layers).astype(dtype)
+    if np.isfinite(whole).all():
+        return [whole]
+    half = np.where(np.isfinite(whole), layers, layers / 2)
+    return [(base**k).astype(dtype) for k in (half, layers - half)]
+
+
 def _grow(
     layers: HardmaxLayers,
     states: Array,
@@ -381,11 +391,12 @@ def _grow(
         size = np.log(largest) + saves * np.log(base)
     fits = size < np.log(np.finfo(dtype).max) - 1
     stop = len(saves) if fits.all() else int(np.argmin(fits))
-    factors = (base ** saves[:stop].astype(float)).astype(dtype)
-    factors = factors.reshape((stop,) + (1,) * (len(states.shape) - 1))
-    if mask is not None:
-        factors = np.where(mask[..., None], factors, dtype.type(1))  # padding never moves
-    grown = states[:stop] * like(factors, states)
+    grown = states[:stop]
+    for power in _factors(base, saves[:stop].astype(float), dtype):
+        factor = power.reshape((stop,) + (1,) * (len(states.shape) - 1))
+        if mask is not None:
+            factor = np.where(mask[..., None], factor, dtype.type(1))  # padding never moves
+        grown = grown * like(factor, states)
     if stop < len(saves):
         status = Status(
             "overflow",
