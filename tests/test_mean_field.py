@@ -11,6 +11,8 @@ from scipy.special import digamma
 
 import cynosure as cy
 from cynosure.attention import Softmax
+from cynosure.experiments.softmax import gaussian_crowd
+from cynosure.experiments.sphere import common_noise, normalisation
 from cynosure.theorems.mean_field import normality
 from cynosure.theorems.noise import (
     PairLaw,
@@ -248,3 +250,49 @@ def test_mixed_is_post_then_pre() -> None:
     for make in (lambda: cy.MixedNormFlow(tau=0.0), lambda: cy.NGPTFlow(gamma=-1.0)):
         with pytest.raises(ValueError, match="expected a"):
             make()
+
+
+# --- what the experiments measure ----------------------------------------------------------------
+
+
+def test_a_layer_of_the_ensemble_is_a_layer_of_the_noisy_sphere() -> None:
+    x = cy.configurations.sphere(5, 3, 1)
+    noisy = cy.NoisySphere(Softmax(2.0), sigma=0.4, dt=0.02, seed=7)
+    G = np.random.default_rng([7, 11]).standard_normal((3, 3))
+    found = common_noise.layer(x[None], (x @ G.T)[None], 2.0, 0.4, 0.02)[0]
+    np.testing.assert_allclose(found, noisy.step(x, 11), atol=1e-15)
+
+
+def test_cosines_in_independent_noise_have_the_stationary_law() -> None:
+    """The density makes the flux of dr = (2w(1-r^2) - (d-1) sigma^2 r) dt + ... vanish."""
+    r = np.linspace(-0.9, 0.9, 20_001)
+    for beta, sigma, d in ((1.0, 0.7, 3), (0.0, 1.0, 5), (3.0, 0.5, 2)):
+        density = common_noise.stationary(r, beta, sigma, d)
+        w = 1 / (1 + np.exp(beta * (1 - r)))
+        drift = 2 * w * (1 - r * r) - (d - 1) * sigma**2 * r
+        flux = drift * density - np.gradient(sigma**2 * (1 - r * r) * density, r)
+        assert np.abs(flux[5:-5]).max() < 1e-5 * np.abs(drift * density).max()
+
+
+def test_pairs_that_disobey_the_law_are_noticed() -> None:
+    ends = np.where(np.arange(300) < 75, 20.0, -20.0)
+    right = common_noise.Pairs(1.0, 1.0, 3, 0.0, 0.02, ends)
+    assert right.exact == pytest.approx(0.25, abs=1e-3) and right.tail > -2
+    assert common_noise.Pairs(1.0, 1.0, 3, 0.0, 0.02, -ends).tail < -6
+
+
+def test_rates_of_the_schemes_can_be_told_apart() -> None:
+    t, s = np.linspace(0, 12, 121), np.append(0, np.geomspace(0.05, 1000, 120))
+    for power in (1.0, 2.0):
+        post = normalisation.Decay("post", "full", 4, 3, 1.0, 0, t, np.exp(-power * t))
+        pre = normalisation.Decay("pre", "full", 4, 3, 1.0, 0, s, (1 + s) ** -power)
+        assert post.exponent == pytest.approx(power) or power == 1  # e^-12 is not late enough
+        assert pre.exponent == pytest.approx(power, abs=0.02)
+
+
+def test_the_power_of_n_is_fitted_with_an_interval() -> None:
+    rng, n = np.random.default_rng(0), (100, 400, 1600)
+    for power in (0.5, 0.1):
+        errors = [rng.standard_normal(60) * k**-power for k in n]
+        found, low, high = gaussian_crowd.exponent(n, errors)
+        assert low < found < high and low - 0.05 < power < high + 0.05 and high - low < 0.4

@@ -16,6 +16,7 @@ or left alone: these two choices make the first four.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import inf
@@ -33,7 +34,7 @@ __all__ = ["MixedNormFlow", "NGPTFlow", "PeriNormFlow", "PreNormFlow"]
 
 
 @dataclass(frozen=True, eq=False)
-class _Directed(Flow):
+class _Directed(Flow, abc.ABC):
     """Flows whose attention reads directions x_i/|x_i| only."""
 
     attention: Attention = field(default_factory=Softmax)
