@@ -2,12 +2,14 @@
 
 Softmax attention tilts a Gaussian into a Gaussian, so in the limit of many tokens a Gaussian law
 stays one, and its moments solve m' = V(m + SAm), S' = VSAS + SA^T SV^T (`GaussianFlow`,
-docs/mathematics.md B35). See n tokens against it: errors fall like n^(-1/2) as long as the tilt
-|S^(1/2) A S^(1/2)| is small. The weights have a variance up to the tilt 2^(-1/2); past it, errors
-fall ever more slowly. The equation becomes infinite at a finite time, n tokens never do.
+docs/mathematics.md B35). See n tokens against it: errors fall at least like n^(-1/2) as long as
+the tilt |S^(1/2) A S^(1/2)| is small. The weights have a variance up to the tilt 2^(-1/2); past it,
+errors fall ever more slowly. The equation becomes infinite at a finite time, n tokens never do.
 
 Trap: the start's own mean and covariance are the start of the equation. With those of the law
-instead, the error of the sample, n^(-1/2) again, would hide everything else.
+instead, the error of the sample, n^(-1/2) again, would hide everything else. With them the first
+term that is left of one layer's error is the square of the skewness, of order 1/n: at small tilts
+errors seem to fall faster than n^(-1/2), until n is large.
 """
 
 from __future__ import annotations
@@ -250,10 +252,10 @@ def _comparisons(
     growth = p.n[-1] / p.n[0]
     return [
         cy.Comparison(
-            "errors fall like n^(-1/2) where the tilt is at most 1/2",
+            "errors fall at least like n^(-1/2) where the tilt is at most 1/2",
             f"one layer, {p.samples} samples of {', '.join(map(str, p.sizes))} tokens, tilts",
             f"power of 1/n with 95 % interval: {said(low)}",
-            all(a - 0.1 <= 0.5 <= b + 0.1 for _, a, b in low.values()),
+            all(b >= 0.5 for _, _, b in low.values()),
         ),
         cy.Comparison(
             "and more slowly where it is at least 3/2",
@@ -333,5 +335,5 @@ def _draw(p: Params, line: list[Crowd], powers: dict[float, tuple[float, float, 
     right.errorbar(list(powers), mean, [mean - low, high - mean], **how)
     right.axhline(0.5, label="1/2", **law)
     right.axvline(0.5**0.5, color=cy.plot.GREY, ls=":")
-    right.set(xlabel="tilt", ylabel="power of 1/n", ylim=(-0.1, 0.9))
+    right.set(xlabel="tilt", ylabel="power of 1/n", ylim=(-0.05, 1.05))
     return figure

@@ -323,12 +323,10 @@ def _comparisons(
     seen = {name: _inside(group) for name, group in groups.items()}
     # Wilson's interval misses 1 in 20, and a step is not 0: no cell may be beyond 1e-6
     tails = min(c.tail for group in groups.values() for c in group)
-    small, ends = _too_small(p, crowds)
-    small_late, ends_late = _too_small(p, later.crowds)
-    quiet = antipodal_threshold(p.cut)
-    few, few_late = (
-        sum(c.two for c in group if c.sigma**2 <= quiet) for group in (crowds, later.crowds)
-    )
+    same = [c for c in crowds if c.n in p.n[:2] and c.sigma in _quiet(p)]
+    (small, ends), (small_late, ends_late) = (_too_small(p, g) for g in (same, later.crowds))
+    equal = antipodal_threshold(p.cut)
+    few, few_late = (sum(c.two for c in g if c.sigma**2 <= equal) for g in (same, later.crowds))
     spread = [float((np.abs(r) < 0.99).mean()) for r in own]
     return [
         cy.Comparison(
@@ -349,12 +347,12 @@ def _comparisons(
             tails > -6,
         ),
         cy.Comparison(
-            "two groups last only above the threshold of their shares",
-            f"n = {', '.join(map(str, p.n))}; {p.late / p.time:g} times as long for "
-            f"sigma = {', '.join(f'{s:g}' for s in _quiet(p))}",
+            "two groups below the threshold of their shares do not last",
+            f"n = {', '.join(map(str, p.n[:2]))}, sigma = "
+            f"{', '.join(f'{s:g}' for s in _quiet(p))}; {p.late / p.time:g} times as long",
             f"below it at t = {p.time:g}: {small} of {ends} ends in two groups ({few} in noise too "
             f"weak for equal groups); at t = {p.late:g}: {small_late} of {ends_late} ({few_late})",
-            few_late == 0 and small_late <= 0.05 * max(ends_late, 1),
+            few_late == 0 and small_late <= small / 2,
         ),
         cy.Comparison(
             "common noise makes tokens meet or oppose each other",
@@ -412,7 +410,7 @@ def _draw(
     exact = [antipodal_probability(p.r, p.cut, float(s)) for s in smooth]
     second.plot(smooth, exact, color=cy.plot.INK, lw=1.2, label="exact law")
     groups = {f"d = {d}": [c for c in cut if c.d == d] for d in (p.d, *p.dims)}
-    groups[f"d = {p.d}, half the step"] = fine
+    groups["half the step"] = fine
     for k, (name, group) in enumerate(groups.items()):
         mean = np.array([c.share for c in group])
         ends = np.array([wilson(c.antipodal, len(c.phi)) for c in group]).T
