@@ -52,11 +52,12 @@ class Params:
 
 
 QUICK = Params(
-    beta=(0.0, 1.0, 2.0),
-    sigma=(0.2, 0.7, 1.2),
+    beta=(0.0, 2.0),
+    sigma=(0.2, 0.7, 1.0),
     pairs=60,
-    time=8.0,
-    late=16.0,
+    dt=0.05,
+    time=4.0,
+    late=8.0,
     dims=(2,),
     rs=(0.6,),
     n=(4,),
