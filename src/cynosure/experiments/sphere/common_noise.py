@@ -423,11 +423,11 @@ def _draw(
     second.set_title(rf"two tokens, $\beta$ = {p.cut:g}", loc="left", fontsize=cy.plot.LABEL)
     second.legend(frameon=False, fontsize=cy.plot.LABEL - 1)
     for colour, n in zip(cy.plot.PALETTE, p.n):
-        group = [c for c in crowds if c.n == n]
-        mean = np.array([c.two / len(c.smaller) for c in group])
-        ends = np.array([wilson(c.two, len(c.smaller)) for c in group]).T
+        alike = [c for c in crowds if c.n == n]
+        mean = np.array([c.two / len(c.smaller) for c in alike])
+        ends = np.array([wilson(c.two, len(c.smaller)) for c in alike]).T
         how = {"fmt": "o-", "ms": 3.5, "capsize": 2, "color": colour}
-        third.errorbar([c.sigma for c in group], mean, np.abs(ends - mean), label=f"n = {n}", **how)
+        third.errorbar([c.sigma for c in alike], mean, np.abs(ends - mean), label=f"n = {n}", **how)
     third.axvline(antipodal_threshold(p.cut) ** 0.5, color=cy.plot.GREY, ls=":")
     third.set(xlabel=r"noise $\sigma$", ylabel="two antipodal groups", ylim=(-0.03, 1.03))
     third.set_title(rf"n tokens, $\beta$ = {p.cut:g}", loc="left", fontsize=cy.plot.LABEL)
