@@ -33,9 +33,9 @@ from cynosure.theorems import expected_leaders
 from test_experiments import quick
 
 CONTROLLED = (
-    "boolean_attention causal_collapse codimension equiangular hyperplanes initialisation "
-    "long_context master_equation metastability random_matrices repulsion softmax_to_hardmax "
-    "sphere_beta token_count value_spectrum"
+    "boolean_attention causal_collapse codimension common_noise equiangular gaussian_crowd "
+    "hyperplanes initialisation normalisation long_context master_equation metastability "
+    "random_matrices repulsion softmax_to_hardmax sphere_beta token_count value_spectrum"
 ).split()
 
 

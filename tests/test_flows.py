@@ -176,11 +176,13 @@ def test_equal_angles_follow_their_scalar_equation(n, beta, r0, normalised):
 @pytest.mark.parametrize(("n", "beta", "r0"), [(2, 0.0, 0.0), (5, 2.0, 0.1)])
 def test_pre_norm_follows_its_two_scalar_equations_and_collapses_like_t_to_the_minus_2(n, beta, r0):
     """B34: pre-norm 1 - r ~ t^-2, post-norm (the sphere flow) e^-2t, from the same start."""
-    from cynosure.theorems.sphere import equiangular, pre_norm_equiangular
+    from cynosure.theorems.normalisation import equiangular_directions
+    from cynosure.theorems.sphere import equiangular
 
     times = np.array([0.0, 1.0, 10.0, 100.0, 1000.0])
     x = cy.simulate(PreNormFlow(Softmax(beta)), equal_angles(n, r0), times=times).z
-    r, length = pre_norm_equiangular(r0, 1.0, times, n, beta)
+    gap, length = equiangular_directions(PreNormFlow(Softmax(beta)), r0, 1.0, times, n)
+    r = 1 - gap
     sizes = np.linalg.norm(x, axis=-1)
     np.testing.assert_allclose(sizes, np.repeat(length[:, None], n, 1), rtol=1e-8)
     unit_ = x / sizes[..., None]

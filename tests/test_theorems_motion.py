@@ -100,6 +100,9 @@ RUNS: dict[str, Callable[[], Trajectory]] = {
     "sphere by Euler": in_time(dynamics.SphereFlow(), stepper=Euler(0.07)),
     "sphere without denominators": in_time(dynamics.UnnormalizedSphereFlow()),
     "pre-norm, loosely": in_time(dynamics.PreNormFlow(), stepper=Adaptive(1e-6, 1e-9)),
+    "peri-norm": in_time(dynamics.PeriNormFlow()),
+    "nGPT": in_time(dynamics.NGPTFlow()),
+    "mixed": in_time(dynamics.MixedNormFlow(tau=0.5)),
     "scheduled": in_time(dynamics.ScheduledFlow()),
     "scheduled by RK4": in_time(dynamics.ScheduledFlow(), stepper=RK4(0.1)),
     "mask": lambda: cy.simulate(

@@ -17,7 +17,7 @@ _PUBLIC = {  # module -> the names it gives to the package
         "Dynamics LayerMap PureAttention UnnormalizedAttention ValueAttention FeedForward "
         "Scheduled ScheduledFlow JumpChain NoisySphere Flow AttentionFlow UnnormalizedFlow "
         "EuclideanFlow RescaledFlow LeadingFlow HeadsFlow SphereFlow PreNormFlow "
-        "UnnormalizedSphereFlow DYNAMICS"
+        "PeriNormFlow MixedNormFlow NGPTFlow UnnormalizedSphereFlow DYNAMICS"
     ),
     "simulation.status": "Status",
     "simulation.trajectory": "Trajectory load",
@@ -26,6 +26,7 @@ _PUBLIC = {  # module -> the names it gives to the package
     "analysis.polytope": "Polytope hull",
     "analysis.limits": "Limit limit",
     "analysis.leaders": "Roles roles",
+    "analysis.gaussian": "GaussianFlow",
     "analysis.clustering": "Clusters clusters",
     "analysis.spectra": "LimitingObject recognise",
     "analysis.removal": "remove_leader",
@@ -67,6 +68,7 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .analysis.choosing import control_limit as control_limit
     from .analysis.clustering import Clusters as Clusters
     from .analysis.clustering import clusters as clusters
+    from .analysis.gaussian import GaussianFlow as GaussianFlow
     from .analysis.leaders import Roles as Roles
     from .analysis.leaders import roles as roles
     from .analysis.limits import Limit as Limit
@@ -115,7 +117,10 @@ if TYPE_CHECKING:  # what `__getattr__` gives, for type checkers and editors
     from .dynamics import JumpChain as JumpChain
     from .dynamics import LayerMap as LayerMap
     from .dynamics import LeadingFlow as LeadingFlow
+    from .dynamics import MixedNormFlow as MixedNormFlow
+    from .dynamics import NGPTFlow as NGPTFlow
     from .dynamics import NoisySphere as NoisySphere
+    from .dynamics import PeriNormFlow as PeriNormFlow
     from .dynamics import PreNormFlow as PreNormFlow
     from .dynamics import PureAttention as PureAttention
     from .dynamics import RescaledFlow as RescaledFlow

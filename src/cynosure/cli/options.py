@@ -83,8 +83,9 @@ DynamicsOption = Annotated[
         help="In layers: pure_attention, unnormalized_attention, value_attention, "
         "feed_forward, jump_chain, noisy_sphere; given twice, they take turns. In time: "
         "attention_flow, unnormalized_flow, euclidean_flow, rescaled_flow, leading_flow, "
-        "heads_flow, sphere_flow, pre_norm_flow, unnormalized_sphere_flow; given twice, see "
-        "--span. The beginning of a name will do. [pure_attention]",
+        "heads_flow, sphere_flow, pre_norm_flow, peri_norm_flow, mixed_norm_flow, ngpt_flow, "
+        "unnormalized_sphere_flow; given twice, see --span. The beginning of a name will do. "
+        "[pure_attention]",
     ),
 ]
 AttentionOption = Annotated[

@@ -1,8 +1,9 @@
 """Dynamics: how tokens move from one layer (or time) to the next.
 
-To add one: a final frozen dataclass in `layers`, `flows`, `self_attention` or `sphere` and its line
-in `DYNAMICS`; the conformance tests, the command line and the documentation iterate over that dict.
-What else it can say about itself, beyond how tokens move, are the questions of `abstract.Dynamics`.
+To add one: a final frozen dataclass in `layers`, `flows`, `self_attention`, `sphere` or
+`normalisation` and its line in `DYNAMICS`; the conformance tests, the command line and the
+documentation iterate over that dict. What else it can say about itself, beyond how tokens move,
+are the questions of `abstract.Dynamics`.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from .layers import (
     UnnormalizedAttention,
     ValueAttention,
 )
+from .normalisation import MixedNormFlow, NGPTFlow, PeriNormFlow, PreNormFlow
 from .self_attention import EuclideanFlow, HeadsFlow, LeadingFlow, RescaledFlow, SelfAttention
-from .sphere import NoisySphere, PreNormFlow, SphereFlow, UnnormalizedSphereFlow
+from .sphere import NoisySphere, SphereFlow, UnnormalizedSphereFlow
 
 __all__ = [
     "DYNAMICS",
@@ -44,7 +46,10 @@ __all__ = [
     "JumpChain",
     "LayerMap",
     "LeadingFlow",
+    "MixedNormFlow",
+    "NGPTFlow",
     "NoisySphere",
+    "PeriNormFlow",
     "PreNormFlow",
     "PureAttention",
     "Relaxation",
@@ -77,6 +82,9 @@ DYNAMICS: dict[str, type[Dynamics]] = {
     "heads_flow": HeadsFlow,
     "sphere_flow": SphereFlow,
     "pre_norm_flow": PreNormFlow,
+    "peri_norm_flow": PeriNormFlow,
+    "mixed_norm_flow": MixedNormFlow,
+    "ngpt_flow": NGPTFlow,
     "unnormalized_sphere_flow": UnnormalizedSphereFlow,
     "scheduled_flow": ScheduledFlow,
 }

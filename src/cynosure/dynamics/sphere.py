@@ -13,7 +13,7 @@ from .._types import Array, as_number, as_parameter, as_whole, namespace
 from ..attention import Attention, Softmax, act
 from .abstract import Flow, LayerMap, Tendency
 
-__all__ = ["NoisySphere", "PreNormFlow", "SphereFlow", "UnnormalizedSphereFlow"]
+__all__ = ["NoisySphere", "SphereFlow", "UnnormalizedSphereFlow", "tangent"]
 
 
 @final
@@ -34,7 +34,7 @@ class SphereFlow(Flow):
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         x = self.retract(z)  # off the sphere by rounding: the field there keeps |z| as it is
-        return _tangent(x, act(self.V, self.attention.pull(x, mask=mask), "V"))
+        return tangent(x, act(self.V, self.attention.pull(x, mask=mask), "V"))
 
     def retract(self, z: Array) -> Array:
         return unit(z)
@@ -76,7 +76,7 @@ class UnnormalizedSphereFlow(Flow):
             real = xp.asarray(mask, device=device(x))
             weights = xp.where(real[..., None, :], weights, 0.0)
             count = xp.astype(xp.sum(xp.astype(real, x.dtype), axis=-1), x.dtype)[..., None, None]
-        return _tangent(x, act(self.V, (weights @ x) / count, "V"))
+        return tangent(x, act(self.V, (weights @ x) / count, "V"))
 
     def retract(self, z: Array) -> Array:
         return unit(z)
@@ -91,36 +91,6 @@ class UnnormalizedSphereFlow(Flow):
     @property
     def advice(self) -> str:
         return "The velocity is of the order e^beta: use a smaller beta, or SphereFlow."
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class PreNormFlow(Flow):
-    """Pre-norm: normalisation before attention instead of after it (arXiv 2512.01868).
-
-        x_i' = V sum_j P_ij u_j,   u_i = x_i / |x_i|,   P of the directions u
-
-    Directions move as in `SphereFlow`, but at the pace 1/|x_i|, and |x_i| grows like t: where the
-    sphere flow collapses like e^{-2t}, directions here do so like t^{-2}.
-    """
-
-    attention: Attention = field(default_factory=Softmax)
-    V: Array | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "V", as_parameter(self.V, "V"))
-
-    def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        return act(self.V, self.attention.pull(unit(z), mask=mask), "V")
-
-    def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
-        return self.attention.weights(unit(z), mask=mask)
-
-    def tends_to(self, d: int) -> Tendency:
-        return "one point"
-
-    def converging(self, z: np.ndarray) -> np.ndarray:
-        return unit(z)
 
 
 @final
@@ -153,5 +123,6 @@ class NoisySphere(LayerMap):
         return unit(x + self.dt * drift + self.sigma * sqrt(self.dt) * act(G, x))
 
 
-def _tangent(x: Array, y: Array) -> Array:
+def tangent(x: Array, y: Array) -> Array:
+    """The part of y that is orthogonal to the unit tokens x."""
     return y - namespace(x).sum(x * y, axis=-1, keepdims=True) * x

@@ -2,8 +2,9 @@
 
 `check(trajectory)` judges all of them, `THEOREMS["B5"](trajectory)` one. Layers of hardmax
 attention are read by B1..B20, the finite-beta chain by B21, flows in R^d by B22..B29, flows on the
-sphere by B30..B34 (a softmax layer by B32), Sinkhorn attention by B38, every run by B39 (and B40
-where it has roles), limits for any matrix A by B41; on any other run a statement does not apply.
+sphere by B30..B34 (a softmax layer by B32), Gaussian crowds by B35, common noise by B36, places of
+the normalisation by B37, Sinkhorn attention by B38, every run by B39 (and B40 where it has roles),
+limits for any matrix A by B41; on any other run a statement does not apply.
 Statements that are false as printed in their paper, or not proved there (B17, B20, B25, B27, B31,
 B33), are checked in the corrected form; their docstrings say what was wrong.
 
@@ -23,7 +24,10 @@ from . import (  # noqa: F401 - importing a file enters its statements
     leadership,
     long_context,
     matrices,
+    mean_field,
     motion,
+    noise,
+    normalisation,
     recorded_roles,
     rescaled,
     sphere,

@@ -15,7 +15,7 @@ from ..dynamics import Dynamics, SphereFlow, UnnormalizedSphereFlow
 from .checks import Hypothesis, Part, least, statement
 from .flows import ContinuousRun
 
-__all__ = ["SphereRun", "equiangular", "hemisphere_probability", "pre_norm_equiangular"]
+__all__ = ["SphereRun", "equiangular", "hemisphere_probability"]
 
 
 @final
@@ -166,36 +166,6 @@ def equiangular(
         velocity, (0.0, times[-1]), [r], "DOP853", t_eval=times, rtol=1e-12, atol=1e-14
     )
     return found.y[0]
-
-
-def pre_norm_equiangular(
-    r: float, length: float, t: np.ndarray, n: int, beta: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Cosine and length of n equiangular tokens of `PreNormFlow` at the times t (from 0 on).
-
-        r' = 2 q (1 - r) ((n-1) r + 1) / length,   length' = e^{beta (1-r)} q + (n-1) q r,
-        q = 1/(e^{beta (1-r)} + n - 1) the weight on another token
-
-    Near r = 1 the length grows like t and 1 - r falls like t^{-2}, where the sphere flow, whose
-    length is 1, has e^{-2t} (B34).
-
-    >>> r, length = pre_norm_equiangular(0.0, 1.0, np.array([0.0, 100.0, 200.0]), 2, 1.0)
-    >>> bool(abs(np.log2((1 - r[1]) / (1 - r[2])) - 2) < 0.1)
-    True
-    """
-    from scipy.integrate import solve_ivp
-
-    def velocity(_: float, y: np.ndarray) -> list[float]:
-        gap, size = 1 - y[0], y[1]
-        own = np.exp(beta * gap)
-        q = 1 / (own + n - 1)
-        return [2 * q * gap * ((n - 1) * y[0] + 1) / size, q * (own + (n - 1) * y[0])]
-
-    times = np.asarray(t, dtype=np.float64)
-    found = solve_ivp(
-        velocity, (0.0, times[-1]), [r, length], "DOP853", t_eval=times, rtol=1e-12, atol=1e-14
-    )
-    return found.y[0], found.y[1]
 
 
 def _equal_angles(run: SphereRun) -> Hypothesis:
