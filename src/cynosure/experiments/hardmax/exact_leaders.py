@@ -2,9 +2,9 @@
 
 That a set of tokens leads is a linear matrix inequality in A; that nobody else does is not convex
 and has to be searched for (docs/mathematics.md B15; the model is that of arXiv 2407.01602). See:
-sets that some form chooses are found again, so that something can be learnt from what is not found;
-many sets that can lead cannot lead alone, single tokens above all, since tokens on the other side
-of 0 lead as well.
+sets that random forms choose are found again, though these are the easy ones, since the search
+draws such forms too; some sets that can lead are proved unable to lead alone, and for many, single
+tokens above all, nothing is found, which proves nothing.
 """
 
 from __future__ import annotations
