@@ -503,7 +503,7 @@ def test_a_cell_that_kills_its_process_ends_the_sweep_with_a_word(tmp_path: Path
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A scheduler and two worker processes of Dask on loopback."""
-    distributed = pytest.importorskip("distributed")
+    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
     here = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join([*filter(os.path.isdir, sys.path), here])
     try:
