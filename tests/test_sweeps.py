@@ -503,17 +503,16 @@ def test_a_cell_that_kills_its_process_ends_the_sweep_with_a_word(tmp_path: Path
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A scheduler and two worker processes of Dask on loopback."""
-    distributed = pytest.importorskip("distributed")
+    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
     here = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join([*filter(os.path.isdir, sys.path), here])
+    patient = {"distributed.deploy.lost-worker-timeout": "10 minutes"}  # on a busy machine
+    how = {"processes": True, "dashboard_address": ":0", "host": "127.0.0.1"}
     try:
-        with distributed.LocalCluster(
-            n_workers=2,
-            threads_per_worker=1,
-            processes=True,
-            dashboard_address=None,
-            host="127.0.0.1",
-        ) as local:
+        with (
+            dask.config.set(patient),
+            distributed.LocalCluster(n_workers=2, threads_per_worker=1, **how) as local,
+        ):
             yield local
     finally:
         os.environ["PYTHONPATH"] = here
