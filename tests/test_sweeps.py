@@ -548,6 +548,19 @@ def test_the_command_on_a_cluster(cluster, tmp_path: Path, want: dict, capsys) -
     assert "48 cells, 48 done" in capsys.readouterr().out and is_loop(cy.open_sweep(where), want)
 
 
+def test_a_cluster_without_workers_is_not_waited_for(tmp_path: Path, monkeypatch) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("cynosure.sweeps.engines.REFRESH", 0.1)
+    monkeypatch.setattr("cynosure.sweeps.engines.SILENCE", 0.5)
+    how = {"processes": False, "dashboard_address": ":0", "host": "127.0.0.1"}
+    with (
+        distributed.LocalCluster(n_workers=0, **how) as empty,
+        distributed.Client(empty, set_as_default=False) as client,
+        pytest.raises(RuntimeError, match=r"no worker for 0.5 s.*the same call goes on"),
+    ):
+        cy.sweep(cells.plain, GRID, SEEDS, store=tmp_path / "s.zarr", client=client)
+
+
 @pytest.mark.skipif(os.name != "posix", reason="kills by signals")
 def test_a_scheduler_killed(tmp_path: Path, want: dict, small: None) -> None:
     """`dask scheduler` and `dask worker` as one starts them; the driver says how far it came."""

@@ -20,7 +20,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -34,6 +34,7 @@ from .. import __version__
 from .._files import parsed_json, read_bytes, sweep, write_atomically
 from .._files.folders import canonical, sha256
 from .._files.writing import _SCRATCH
+from ..sweeps.engines import first_done
 from .columns import _is_missing
 from .opened import Opened
 from .partitions import Batch, Part, batches, cut, found, id_type
@@ -475,7 +476,7 @@ def _submitted(tasks: list[Task], client: Any) -> Iterator[str]:
             running[client.submit(make, task, pure=False)] = task
         if not running:
             return
-        finished = _first(client, running)
+        finished = first_done(client, running, 1.0)
         alive = now if finished or threads else alive
         if now - alive > _SILENCE:
             raise ValueError(f"no Dask worker for {_SILENCE} s; start some, and the same again")
@@ -486,15 +487,6 @@ def _submitted(tasks: list[Task], client: Any) -> Iterator[str]:
             except Exception as error:  # workers killed over and over, a scheduler that is gone
                 said = f"{task.name[:100]}: {type(error).__name__}: {str(error)[:200]}"
             yield said
-
-
-def _first(client: Any, running: Iterable[Any]) -> list[Any]:
-    """Those that are done, waited for a second at most."""
-    from distributed import wait
-
-    with client.as_current(), suppress(TimeoutError):
-        return list(wait(list(running), timeout=1.0, return_when="FIRST_COMPLETED").done)
-    return []
 
 
 def _summary(out: Path, tasks: list[Task], made: int) -> Labelled:

@@ -8,14 +8,16 @@ that workers need no file system in common with it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-__all__ = ["finished"]
+__all__ = ["finished", "first_done"]
 
 AHEAD = 3  # tasks at the scheduler for each thread that computes
 REFRESH = 5.0  # seconds, after which it is asked again how many there are: workers come and go
+SILENCE = 120.0  # seconds without any worker, after which nobody is waited for any more
 
 
 def finished(
@@ -75,32 +77,42 @@ def _on_cluster(
     work: Callable[[Any], Any], jobs: Mapping[int, Any], client: Any
 ) -> Iterator[tuple[int, Any]]:
     """A few tasks ahead for each thread; Dask gives those of a worker that dies to another."""
-    from distributed import as_completed
-
     waiting, flying = iter(jobs), set[Any]()
-    futures, asked, room = as_completed(loop=client.loop), -REFRESH, 0
-
-    def feed() -> None:
-        nonlocal asked, room
-        if time.monotonic() > asked + REFRESH:
-            asked, room = time.monotonic(), AHEAD * max(1, sum(client.nthreads().values()))
-        for key in islice(waiting, max(0, room - len(flying))):
-            new = client.submit(_keyed, work, key, jobs[key], pure=False)
-            flying.add(new)
-            futures.add(new)
-
-    feed()
+    threads, asked, alive = 0, -REFRESH, time.monotonic()
     try:
-        for future in futures:
-            flying.discard(future)
-            try:
-                result = future.result()
-            except Exception as error:
-                raise RuntimeError(f"the cluster lost a block ({_first_line(error)})") from error
-            yield result
-            feed()
+        while True:
+            now = time.monotonic()
+            if now > asked + REFRESH:
+                threads, asked = sum(client.nthreads().values()), now
+            for key in islice(waiting, max(0, AHEAD * max(1, threads) - len(flying))):
+                flying.add(client.submit(_keyed, work, key, jobs[key], pure=False))
+            if not flying:
+                return
+            done = first_done(client, flying, REFRESH)
+            alive = now if done or threads else alive
+            if now > alive + SILENCE:
+                raise RuntimeError(f"the cluster has had no worker for {SILENCE:g} s")
+            for future in done:
+                flying.discard(future)
+                yield _result(future)
     finally:
         client.cancel(list(flying))
+
+
+def first_done(client: Any, futures: Iterable[Any], seconds: float) -> list[Any]:
+    """Those of the client's futures that are done, waited for so long at most."""
+    from distributed import wait
+
+    with client.as_current(), suppress(TimeoutError):
+        return list(wait(list(futures), timeout=seconds, return_when="FIRST_COMPLETED").done)
+    return []
+
+
+def _result(future: Any) -> Any:
+    try:
+        return future.result()
+    except Exception as error:
+        raise RuntimeError(f"the cluster lost a block ({_first_line(error)})") from error
 
 
 def _first_line(error: Exception) -> str:
