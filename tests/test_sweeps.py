@@ -552,7 +552,7 @@ def test_a_cluster_without_workers_is_not_waited_for(tmp_path: Path, monkeypatch
     distributed = pytest.importorskip("distributed")
     monkeypatch.setattr("cynosure.sweeps.engines.REFRESH", 0.1)
     monkeypatch.setattr("cynosure.sweeps.engines.SILENCE", 0.5)
-    how = {"processes": False, "dashboard_address": ":0", "host": "127.0.0.1"}
+    how = {"processes": True, "dashboard_address": ":0", "host": "127.0.0.1"}
     with (
         distributed.LocalCluster(n_workers=0, **how) as empty,
         distributed.Client(empty, set_as_default=False) as client,
