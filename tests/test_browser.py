@@ -607,7 +607,10 @@ def test_an_experiment_is_run_and_another_cancelled(visit) -> None:
     frame = page.frame_locator("iframe.frame")
     frame.locator("h1").first.wait_for()
     assert "Figure 1" in frame.locator("h1").first.inner_text()
-    page.locator("[data-run=basins]").click()
+    long = page.locator("[data-experiment=basins]")
+    long.get_by_text("Parameters").click()
+    long.get_by_label("quick").uncheck()  # quickly it may be over before it is cancelled
+    long.locator("[data-run=basins]").click()
     page.get_by_role("button", name="Cancel").click()
     page.locator("[data-state=cancelled]").wait_for()
 

@@ -358,14 +358,16 @@ def test_a_weight_is_a_number_of_repetitions(n: int, options: dict) -> None:
     assert not same_fit(weighed, clone(clf).fit(texts, y), texts)
 
 
-def test_a_class_of_no_weight_is_no_class() -> None:
+def test_a_text_of_no_weight_is_no_text_and_a_class_of_none_is_refused() -> None:
     data = synthetic(90, classes=("a", "b", "c"))
-    present = data.labels != "c"
+    present = (data.labels != "c") | (np.arange(90) % 2 == 0)
     clf = HardmaxClassifier(leaders=5).fit(data.texts, data.labels, sample_weight=present * 1.0)
-    assert clf.classes_.tolist() == ["a", "b"]
     rows = np.flatnonzero(present)
     less = HardmaxClassifier(leaders=5).fit([data.texts[i] for i in rows], data.labels[rows])
     assert same_fit(clf, less, list(data.texts))
+    gone = (data.labels != "c") * 1.0
+    with pytest.raises(ValueError, match="leaves no text of the class 'c'"):
+        HardmaxClassifier(leaders=5).fit(data.texts, data.labels, sample_weight=gone)
 
 
 def test_few_texts_may_come_in_any_order() -> None:

@@ -457,7 +457,16 @@ def test_a_kill_loses_no_finished_block(tmp_path: Path, small: None) -> None:
     assert len(log.read_text().splitlines()) - before == 48 - kept
 
 
-def test_interrupted_it_says_how_to_go_on(tmp_path: Path, want: dict, small: None) -> None:
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """As on a terminal: jobs in the background of a shell ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("small", "interruptible")
+def test_interrupted_it_says_how_to_go_on(tmp_path: Path, want: dict) -> None:
     def stop(share: float, what: str) -> None:
         if what.startswith("block 5 "):
             signal.raise_signal(signal.SIGINT)

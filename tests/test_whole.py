@@ -22,7 +22,7 @@ from cynosure.experiments._measurements import forget, keeping, kept
 
 HERE = Path(__file__).parent
 SAVES = ("model, replaced", "model, new", "model, linked", "trajectory", "report", "measurement")
-SAVES += ("block of a sweep",)
+SAVES += ("block of a sweep", "exact classifier")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a kill is simulated in a forked child")

@@ -64,7 +64,7 @@ class Voice:
 
     def note(self, text: str) -> None:
         if not self.quiet:
-            print(plain(text), file=sys.stderr)
+            sys.stderr.write(plain(text) + "\n")  # at once: another thread may be ending the run
 
     def detail(self, text: str) -> None:
         if self.verbose:
