@@ -25,7 +25,6 @@ WIDTH = 900  # pixels
 # they have been run in full.
 TO_BE_RUN = (
     "head_flow",
-    "sentence_collapse",
     "softmax_to_hardmax",
 )
 
