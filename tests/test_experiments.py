@@ -86,13 +86,16 @@ def test_a_second_run_without_progress_gives_the_same(name: str) -> None:
 
 
 LONG = (
-    "basins codimension control_leaders cylinder_flow emergent_leaders feed_forward figure4 "
-    "figure5 finite_depth head_count hyperplane_polytope hyperplanes initialisation leader_count "
-    "multi_head polytope_flow random_matrices repulsion robustness_A token_count value_spectrum"
+    "basins control_leaders emergent_leaders feed_forward figure4 figure5 finite_depth head_count "
+    "initialisation leader_count multi_head random_matrices repulsion token_count"
 ).split()
+LONGER = "codimension cylinder_flow hyperplane_polytope hyperplanes polytope_flow robustness_A "
+LONGER += "value_spectrum"
 
 
-@pytest.mark.parametrize("name", LONG)
+@pytest.mark.parametrize(
+    "name", [*LONG, *(pytest.param(name, marks=pytest.mark.slow) for name in LONGER.split())]
+)
 def test_a_long_experiment_is_drawn_again_without_measuring(name: str) -> None:
     """The store has what it measured, to the last bit: pages and pictures are the same."""
     report, module = quick(name)[0], EXPERIMENTS[name]
