@@ -239,3 +239,5 @@ def test_a_factor_beyond_the_floats_times_subnormal_tokens() -> None:
     for k, layer in enumerate(grown.z):
         want = [[Fraction(x) * Fraction(1e200) ** k for x in row] for row in plain.z[k].tolist()]
         np.testing.assert_allclose(layer, np.array(want, dtype=float), rtol=1e-14)
+    zero = cy.simulate(cy.UnnormalizedAttention(alpha=1e300), np.zeros((2, 1)), layers=4)
+    assert (zero.z == 0).all() and len(zero.t) == 5

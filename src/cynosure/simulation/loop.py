@@ -392,7 +392,9 @@ def _grow(
     fits = size < np.log(np.finfo(dtype).max) - 1
     stop = len(saves) if fits.all() else int(np.argmin(fits))
     grown = states[:stop]
-    for power in _factors(base, saves[:stop].astype(float), dtype):
+    # tokens that are all zero stay so, whatever they are multiplied by
+    times = np.where(largest[:stop] > 0, saves[:stop], 0).astype(float)
+    for power in _factors(base, times, dtype):
         factor = power.reshape((stop,) + (1,) * (len(states.shape) - 1))
         if mask is not None:
             factor = np.where(mask[..., None], factor, dtype.type(1))  # padding never moves
