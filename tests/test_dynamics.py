@@ -243,3 +243,9 @@ def test_one_function_is_enough(own, tmp_path):
             cy.limit(own, tr.z[0])
         with pytest.raises(ValueError, match="attention matrix"):
             cy.spectra.attention_matrix(own, tr.z[0])
+
+
+def test_feed_forward_weights_that_do_not_fit_each_other_are_refused() -> None:
+    z = np.ones((5, 2))
+    with pytest.raises(ValueError, match=r"would get 5; expected W1 of shape \(width, d\)"):
+        cy.simulate(cy.FeedForward(np.ones((5, 2))), z, layers=2)

@@ -383,3 +383,8 @@ def test_few_texts_may_come_in_any_order() -> None:
 def test_texts_that_are_all_alike_leave_the_prior(n: int) -> None:
     clf = HardmaxClassifier(min_df=1).fit(["a b"] * (2 * n), [0, 1] * n)
     assert clf.predict_proba(["a b", "a", ""])[:, 1] == pytest.approx(0.5, abs=0.01)
+
+
+def test_dimensions_beyond_any_use_are_refused() -> None:
+    with pytest.raises(ValueError, match="dim: expected at most 4096 dimensions"):
+        HardmaxClassifier(dim=2**63, min_df=1).fit(["good film", "dull film"] * 5, [0, 1] * 5)

@@ -534,3 +534,8 @@ def test_where_all_others_are_zero_one_of_them_has_to_move(z, leader: int) -> No
 def test_a_token_on_the_other_side_of_zero_is_followed_not_zero() -> None:
     removal = remove_leader([[2.0], [-1.0], [0.0]], 0)
     assert removal.follows == 1 and Hardmax().followed(removal.z)[0].tolist() == [1]
+
+
+def test_tokens_that_are_all_equal_lead_whatever_the_form() -> None:
+    found = control(-np.ones((5, 2)), 1)
+    assert found.feasible

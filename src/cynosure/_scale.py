@@ -86,7 +86,8 @@ def unit(x: Array) -> Array:
         square = _squares(x)
     tiny = 2.0**20 * float(xp.finfo(x.dtype).smallest_normal)
     seen = square.detach() if is_torch(square) else square
-    if not (float(seen.min()) > tiny and float(seen.max()) < float("inf")):
+    empty = 0 in seen.shape
+    if not (empty or (float(seen.min()) > tiny and float(seen.max()) < float("inf"))):
         x, _ = scaled(x, -1)
         square = _squares(x)
     return x / xp.sqrt(xp.where(square > 0, square, 1.0))

@@ -99,7 +99,8 @@ def bent(draw: random.Random, x: np.ndarray) -> np.ndarray:
         value = draw.choice((0.0, np.nan, np.inf, 1e308, -1e300, 5e-324, 1e100, -1.0))
         out[draw.randrange(out.size) if what == 7 else slice(None)] = value
     elif out.size and out.dtype.kind in "iu":
-        out[draw.randrange(out.size)] = draw.choice((0, 1, 100, 2**31 - 1))
+        largest = min(2**31 - 1, int(np.iinfo(out.dtype).max))
+        out[draw.randrange(out.size)] = draw.choice((0, 1, 100, largest))
     return out.reshape(x.shape)
 
 

@@ -32,6 +32,7 @@ __all__ = ["Fit", "Placed", "Task"]
 
 _GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of C
 _KAPPAS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+MOST_DIMENSIONS = 4096
 _FEW = 500  # texts of a fold on which words and leaders are counted
 
 
@@ -146,6 +147,8 @@ class Placed(Fit):
     def model(self, task: Task) -> Model:
         if task.dim < 2:
             raise ValueError(f"dim: placing grades needs at least 2 dimensions, got {task.dim}")
+        if task.dim > MOST_DIMENSIONS:
+            raise ValueError(f"dim: expected at most {MOST_DIMENSIONS} dimensions, got {task.dim}")
         self._check()
         few = min(np.bincount(task.y, minlength=task.classes))
         if not self._training(np.arange(len(task.y)) < few):

@@ -183,7 +183,13 @@ class FeedForward(LayerMap):
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
         hidden = act(self.W1, z, "W1")
         active = namespace(z).where(hidden > 0, hidden, 0.0)
-        return z + self.weight * act(self.W2, active, "W2")
+        out = act(self.W2, active, "W2")
+        if out.shape[-1] != z.shape[-1]:
+            raise ValueError(
+                f"FeedForward: tokens have d = {z.shape[-1]} and would get {out.shape[-1]}; "
+                "expected W1 of shape (width, d) and W2 of shape (d, width)"
+            )
+        return z + self.weight * out
 
 
 @final

@@ -367,7 +367,8 @@ def _refuse_impossible(history: History, shape: tuple[int, ...], last: float | i
         raise ValueError("history: layer 0 has not the sets of all classes")
     for record in history.records:
         ends = record.indptr
-        if type(record.layer) is not int or {a.dtype.kind for a in record[1:]} != {"i"}:
+        kinds = {(a.dtype.kind, a.ndim) for a in record[1:]}
+        if type(record.layer) is not int or kinds != {("i", 1)}:
             raise ValueError("history: sets that are not of indices")
         if len(ends) != len(record.ids) + 1 or ends[0] != 0 or ends[-1] != len(record.indices):
             raise ValueError("history: sets that do not fit each other")
