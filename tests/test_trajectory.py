@@ -173,3 +173,16 @@ def test_a_run_as_an_array_of_xarray():
     data = flow.to_xarray()
     assert data["z"].dims == ("time", "batch_0", "token", "dim")
     np.testing.assert_array_equal(data["z"].sel(time=0.5, batch_0=1), flow.z[1, 1])
+
+
+def test_sets_that_are_no_lists_are_refused_on_reading(tmp_path) -> None:
+    path = tmp_path / "run.npz"
+    cy.simulate(cy.PureAttention(), np.random.default_rng(0).normal(size=(6, 2)), layers=3).save(
+        path
+    )
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    arrays["history_indices"] = arrays["history_indices"][:, None]
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match="sets that are not of indices"):
+        cy.load(path)
