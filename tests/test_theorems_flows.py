@@ -472,6 +472,7 @@ def test_a_tampered_trajectory_is_caught(name: str) -> None:
     demand_alarm(name, [build() for build in CASES[name].sabotaged])
 
 
+@pytest.mark.many
 @pytest.mark.parametrize("name", sorted(set(RUNS) - {"other head"}))
 def test_what_applies_holds(name: str) -> None:
     found = check(run(name))
