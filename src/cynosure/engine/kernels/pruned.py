@@ -201,10 +201,14 @@ def largest_two(s, w):
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
 def top_two(rows, norm_q, slack, zt, reach, m, runner_up):
-    """Largest and second largest score of each query, and the position of the largest."""
+    """Largest and second largest score of each query, and the position of the largest.
+
+    Without runner_up the second is the right one only where it is within the slack of the largest.
+    """
     nq, d = rows.shape
     top = np.full(nq, -np.inf, zt.dtype)
     second = np.full(nq, -np.inf, zt.dtype)
+    low = np.full(nq, -np.inf, zt.dtype)  # only blocks with a score above it are looked at
     at = np.zeros(nq, np.intp)
     q = np.zeros((CHUNK + 4) * d, zt.dtype)
     who = np.empty(CHUNK, np.intp)
@@ -223,13 +227,16 @@ def top_two(rows, norm_q, slack, zt, reach, m, runner_up):
                 for k in range(min(4, active - r)):
                     i = who[r + k]
                     scores = s[k * 64 : k * 64 + 64]
-                    if b == 0 or exceeds(scores, second[i]):
+                    if b == 0 or exceeds(scores, low[i]):
                         x, y, lane = largest_two(scores, w)
                         if x > top[i]:
                             second[i] = max(y, top[i])
                             top[i], at[i] = x, b * WIDTH + lane
                         else:
-                            second[i] = x
+                            second[i] = max(x, second[i])
+                        # the last term is more than the rounding to a low precision
+                        floor = top[i] - slack[i] - 2.0**-22 * abs(top[i])
+                        low[i] = second[i] if runner_up else floor
             if b + 1 == len(reach):
                 break
             left = 0
