@@ -24,7 +24,7 @@ from cynosure.engine.kernels import (
     run_batch,
 )
 from cynosure.engine.kernels.planar import planar_candidates
-from cynosure.engine.kernels.pruned import WIDTH, _reach, by_norm, pruned_candidates
+from cynosure.engine.kernels.pruned import WIDTH, by_norm, pruned_candidates, reaches
 from cynosure.engine.kernels.spatial import _facets, inside_hull, pays, spatial_candidates
 
 U = 2.0**-53
@@ -401,7 +401,7 @@ def test_keys_come_by_decreasing_norm(n: int, law: str) -> None:
     assert np.sort(order).tolist() == list(range(n))
     later = np.maximum.accumulate(norm[order][::-1])[::-1]  # the largest from here on
     assert (later <= norm[order] * (1 + 2.0**-10)).all()
-    assert _reach(norm, order).tolist() == later[::WIDTH].tolist()
+    assert reaches(norm, order).tolist() == later[::WIDTH].tolist()
 
 
 def test_place_is_an_assignment_of_rows() -> None:

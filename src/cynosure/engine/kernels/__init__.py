@@ -65,6 +65,10 @@ def candidates(q: Floats, z: Floats, slack: Floats, *, runner_up: bool = False) 
 
         if pays(q, z, runner_up):
             return spatial_candidates(q, z, slack, runner_up=runner_up)
+    from .narrow import narrow_candidates, pays_narrow
+
+    if not runner_up and pays_narrow(q, z):
+        return narrow_candidates(q, z, slack)
     from .pruned import pruned_candidates
 
     return pruned_candidates(q, z, slack, runner_up=runner_up)

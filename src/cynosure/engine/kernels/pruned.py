@@ -10,10 +10,12 @@ is within the slack are visited again to list their members.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
-from .contract import Candidates, Floats, U, assemble
+from .contract import Candidates, Floats, Indices, U, assemble
 
 # Sums may be contracted to fused multiply-adds (each is one rounding less, the bound still holds)
 # but never reassociated; "no NaN, no signed zero" is true of our data and frees the maximum.
@@ -32,16 +34,16 @@ def pruned_candidates(
     slack = widened(slack, norm_q, norm_z.max(), d)
     if nq > FEW:
         order = by_norm(norm_z)
-        zt = _blocks(z, order)
-        reach = _reach(norm_z, order)
+        zt = blocks(z, order)
+        reach = reaches(norm_z, order)
     else:
         order = np.arange(len(z))
-        zt = _blocks(z, order)
+        zt = blocks(z, order)
         reach = np.full(-(-len(z) // WIDTH), norm_z.max())
     rows = np.zeros((nq, zt.shape[1]))
     rows[:, :d] = q
     flat, m = zt.reshape(-1), len(z)
-    top, second, at = _top_two(rows, norm_q, slack, flat, reach, m, runner_up)
+    top, second, at = top_two(rows, norm_q, slack, flat, reach, m, runner_up)
     best = order[at]
     tied = np.flatnonzero(second >= top - slack)
     member_row, member = np.empty(0, np.intp), np.empty(0, np.intp)
@@ -82,7 +84,7 @@ def upper_norms(z):
 def by_norm(norm):
     """Keys by decreasing norm, up to 2^-11 of it: two passes of a radix sort over the highest bits.
 
-    A tenth of the time of `argsort`; what the rounding leaves unordered `_reach` makes up for.
+    A tenth of the time of `argsort`; what the rounding leaves unordered `reaches` makes up for.
     """
     n = len(norm)
     bits = norm.view(np.uint64)  # of positive floats: ordered as they are
@@ -102,7 +104,7 @@ def by_norm(norm):
 
 
 @njit(cache=True, nogil=True)
-def _reach(norm, order):
+def reaches(norm, order):
     """For each block of keys in this order, the largest norm in it or in a later one."""
     out = np.zeros((len(order) + WIDTH - 1) // WIDTH)
     largest = 0.0
@@ -112,18 +114,22 @@ def _reach(norm, order):
     return out
 
 
-@njit(cache=True, nogil=True)
-def _blocks(z, order):
-    """Keys in the given order as (blocks, d rounded up to 4, WIDTH)."""
+def blocks(z: Floats, order: Indices, power: float = 1.0, dtype: Any = np.float64) -> np.ndarray:
+    """Keys times the power in the given order, as (blocks, d rounded up to 4, WIDTH)."""
     m, d = z.shape
-    nb = (m + WIDTH - 1) // WIDTH
-    zt = np.zeros((nb, (d + 3) // 4 * 4, WIDTH))
-    for b in range(nb):
+    zt = np.zeros((-(-m // WIDTH), (d + 3) // 4 * 4, WIDTH), dtype)
+    _fill(zt, z, order, power)
+    return zt
+
+
+@njit(cache=True, nogil=True)
+def _fill(zt, z, order, power):
+    m, d = z.shape
+    for b in range(len(zt)):
         for lane in range(min(WIDTH, m - b * WIDTH)):
             j = order[b * WIDTH + lane]
             for c in range(d):
-                zt[b, c, lane] = z[j, c]
-    return zt
+                zt[b, c, lane] = z[j, c] * power
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
@@ -156,18 +162,12 @@ def tile(q, start, zt, base, s, d):
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
-def largest(s, w):
-    """Maximum of 64 scores, folded so that each step is elementwise (hence vectorised)."""
-    for j in range(32):
-        w[j] = s[j] if s[j] > s[j + 32] else s[j + 32]
-    for j in range(16):
-        w[j] = w[j] if w[j] > w[j + 16] else w[j + 16]
-    for j in range(8):
-        w[j] = w[j] if w[j] > w[j + 8] else w[j + 8]
-    best = w[0]
-    for j in range(1, 8):
-        best = w[j] if w[j] > best else best
-    return best
+def exceeds(s, low):
+    """True when one of 64 scores is above `low`: comparing all costs less than their maximum."""
+    hit = 0
+    for j in range(64):
+        hit |= s[j] > low
+    return hit != 0
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS, inline="always")
@@ -200,16 +200,20 @@ def largest_two(s, w):
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
-def _top_two(rows, norm_q, slack, zt, reach, m, runner_up):
-    """Largest and second largest score of each query, and the position of the largest."""
+def top_two(rows, norm_q, slack, zt, reach, m, runner_up):
+    """Largest and second largest score of each query, and the position of the largest.
+
+    Without runner_up the second is the right one only where it is within the slack of the largest.
+    """
     nq, d = rows.shape
-    top = np.full(nq, -np.inf)
-    second = np.full(nq, -np.inf)
+    top = np.full(nq, -np.inf, zt.dtype)
+    second = np.full(nq, -np.inf, zt.dtype)
+    low = np.full(nq, -np.inf, zt.dtype)  # only blocks with a score above it are looked at
     at = np.zeros(nq, np.intp)
-    q = np.zeros((CHUNK + 4) * d)
+    q = np.zeros((CHUNK + 4) * d, zt.dtype)
     who = np.empty(CHUNK, np.intp)
-    s = np.empty(256)
-    w = np.empty(64)
+    s = np.empty(256, zt.dtype)
+    w = np.empty(64, zt.dtype)
     for start in range(0, nq, CHUNK):
         active = min(CHUNK, nq - start)
         for r in range(active):
@@ -223,13 +227,16 @@ def _top_two(rows, norm_q, slack, zt, reach, m, runner_up):
                 for k in range(min(4, active - r)):
                     i = who[r + k]
                     scores = s[k * 64 : k * 64 + 64]
-                    if b == 0 or largest(scores, w) > second[i]:
+                    if b == 0 or exceeds(scores, low[i]):
                         x, y, lane = largest_two(scores, w)
                         if x > top[i]:
                             second[i] = max(y, top[i])
                             top[i], at[i] = x, b * WIDTH + lane
                         else:
-                            second[i] = x
+                            second[i] = max(x, second[i])
+                        # the last term is more than the rounding to a low precision
+                        floor = top[i] - slack[i] - 2.0**-22 * abs(top[i])
+                        low[i] = second[i] if runner_up else floor
             if b + 1 == len(reach):
                 break
             left = 0

@@ -14,6 +14,8 @@ Flat sets have no polytope of positive volume: they skip step 1, which only save
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
@@ -24,10 +26,11 @@ from .pruned import FLAGS, pruned_candidates, upper_norms, widened
 COARSE = 1e-9  # a query with slack above COARSE |q| R is searched by pruning instead
 DEPTH = 3e-9  # > sqrt(3) COARSE, since |q| <= sqrt(3) max |q_c|, with 1e-9 R to spare for rounding
 DIRECTIONS = 64  # keys extreme in so many directions span the polytope of the pre-filter
+SAMPLE = 4096  # keys among which these are sought
 LEVELS = 10  # the finest squares have side 2^(1 - LEVELS)
 SORTED = 12  # bits of a counting sort; two of them hold a face (3 bits) and a cell (2 LEVELS)
-PREPARE, SEARCH = 75, 100  # cost per key and per query, in scores of the pruned search
-QUERIES, LIST = 32, 24  # cells with as few queries, or as short a list, are searched densely
+START, PREPARE, SEARCH = 2**18, 20, 130  # cost: fixed, per key, per query, in pruned scores
+QUERIES, LIST = 16, 16  # cells with as few queries, or as short a list, are searched densely
 
 
 def spatial_candidates(
@@ -80,12 +83,13 @@ def pays(q: Floats, z: Floats, runner_up: bool) -> bool:
     few dozen, which nothing beats, on a sphere all of them. The weights are measured times.
     """
     nq, m = len(q), len(z)
-    sample = q[:: max(1, nq // 8)]
+    sample = q[:: max(1, nq // 16)]
     score = np.einsum("sc,sc->s", sample, z[_extremes(z, sample)])
     reach = score / np.maximum(upper_norms(sample), 1e-300)
-    norms = np.sort(upper_norms(z[:: max(1, m // 2048)]))
+    norms = np.sort(upper_norms(z[:: max(1, m // 512)]))
     compared = m * (1.0 - np.searchsorted(norms, reach).mean() / len(norms))
-    return bool(nq * compared > (4 if runner_up else 1) * (PREPARE * m + SEARCH * nq))
+    cost = START + PREPARE * m + SEARCH * nq
+    return bool(nq * compared > (4 if runner_up else 1) * cost)
 
 
 def inside_hull(z: Floats, depth: float) -> NDArray[np.bool_]:
@@ -93,7 +97,8 @@ def inside_hull(z: Floats, depth: float) -> NDArray[np.bool_]:
     none = np.zeros(len(z), bool)
     shift = -int(np.frexp(np.abs(z).max())[1])
     z = z * 2.0**shift  # coordinates in [-1, 1]; what underflows is far below depth
-    corners = z[np.unique(_extremes(z, _sights()))]
+    few = z[:: max(1, len(z) // SAMPLE)]
+    corners = few[np.unique(_extremes(few, _sights()))]
     planes = _facets(corners, np.sqrt(3.0) * depth)
     if planes is None:
         return none
@@ -103,6 +108,7 @@ def inside_hull(z: Floats, depth: float) -> NDArray[np.bool_]:
     return _behind(z, planes, centre, ball) if ball > 0.0 else none
 
 
+@functools.cache
 def _sights() -> Floats:
     """Well-spread directions: a Fibonacci lattice on the sphere."""
     k = np.arange(DIRECTIONS) + 0.5
@@ -170,23 +176,41 @@ def _facets(x: Floats, depth: float) -> Floats | None:
         corner = scipy.spatial.ConvexHull(x).simplices.astype(np.intp)
     except scipy.spatial.QhullError:
         return None
-    a, b, c = x[corner[:, 0]], x[corner[:, 1]], x[corner[:, 2]]
-    normal = np.cross(b - a, c - a)
-    inwards = np.einsum("fc,fc->f", normal, x.mean(axis=0) - a) > 0.0
-    normal[inwards] *= -1.0
-    corner[inwards] = corner[inwards][:, ::-1]
-    tail, head = corner.ravel(), np.roll(corner, -1, axis=1).ravel()
-    edge, reverse = np.sort(tail * len(x) + head), np.sort(head * len(x) + tail)
-    if (edge[1:] == edge[:-1]).any() or (edge != reverse).any():
-        return None
-    length = np.linalg.norm(normal, axis=1)
-    sides = np.linalg.norm(b - a, axis=1) * np.linalg.norm(c - a, axis=1)
-    if not (length > 2.0**-26 * sides).all() or not sides.all():
-        return None  # a sliver, whose plane rounding could tilt
-    normal /= length[:, None]
-    # The tilt is below 16 u sides / length, at a distance of at most 2 sqrt 3 from a.
-    room = depth + 64 * U * sides / length + 2.0**-46
-    return np.column_stack((normal, np.einsum("fc,fc->f", normal, a) - room))
+    planes = _planes(x, corner, depth)
+    return planes if len(planes) else None
+
+
+@njit(cache=True, nogil=True)
+def _planes(x, corner, depth):
+    """The planes of `_facets`; none of them if the triangles do not close up or one is a sliver."""
+    k, f = len(x), len(corner)
+    planes, edge = np.empty((f, 4)), np.zeros((k, k), np.bool_)
+    centre = np.array([x[:, 0].mean(), x[:, 1].mean(), x[:, 2].mean()])
+    for t in range(f):
+        a, b, c = corner[t]
+        u, v, w = x[b] - x[a], x[c] - x[a], centre - x[a]
+        normal = np.array(
+            [u[1] * v[2] - u[2] * v[1], u[2] * v[0] - u[0] * v[2], u[0] * v[1] - u[1] * v[0]]
+        )
+        length = np.sqrt((normal * normal).sum())
+        sides = np.sqrt((u * u).sum()) * np.sqrt((v * v).sum())
+        if sides == 0.0 or not length > 2.0**-26 * sides:
+            return planes[:0]  # a sliver, whose plane rounding could tilt
+        if (normal * w).sum() > 0.0:
+            normal, b, c = -normal, c, b
+        for tail, head in ((a, b), (b, c), (c, a)):
+            if edge[tail, head]:
+                return planes[:0]
+            edge[tail, head] = True
+        # The tilt is below 16 u sides / length, at a distance of at most 2 sqrt 3 from a.
+        room = depth + 64 * U * sides / length + 2.0**-46
+        planes[t, :3] = normal / length
+        planes[t, 3] = (planes[t, :3] * x[a]).sum() - room
+    for tail in range(k):
+        for head in range(k):
+            if edge[tail, head] != edge[head, tail]:
+                return planes[:0]
+    return planes
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)

@@ -1,0 +1,103 @@
+"""Two precisions, many coordinates: float32 decides the rows it can prove, float64 the others.
+
+Rows are scaled by powers of two so that the largest entry is below 1 and then rounded to float32,
+where a vector register holds twice as many scores. A computed score is within
+1.01 (d + 2) 2^-24 |q| |z| + d 2^-120 of the exact one, in whichever order it was summed, with fused
+products or without, subnormals kept or flushed (docs/mathematics.md C8 iv). So the search of
+`pruned`, with twice that added to the slack, proves C_i wherever it finds one key; what it leaves,
+and everything where a first sample leaves much, is searched in float64 as before.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from .contract import Candidates, Floats, assemble
+from .pruned import (
+    blocks,
+    by_norm,
+    pruned_candidates,
+    reaches,
+    top_two,
+    upper_norms,
+    widened,
+)
+
+__all__ = ["narrow_candidates", "pays_narrow", "score_error"]
+
+FEWEST = 256  # queries and keys; fewer are searched before they are rounded
+SHALLOW, DEEP = 8, 2**16  # coordinates for which float32 pays, and for which the bound was derived
+SAMPLE = 512  # rows that tell what the others will be like
+UNIT = 2.0**-24  # unit roundoff of float32
+
+
+def pays_narrow(q: Floats, z: Floats) -> bool:
+    """True where searching in float32 first is worth it."""
+    return min(len(q), len(z)) >= FEWEST and SHALLOW <= z.shape[1] <= DEEP
+
+
+def score_error(norm_q: Floats, radius: float, d: int) -> Floats:
+    """Bound on |computed - exact| of the float32 scores of queries and keys scaled below 1."""
+    return (1.01 * (d + 2) * UNIT * radius) * norm_q + d * 2.0**-120
+
+
+def narrow_candidates(q: Floats, z: Floats, slack: Floats) -> Candidates:
+    """Keys within slack of the best computed score, the contract of `kernels.candidates`."""
+    (nq, d), m = q.shape, len(z)
+    norm_z = upper_norms(z)
+    radius = norm_z.max()
+    order = by_norm(norm_z)
+    power = below_one(np.abs(z).max())
+    keys = blocks(z, order, power, np.float32).reshape(-1)
+    rows, norm_q, powers = narrowed(q)
+    # slack is in the units of q and z; norms of q are of the scaled rows, exactly so
+    wide = widened(slack, norm_q / powers, radius, d) * (1 + 1e-7)
+    wide = wide * powers * power + 2.0 * score_error(norm_q, radius * power, d)
+    reach = reaches(norm_z, order) * power
+    best, left = np.empty(nq, np.intp), np.empty(nq, bool)
+    for part in (slice(0, SAMPLE), slice(SAMPLE, nq)):
+        args = rows[part], norm_q[part], wide[part], keys, reach, m, False
+        top, second, at = top_two(*args)
+        best[part] = order[at]
+        left[part] = second >= top - wide[part]
+        if 2 * np.count_nonzero(left[:SAMPLE]) > len(left[:SAMPLE]):
+            return pruned_candidates(q, z, slack)  # ties everywhere: do not look twice
+    again = np.flatnonzero(left)
+    row, member = np.empty(0, np.intp), np.empty(0, np.intp)
+    if len(again):
+        found = pruned_candidates(q[again], z, slack[again])
+        best[again] = found.best
+        row, member = np.repeat(again, np.diff(found.indptr)), found.indices
+    return assemble(best, m, again, row, member, np.empty(0))
+
+
+@njit(cache=True, nogil=True)
+def below_one(largest):
+    """The power of two that brings a number below 1 and, unless it is tiny, not below 1/2."""
+    return math.ldexp(1.0, -max(math.frexp(largest)[1], -1000))
+
+
+@njit(cache=True, nogil=True)
+def narrowed(x):
+    """Rows scaled by powers of two and rounded to float32, their norms upwards, and the powers."""
+    n, d = x.shape
+    rows = np.zeros((n, (d + 3) // 4 * 4), np.float32)
+    norm, powers = np.empty(n), np.empty(n)
+    up = 1.0 + (d + 6) * 2.0**-53
+    for i in range(n):
+        largest = 0.0
+        for c in range(d):
+            largest = max(largest, abs(x[i, c]))
+        power = below_one(largest)
+        total = 0.0
+        for c in range(d):
+            scaled = x[i, c] * power
+            rows[i, c] = scaled
+            total += scaled * scaled
+        # squares that underflow are less than d 2^-1022 together
+        norm[i] = up * np.sqrt(total) + 2.0**-500
+        powers[i] = power
+    return rows, norm, powers
