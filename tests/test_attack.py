@@ -6,6 +6,7 @@ The whole of it is `make attack`. A failure here prints what replays it.
 from __future__ import annotations
 
 import ast
+import json
 import os
 import signal
 import subprocess
@@ -20,7 +21,7 @@ import pytest
 import cynosure as cy
 import oracle as other_oracle
 from attack import compare
-from attack.__main__ import FAILURES, line, report, table
+from attack.__main__ import FAILURES, line, report, run, table
 from attack.cases import MODES, Case, case, made
 from attack.oracle import Run, if_constant, integers, surely
 from attack.starts import KNOWN, STARTS
@@ -319,6 +320,23 @@ def test_a_crash_and_a_loop_are_outcomes() -> None:
     found = report(list(results.values()), 0.5, 1.0)
     assert found["outcomes"] == {"right": 2, "undecided": 0, "wrong": 0, "crashed": 1, "slow": 1}
     assert "crashed" in table(list(results.values()))
+
+
+def test_a_run_that_is_stopped_has_written_what_it_did(tmp_path, monkeypatch, capsys) -> None:
+    def stopped(cases, workers, longest):
+        for made_ in cases:
+            if made_.index == 7:
+                raise KeyboardInterrupt
+            yield Result(made_, "right")
+
+    monkeypatch.setattr("attack.__main__.attack", stopped)
+    monkeypatch.setattr("attack.__main__.SAVE_EVERY", 3)
+    out = tmp_path / "attack.json"
+    with pytest.raises(KeyboardInterrupt):
+        run((case(11, i) for i in range(10)), 1, out, 1.0)
+    kept = json.loads(out.read_text("utf-8"))
+    assert (kept["cases"], kept["next"], kept["outcomes"]["right"]) == (6, 6, 6)
+    assert [path.name for path in tmp_path.iterdir()] == ["attack.json"]
 
 
 def test_a_replay_prints_the_case() -> None:

@@ -240,6 +240,46 @@ def test_the_sets_of_layer_0_are_known_whatever_the_rest_costs(monkeypatch) -> N
     assert (born >= 0).any() and (li.born == born).all() and len(li.undecided)
 
 
+def chattering(n: int) -> cy.Limit:
+    """One token crosses 0 at nearly every layer, for some 1e9 of them: nothing is ever constant."""
+    far = np.linspace(2.0, 3.0, n - 1)[:, None]
+    z = np.concatenate((far * (-1.0) ** np.arange(n - 1)[:, None], [[0.0]]))
+    return cy.limit(cy.PureAttention(cy.Hardmax([[-1.0]]), 1e-9), z)
+
+
+def test_a_walk_is_charged_by_its_layers_and_by_the_tokens_searched(monkeypatch) -> None:
+    monkeypatch.setattr("cynosure.analysis.limits._WORK", 100_000)
+    monkeypatch.setattr("cynosure.engine.proofs._FREE", 0)
+    monkeypatch.setattr("cynosure.engine.proofs._FREE_CLASS", 0)
+    few, many = chattering(4), chattering(60)
+    assert len(few.undecided) and len(many.undecided)
+    assert 20 < many.layers < few.layers / 2 < 100
+
+
+def test_sets_of_earlier_layers_are_found_by_bisection() -> None:
+    from cynosure.engine.walk import Walk
+
+    walk = Walk(np.array([[3.0], [0.0], [-2.0]]), np.array([[-1.0]]), F(1, 1000))
+    for _ in range(400):
+        walk.advance()
+
+    class Counted(list):  # what a search through all records would look at
+        looked = 0
+
+        def __getitem__(self, key):
+            self.looked += 1
+            return super().__getitem__(key)
+
+        def __reversed__(self):
+            for record in super().__reversed__():
+                self.looked += 1
+                yield record
+
+    walk._records = Counted(walk._records)
+    walk.point(1)
+    assert 400 <= walk._records.looked <= 2 * 3 * 400 * 10  # twice per class and layer
+
+
 def test_a_limit_as_a_table_and_as_arrays() -> None:
     pytest.importorskip("pandas")
     pytest.importorskip("xarray")

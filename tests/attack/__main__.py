@@ -15,6 +15,7 @@ from .workers import LONGEST, Result, attack, examine
 
 OUTCOMES = ("right", "undecided", "wrong", "crashed", "slow")
 FAILURES = OUTCOMES[2:]
+SAVE_EVERY = 500
 
 
 def main() -> int:
@@ -50,12 +51,18 @@ def replay(seed: int, index: int) -> int:
 
 
 def run(cases: Iterable[Case], workers: int, out: Path, longest: float) -> int:
-    """All cases; a line for every failure as it comes, a table at the end, everything in JSON."""
+    """All cases; a line for every failure as it comes, a table at the end.
+
+    Everything is in the JSON, which is written anew as the run goes on: one that is stopped loses
+    little, and `--first` goes on from its "next".
+    """
     begin, results = time.monotonic(), []
     for result in attack(cases, workers, longest):
         results.append(result)
         if result.outcome in FAILURES:
             print(line(result), flush=True)
+        if len(results) % SAVE_EVERY == 0:
+            save(out, report(results, longest, time.monotonic() - begin))
         if len(results) % 5000 == 0:
             counts = Counter(r.outcome for r in results)
             print(
@@ -64,10 +71,17 @@ def run(cases: Iterable[Case], workers: int, out: Path, longest: float) -> int:
             )
     seconds = time.monotonic() - begin
     print(table(results))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(report(results, longest, seconds), indent=1), "utf-8")
+    save(out, report(results, longest, seconds))
     print(f"{len(results)} cases in {seconds:.0f} s, written to {out}")
     return int(any(r.outcome in FAILURES for r in results))
+
+
+def save(out: Path, content: dict[str, object]) -> None:
+    """Old or new, never half of it."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    part = out.with_name(out.name + ".part")
+    part.write_text(json.dumps(content, indent=1), "utf-8")
+    part.replace(out)
 
 
 def line(result: Result) -> str:
@@ -90,12 +104,18 @@ def table(results: list[Result]) -> str:
     return "\n".join(lines)
 
 
+def _next(results: list[Result]) -> int:
+    """The number from which no case is done; one below it may still have been running."""
+    return max((r.case.index for r in results), default=-1) + 1
+
+
 def report(results: list[Result], longest: float, seconds: float) -> dict[str, object]:
     counts = Counter(r.outcome for r in results)
     kinds = Counter((r.case.kind, r.outcome) for r in results)
     modes = Counter((r.case.mode, r.outcome) for r in results)
     return {
         "cases": len(results),
+        "next": _next(results),
         "seconds": round(seconds, 1),
         "longest allowed": longest,
         "outcomes": {o: counts[o] for o in OUTCOMES},

@@ -22,7 +22,9 @@ _MOST_STILL = 10_000  # and after which the walk ends if nothing can be proved
 _FEW = 64  # open classes that are looked at as soon as there is a tie
 _SHARE = 0.25  # of the budget that is left, for one attempt
 _FIRST = 50_000_000  # units for the sets of layer 0, which come first and are always worth it
-_LAYER, _EXACT_LAYER = 200, 4000  # units for walking a layer, and one with exact decisions
+_LAYER, _CLASS = 600, 30  # units for walking a layer, and for each class that is searched there
+_EXACT_LAYER = 4000  # more of them for a layer with exact decisions
+_FREE, _FREE_CLASS = 10_000_000, 5000  # units of walking that are not charged, and per class
 
 
 def prove(walk: Walk, max_layers: int, progress: Callable[[int, int], Any] | None = None) -> None:
@@ -38,12 +40,14 @@ def prove(walk: Walk, max_layers: int, progress: Callable[[int, int], Any] | Non
 
 def _prove(walk: Walk, max_layers: int, progress: Callable[[int, int], Any] | None) -> None:
     still, next_try = 0, 0  # layers without a change; the layer of the next attempt at H and T
+    free = _FREE + _FREE_CLASS * len(walk.searched)
     while True:
         walk.budget.look()
-        exact = walk.exact_decisions
+        exact, searched = walk.exact_decisions, len(walk.searched)
         with walk.budget.apart(_FIRST) if walk.k == 0 else nullcontext():
             walk.decide()
-        walk.budget.spend(_EXACT_LAYER if walk.exact_decisions > exact else _LAYER)
+        free -= (cost := _LAYER + _CLASS * searched)
+        walk.budget.spend((cost if free < 0 else 0) + _EXACT_LAYER * (walk.exact_decisions > exact))
         open_ = len(walk.searched)
         if progress is not None:
             progress(walk.k, open_)

@@ -15,6 +15,7 @@ Both hold for any square matrix A: their proofs use only that hulls shrink.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
@@ -243,10 +244,12 @@ class Walk(DecidedLayer):
 
     def _sets(self, c: int, k: int) -> Sequence[int]:
         """C_c at layer k."""
-        for record in reversed(self._records):
-            if record.layer <= k and (members := record.of(c)) is not None:
-                return members.tolist()
-        raise LookupError(f"class {c} was not searched before layer {k}")
+        settled_at = int(self._settled_at[c])  # its last record, since nobody is searched later
+        last = k if settled_at < 0 else min(k, settled_at)
+        record = self._records[bisect_right(self._records, last, key=lambda r: r.layer) - 1]
+        members = record.of(c)
+        assert members is not None, f"class {c} was not searched at layer {record.layer}"
+        return members.tolist()
 
     # -- deciding -----------------------------------------------------------------------------
 
