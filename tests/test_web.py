@@ -27,11 +27,12 @@ from cynosure.web.answers import plane
 from cynosure.web.bounds import BOUNDS
 from cynosure.web.described import dynamics_of, forms
 from cynosure.web.gallery import Gallery, _Run
+from cynosure.web.listening import _Connection, serve
 from cynosure.web.pool import Pool
 from cynosure.web.problems import Refusal
 from cynosure.web.readings import readings
 from cynosure.web.runs import params_of
-from cynosure.web.server import Settings, application, serve
+from cynosure.web.server import Settings, application
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = "http://localhost:8765"
@@ -288,13 +289,81 @@ def test_what_cannot_be_done_is_refused_by_name(client, route: str, body: dict, 
     assert word in json.dumps(said)
 
 
-BROKEN = [b"{", b"\xff\xfe", b'{"tokens": [[NaN]]}', b'{"text": "\\ud800"}', b"[" * 100_000]
+def nested(depth: int) -> bytes:
+    """A body whose lists and objects are `depth` deep, brackets in its texts not counted."""
+    inner = b'{"[": ' * (depth - 1) + b'"[{[{"' + b"}" * (depth - 1)
+    return b'{"text": "x", "model": ' + inner + b"}"
 
 
-@pytest.mark.parametrize("body", BROKEN, ids=["cut", "bytes", "nan", "surrogate", "deep"])
+BROKEN = {
+    "cut": b"{", "bytes": b"\xff\xfe", "nan": b'{"tokens": [[NaN]]}', "deep": b"[" * 100_000,
+    "surrogate": b'{"text": "\\ud800"}', "deeper than is written": nested(900),
+    "one too deep": nested(int(BOUNDS["nesting"]) + 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
 def test_what_is_no_json_is_refused(client, body: bytes) -> None:
     head = {"Content-Type": "application/json"}
     problem(client.post("/api/v1/explain", content=body, headers=head), 400)
+    fits = nested(int(BOUNDS["nesting"]))  # read, and refused for what it holds
+    problem(client.post("/api/v1/explain", content=fits, headers=head), 422)
+    brackets = json.dumps({"text": "[{" * 200})
+    assert client.post("/api/v1/explain", content=brackets, headers=head).status_code == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch) -> None:
+    """Told so within the time a request may take, and the connection is not used again."""
+    monkeypatch.setitem(BOUNDS, "arrival_seconds", 0.05)
+    sent: list[dict] = []
+
+    async def slow() -> dict:
+        if not sent_part:
+            sent_part.append(True)
+            return {"type": "http.request", "body": b'{"tokens"', "more_body": True}
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    sent_part: list[bool] = []
+    head = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/api/v1/limit", "headers": head}
+    asyncio.run(application(Settings(workers=0))(scope, slow, send))
+    assert sent[0]["status"] == 408 and (b"connection", b"close") in sent[0]["headers"]
+    assert "9 bytes" in json.loads(sent[1]["body"])["detail"]
+
+
+def test_connections_that_say_nothing_are_closed(monkeypatch) -> None:
+    """Silent ones and those that stop in mid-head; one that asks is answered."""
+    import uvicorn
+    from uvicorn.server import ServerState
+
+    monkeypatch.setitem(BOUNDS, "arrival_seconds", 0.1)
+
+    async def app(scope, receive, send) -> None:
+        await asyncio.sleep(0.2)  # longer than a head may take: an answer may
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def scenario() -> None:
+        config = uvicorn.Config(app, log_level="error", lifespan="off")
+        config.load()
+        how = {"config": config, "server_state": ServerState(), "app_state": {}}
+        loop = asyncio.get_running_loop()
+        listening = await loop.create_server(lambda: _Connection(**how), "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        answers = {}
+        for said in (b"", b"GET / HTTP/1.1\r\nHost", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(said)
+            answers[said] = await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+        listening.close()
+        assert [answer[:12] for answer in answers.values()] == [b"", b"", b"HTTP/1.1 204"]
+
+    asyncio.run(scenario())
 
 
 def test_sizes_media_and_addresses(client) -> None:
@@ -306,6 +375,8 @@ def test_sizes_media_and_addresses(client) -> None:
     problem(client.post("/api/v1/limit", content=b"x=1"), 415)
     problem(client.get("/api/v1/limit"), 405)
     problem(client.get("/api/v1/nothing"), 404)
+    assert client.head("/").status_code == 200
+    problem(client.get("/api/v1/experiments/runs/"), 404)
     problem(client.get("/static/../server.py"), 404)
     problem(client.get("/static/%2e%2e/server.py"), 404)
     problem(client.get("/api/v1/configurations/nothing"), 422)
@@ -368,7 +439,7 @@ def test_the_command(capsys, tmp_path, monkeypatch) -> None:
     assert main(["serve", "--model", str(tmp_path)]) == 2
     assert "expected a folder with model.json" in capsys.readouterr().err
     asked = []
-    monkeypatch.setattr("cynosure.web.server.serve", lambda *args: asked.append(args))
+    monkeypatch.setattr("cynosure.web.listening.serve", lambda *args: asked.append(args))
     cy.load_pretrained().save(tmp_path / "mine")
     assert main(["serve", "--model", str(tmp_path / "mine"), "--port", "0"]) == 0
     assert main(["serve", "--host", "0.0.0.0"]) == 0
@@ -560,6 +631,57 @@ def test_a_process_that_dies_fails_its_own_request_only() -> None:
             await asked
         assert refused.value.status == 500
         assert (await pool.run("configurations", QUICK, 60.0, _stays)).body
+
+    _with_pool(1, 0, scenario)
+
+
+def test_a_process_that_died_while_nobody_asked_is_replaced() -> None:
+    import os
+    import signal
+
+    async def scenario(pool: Pool) -> None:
+        await pool.run("configurations", QUICK, 60.0, _stays)
+        (victim,) = pool.processes
+        os.kill(victim, getattr(signal, "SIGKILL", signal.SIGTERM))
+        while pool.processes:
+            await asyncio.sleep(0.01)
+        assert (await pool.run("configurations", QUICK, 60.0, _stays)).body
+
+    _with_pool(1, 0, scenario)
+
+
+def test_who_waits_when_the_server_stops_is_told_so() -> None:
+    """Those computing, those in the queue and those that come later; no process is left."""
+
+    async def scenario(pool: Pool) -> None:
+        await pool.run("configurations", QUICK, 60.0, _stays)
+        asked = [asyncio.create_task(pool.run("check", SLOW, 60.0, _stays)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        await pool.close()
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(one) for one in ended] == [Refusal] * 3, ended
+        assert {one.status for one in ended} == {503}
+        with pytest.raises(Refusal) as refused:
+            await pool.run("configurations", QUICK, 60.0, _stays)
+        assert refused.value.status == 503 and not pool.processes
+
+    _with_pool(1, 0, scenario)
+
+
+def test_a_run_that_is_waited_for_ends_with_the_server(tmp_path) -> None:
+    """Its events end too: a stream nobody ends would hold the server up."""
+
+    async def scenario(pool: Pool) -> None:
+        gallery = Gallery(pool, tmp_path, kept=True)
+        id_ = gallery.start("basins", False, {})["id"]
+        told = asyncio.create_task(_all(gallery.events(id_)))
+        await asyncio.sleep(0.05)
+        await gallery.close()
+        last = json.loads((await asyncio.wait_for(told, 20))[-1].removeprefix("data: "))
+        assert last["state"] == "cancelled" and "stopped" in last["what"]
+
+    async def _all(stream) -> list[str]:
+        return [line async for line in stream]
 
     _with_pool(1, 0, scenario)
 

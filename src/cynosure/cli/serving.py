@@ -46,8 +46,8 @@ def serve(
       -d '{"tokens": [[1, 1], [1, -1], [0.5, 0]], "alpha": "1/2", "exact": true}'
     """
     from ..web.guard import is_loopback
+    from ..web.listening import serve as listen
     from ..web.server import Settings
-    from ..web.server import serve as listen
 
     voice: Voice = ctx.obj
     if token is None and not is_loopback(host):
