@@ -30,6 +30,7 @@ from cynosure.web.gallery import Gallery, _Run
 from cynosure.web.listening import _Connection, serve
 from cynosure.web.pool import Pool
 from cynosure.web.problems import Refusal
+from cynosure.web.progress import progress
 from cynosure.web.readings import readings
 from cynosure.web.runs import params_of
 from cynosure.web.server import Settings, application
@@ -710,10 +711,15 @@ def test_a_transformer_is_looked_into(tmp_path) -> None:
     m = cy.load_transformer(tmp_path / "tiny")
     answers = insides({"tiny": str(tmp_path / "tiny")})
     asked = {"transformer": None, "text": "the film", "words": False, "layer": 1, "head": 2}
-    found, tr = answers["trace"](asked), m.trace("the film")
+    told: list[float] = []
+    found = answers["trace"](asked, lambda done, what: told.append(done))
+    assert told == sorted(told) and 0 < told[0] < told[-1] < 1 and len(told) >= 4
+    tr = m.trace("the film")
     assert found["words"] == list(tr.words) and found["layers"] == m.depth
     assert np.allclose(found["P"], tr.attentions[1, 2], atol=1e-6)
     assert np.shape(found["view"]) == (m.depth + 1, len(tr.words), 3)
+    counts = [len(set(labels)) for labels in found["clusters"]]
+    assert counts == [row["clusters"] for row in found["by_layer"]]
     table = answers["heads"]({"transformer": "tiny", "iterate": None})
     first = [h.value for h in m.heads(0)[0].hypotheses()]
     assert table["heads"][0]["distances"] == pytest.approx(first)
@@ -727,6 +733,55 @@ def test_a_transformer_is_looked_into(tmp_path) -> None:
     for wrong in ({"layer": 9}, {"head": 9}, {"transformer": "../elsewhere"}):
         with pytest.raises(ValueError, match=r"layers 0 to|there are tiny"):
             answers["trace"](asked | wrong)
+
+
+def test_progress_is_told_line_by_line(client) -> None:
+    """How far it is, then the answer that is given without; a refusal is the last line."""
+    head = {"Accept": "application/x-ndjson"}
+    asked = {"tokens": SQUARE, "alpha": 0.5}
+    lines = client.post("/api/v1/limit", json=asked, headers=head).text.splitlines()
+    plain = client.post("/api/v1/limit", json=asked).json()
+    assert json.loads(lines[-1])["answer"] == plain
+    refused = client.post("/api/v1/trace", json={"text": "x"}, headers=head).text.splitlines()
+    assert json.loads(refused[-1])["problem"]["status"] == 422
+
+    async def ask(gone, tell) -> pools.Answer:
+        for share in (0.25, 0.5):
+            tell({"done": share, "what": "half"})
+        return pools.Answer("application/json", b"[1]")
+
+    async def told(ask) -> list[dict]:
+        return [json.loads(line) async for line in progress(ask)]
+
+    quarter, half, end = asyncio.run(told(ask))
+    assert (quarter["done"], half["done"], end) == (0.25, 0.5, {"answer": [1]})
+
+
+def test_a_stream_that_is_left_is_no_longer_wanted() -> None:
+    seen: list[bool] = []
+
+    async def scenario() -> None:
+        async def ask(gone, tell) -> pools.Answer:
+            tell({"done": 0.1, "what": ""})
+            while not await gone():
+                await asyncio.sleep(0.001)
+            seen.append(True)
+            return pools.Answer("", b"")
+
+        stream = progress(ask)
+        await anext(stream)
+        await stream.aclose()
+        while not seen:
+            await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_the_card_of_a_model_is_a_page_that_only_shows(client) -> None:
+    page = client.get("/api/v1/models/imdb/card.html")
+    assert "Model card: imdb" in page.text and "sandbox" in page.headers["content-security-policy"]
+    problem(client.get("/api/v1/models/..%2fsecret/card.html"), 404)
+    problem(client.get("/api/v1/models/other/card.html"), 422)
 
 
 # --- experiments ---------------------------------------------------------------------------------

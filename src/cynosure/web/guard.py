@@ -220,7 +220,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 def _sealed(send: Send, path: str) -> Send:
     """Every answer with its headers; a report may look, not act."""
-    policy = _REPORT if path.endswith("/report.html") else _PAGE
+    policy = _REPORT if path.startswith("/api/") and path.endswith(".html") else _PAGE
 
     async def sealed(message: Message) -> None:
         if message["type"] == "http.response.start":

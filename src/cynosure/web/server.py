@@ -23,6 +23,7 @@ from .gallery import Gallery
 from .guard import Guard
 from .pool import Pool
 from .problems import Refusal, problem
+from .progress import LINES, progress
 
 __all__ = ["Settings", "application"]
 
@@ -169,6 +170,9 @@ async def _ask(request: Request, call: str, body: Any, *, inside: bool = False) 
     pool = house.inside if inside else house.maths
     seconds = float(BOUNDS["trace_seconds" if inside else "deadline_seconds"])
     wanted = body if isinstance(body, dict) else body.model_dump_json()
+    if LINES in request.headers.get("accept", ""):
+        told = progress(lambda gone, tell: pool.run(call, wanted, seconds, gone, tell))
+        return StreamingResponse(told, media_type=LINES)
     answer = await pool.run(call, wanted, seconds, request.is_disconnected)
     return Response(answer.body, media_type=answer.media)
 
@@ -221,6 +225,11 @@ def _routes(app: FastAPI) -> None:
     async def models(request: Request) -> Response:
         """The classifiers of this server, with their cards."""
         return await _ask(request, "models", {})
+
+    @app.get("/api/v1/models/{name}/card.html", **api)
+    async def card(request: Request, name: str) -> Response:
+        """The card of one classifier as a page: what it knows, word by word."""
+        return await _ask(request, "card", {"model": name})
 
     @app.get("/api/v1/transformers", **api)
     async def transformers(request: Request) -> dict[str, Any]:

@@ -20,6 +20,7 @@ __all__ = ["HEAD", "main"]
 
 HEAD = struct.Struct(">cI")
 _LULL = 0.5  # seconds without a request
+_TELLING = ("run", "trace", "heads")  # calls that say how far they are
 _REFUSED = (ValueError, TypeError, ArithmeticError, ImportError)
 
 
@@ -116,7 +117,7 @@ def _answer(
         _write(out, b"P", json.dumps(said).encode())
 
     try:
-        answer = call(asked, tell) if wanted["call"] == "run" else call(asked)
+        answer = call(asked, tell) if wanted["call"] in _TELLING else call(asked)
         return b"R", json.dumps(answer, allow_nan=False).encode()
     except File as file:
         return b"F", file.media.encode() + b"\n" + file.data
