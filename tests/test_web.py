@@ -27,11 +27,13 @@ from cynosure.web.answers import plane
 from cynosure.web.bounds import BOUNDS
 from cynosure.web.described import dynamics_of, forms
 from cynosure.web.gallery import Gallery, _Run
+from cynosure.web.listening import _Connection, serve
 from cynosure.web.pool import Pool
 from cynosure.web.problems import Refusal
+from cynosure.web.progress import progress
 from cynosure.web.readings import readings
 from cynosure.web.runs import params_of
-from cynosure.web.server import Settings, application, serve
+from cynosure.web.server import Settings, application
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = "http://localhost:8765"
@@ -288,13 +290,81 @@ def test_what_cannot_be_done_is_refused_by_name(client, route: str, body: dict, 
     assert word in json.dumps(said)
 
 
-BROKEN = [b"{", b"\xff\xfe", b'{"tokens": [[NaN]]}', b'{"text": "\\ud800"}', b"[" * 100_000]
+def nested(depth: int) -> bytes:
+    """A body whose lists and objects are `depth` deep, brackets in its texts not counted."""
+    inner = b'{"[": ' * (depth - 1) + b'"[{[{"' + b"}" * (depth - 1)
+    return b'{"text": "x", "model": ' + inner + b"}"
 
 
-@pytest.mark.parametrize("body", BROKEN, ids=["cut", "bytes", "nan", "surrogate", "deep"])
+BROKEN = {
+    "cut": b"{", "bytes": b"\xff\xfe", "nan": b'{"tokens": [[NaN]]}', "deep": b"[" * 100_000,
+    "surrogate": b'{"text": "\\ud800"}', "deeper than is written": nested(900),
+    "one too deep": nested(int(BOUNDS["nesting"]) + 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("body", BROKEN.values(), ids=BROKEN)
 def test_what_is_no_json_is_refused(client, body: bytes) -> None:
     head = {"Content-Type": "application/json"}
     problem(client.post("/api/v1/explain", content=body, headers=head), 400)
+    fits = nested(int(BOUNDS["nesting"]))  # read, and refused for what it holds
+    problem(client.post("/api/v1/explain", content=fits, headers=head), 422)
+    brackets = json.dumps({"text": "[{" * 200})
+    assert client.post("/api/v1/explain", content=brackets, headers=head).status_code == 200
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch) -> None:
+    """Told so within the time a request may take, and the connection is not used again."""
+    monkeypatch.setitem(BOUNDS, "arrival_seconds", 0.05)
+    sent: list[dict] = []
+
+    async def slow() -> dict:
+        if not sent_part:
+            sent_part.append(True)
+            return {"type": "http.request", "body": b'{"tokens"', "more_body": True}
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    sent_part: list[bool] = []
+    head = [(b"host", b"localhost"), (b"content-type", b"application/json")]
+    scope = {"type": "http", "method": "POST", "path": "/api/v1/limit", "headers": head}
+    asyncio.run(application(Settings(workers=0))(scope, slow, send))
+    assert sent[0]["status"] == 408 and (b"connection", b"close") in sent[0]["headers"]
+    assert "9 bytes" in json.loads(sent[1]["body"])["detail"]
+
+
+def test_connections_that_say_nothing_are_closed(monkeypatch) -> None:
+    """Silent ones and those that stop in mid-head; one that asks is answered."""
+    import uvicorn
+    from uvicorn.server import ServerState
+
+    monkeypatch.setitem(BOUNDS, "arrival_seconds", 0.1)
+
+    async def app(scope, receive, send) -> None:
+        await asyncio.sleep(0.2)  # longer than a head may take: an answer may
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def scenario() -> None:
+        config = uvicorn.Config(app, log_level="error", lifespan="off")
+        config.load()
+        how = {"config": config, "server_state": ServerState(), "app_state": {}}
+        loop = asyncio.get_running_loop()
+        listening = await loop.create_server(lambda: _Connection(**how), "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        answers = {}
+        for said in (b"", b"GET / HTTP/1.1\r\nHost", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(said)
+            answers[said] = await asyncio.wait_for(reader.read(), 20)
+            writer.close()
+        listening.close()
+        assert [answer[:12] for answer in answers.values()] == [b"", b"", b"HTTP/1.1 204"]
+
+    asyncio.run(scenario())
 
 
 def test_sizes_media_and_addresses(client) -> None:
@@ -306,6 +376,8 @@ def test_sizes_media_and_addresses(client) -> None:
     problem(client.post("/api/v1/limit", content=b"x=1"), 415)
     problem(client.get("/api/v1/limit"), 405)
     problem(client.get("/api/v1/nothing"), 404)
+    assert client.head("/").status_code == 200
+    problem(client.get("/api/v1/experiments/runs/"), 404)
     problem(client.get("/static/../server.py"), 404)
     problem(client.get("/static/%2e%2e/server.py"), 404)
     problem(client.get("/api/v1/configurations/nothing"), 422)
@@ -368,7 +440,7 @@ def test_the_command(capsys, tmp_path, monkeypatch) -> None:
     assert main(["serve", "--model", str(tmp_path)]) == 2
     assert "expected a folder with model.json" in capsys.readouterr().err
     asked = []
-    monkeypatch.setattr("cynosure.web.server.serve", lambda *args: asked.append(args))
+    monkeypatch.setattr("cynosure.web.listening.serve", lambda *args: asked.append(args))
     cy.load_pretrained().save(tmp_path / "mine")
     assert main(["serve", "--model", str(tmp_path / "mine"), "--port", "0"]) == 0
     assert main(["serve", "--host", "0.0.0.0"]) == 0
@@ -564,6 +636,57 @@ def test_a_process_that_dies_fails_its_own_request_only() -> None:
     _with_pool(1, 0, scenario)
 
 
+def test_a_process_that_died_while_nobody_asked_is_replaced() -> None:
+    import os
+    import signal
+
+    async def scenario(pool: Pool) -> None:
+        await pool.run("configurations", QUICK, 60.0, _stays)
+        (victim,) = pool.processes
+        os.kill(victim, getattr(signal, "SIGKILL", signal.SIGTERM))
+        while pool.processes:
+            await asyncio.sleep(0.01)
+        assert (await pool.run("configurations", QUICK, 60.0, _stays)).body
+
+    _with_pool(1, 0, scenario)
+
+
+def test_who_waits_when_the_server_stops_is_told_so() -> None:
+    """Those computing, those in the queue and those that come later; no process is left."""
+
+    async def scenario(pool: Pool) -> None:
+        await pool.run("configurations", QUICK, 60.0, _stays)
+        asked = [asyncio.create_task(pool.run("check", SLOW, 60.0, _stays)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        await pool.close()
+        ended = await asyncio.gather(*asked, return_exceptions=True)
+        assert [type(one) for one in ended] == [Refusal] * 3, ended
+        assert {one.status for one in ended} == {503}
+        with pytest.raises(Refusal) as refused:
+            await pool.run("configurations", QUICK, 60.0, _stays)
+        assert refused.value.status == 503 and not pool.processes
+
+    _with_pool(1, 0, scenario)
+
+
+def test_a_run_that_is_waited_for_ends_with_the_server(tmp_path) -> None:
+    """Its events end too: a stream nobody ends would hold the server up."""
+
+    async def scenario(pool: Pool) -> None:
+        gallery = Gallery(pool, tmp_path, kept=True)
+        id_ = gallery.start("basins", False, {})["id"]
+        told = asyncio.create_task(_all(gallery.events(id_)))
+        await asyncio.sleep(0.05)
+        await gallery.close()
+        last = json.loads((await asyncio.wait_for(told, 20))[-1].removeprefix("data: "))
+        assert last["state"] == "cancelled" and "stopped" in last["what"]
+
+    async def _all(stream) -> list[str]:
+        return [line async for line in stream]
+
+    _with_pool(1, 0, scenario)
+
+
 def test_too_many_waiting_are_told_so() -> None:
     async def scenario(pool: Pool) -> None:
         pool.waiting = 0
@@ -588,10 +711,15 @@ def test_a_transformer_is_looked_into(tmp_path) -> None:
     m = cy.load_transformer(tmp_path / "tiny")
     answers = insides({"tiny": str(tmp_path / "tiny")})
     asked = {"transformer": None, "text": "the film", "words": False, "layer": 1, "head": 2}
-    found, tr = answers["trace"](asked), m.trace("the film")
+    told: list[float] = []
+    found = answers["trace"](asked, lambda done, what: told.append(done))
+    assert told == sorted(told) and 0 < told[0] < told[-1] < 1 and len(told) >= 4
+    tr = m.trace("the film")
     assert found["words"] == list(tr.words) and found["layers"] == m.depth
     assert np.allclose(found["P"], tr.attentions[1, 2], atol=1e-6)
     assert np.shape(found["view"]) == (m.depth + 1, len(tr.words), 3)
+    counts = [len(set(labels)) for labels in found["clusters"]]
+    assert counts == [row["clusters"] for row in found["by_layer"]]
     table = answers["heads"]({"transformer": "tiny", "iterate": None})
     first = [h.value for h in m.heads(0)[0].hypotheses()]
     assert table["heads"][0]["distances"] == pytest.approx(first)
@@ -605,6 +733,55 @@ def test_a_transformer_is_looked_into(tmp_path) -> None:
     for wrong in ({"layer": 9}, {"head": 9}, {"transformer": "../elsewhere"}):
         with pytest.raises(ValueError, match=r"layers 0 to|there are tiny"):
             answers["trace"](asked | wrong)
+
+
+def test_progress_is_told_line_by_line(client) -> None:
+    """How far it is, then the answer that is given without; a refusal is the last line."""
+    head = {"Accept": "application/x-ndjson"}
+    asked = {"tokens": SQUARE, "alpha": 0.5}
+    lines = client.post("/api/v1/limit", json=asked, headers=head).text.splitlines()
+    plain = client.post("/api/v1/limit", json=asked).json()
+    assert json.loads(lines[-1])["answer"] == plain
+    refused = client.post("/api/v1/trace", json={"text": "x"}, headers=head).text.splitlines()
+    assert json.loads(refused[-1])["problem"]["status"] == 422
+
+    async def ask(gone, tell) -> pools.Answer:
+        for share in (0.25, 0.5):
+            tell({"done": share, "what": "half"})
+        return pools.Answer("application/json", b"[1]")
+
+    async def told(ask) -> list[dict]:
+        return [json.loads(line) async for line in progress(ask)]
+
+    quarter, half, end = asyncio.run(told(ask))
+    assert (quarter["done"], half["done"], end) == (0.25, 0.5, {"answer": [1]})
+
+
+def test_a_stream_that_is_left_is_no_longer_wanted() -> None:
+    seen: list[bool] = []
+
+    async def scenario() -> None:
+        async def ask(gone, tell) -> pools.Answer:
+            tell({"done": 0.1, "what": ""})
+            while not await gone():
+                await asyncio.sleep(0.001)
+            seen.append(True)
+            return pools.Answer("", b"")
+
+        stream = progress(ask)
+        await anext(stream)
+        await stream.aclose()
+        while not seen:
+            await asyncio.sleep(0.001)
+
+    asyncio.run(asyncio.wait_for(scenario(), 20))
+
+
+def test_the_card_of_a_model_is_a_page_that_only_shows(client) -> None:
+    page = client.get("/api/v1/models/imdb/card.html")
+    assert "Model card: imdb" in page.text and "sandbox" in page.headers["content-security-policy"]
+    problem(client.get("/api/v1/models/..%2fsecret/card.html"), 404)
+    problem(client.get("/api/v1/models/other/card.html"), 422)
 
 
 # --- experiments ---------------------------------------------------------------------------------

@@ -46,8 +46,8 @@ def serve(
       -d '{"tokens": [[1, 1], [1, -1], [0.5, 0]], "alpha": "1/2", "exact": true}'
     """
     from ..web.guard import is_loopback
+    from ..web.listening import serve as listen
     from ..web.server import Settings
-    from ..web.server import serve as listen
 
     voice: Voice = ctx.obj
     if token is None and not is_loopback(host):
@@ -84,7 +84,8 @@ def _named(folders: list[str] | None, needed: str) -> dict[str, str]:
         path = Path(folder).expanduser().resolve()
         if not (path / needed).is_file():
             raise ValueError(f"{folder}: expected a folder with {needed}")
-        if path.name in out:
-            raise ValueError(f"{folder}: another folder is called {path.name}; rename one")
-        out[path.name] = str(path)
+        name = path.parent.name if path.name == "model" else path.name  # package/model says nothing
+        if name in out:
+            raise ValueError(f"{folder}: another folder is called {name}; rename one")
+        out[name] = str(path)
     return out

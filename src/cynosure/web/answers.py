@@ -14,7 +14,7 @@ from .._types import Array, definite
 from ..analysis import probes
 from ..analysis.leaders import can_lead, roles
 from ..analysis.limits import limit as prove
-from ..analysis.polytope import hull
+from ..analysis.polytope import Polytope, hull
 from ..analysis.removal import remove_leader
 from ..analysis.spectra import recognise
 from ..analysis.steering import control as steer
@@ -33,6 +33,7 @@ from .described import dynamics_of, forms, stepper_of
 __all__ = ["ANSWERS", "File", "plane"]
 
 Asked = Mapping[str, Any]
+_MOST_EDGED = 60  # vertices of a polytope in space whose edges are drawn
 
 
 class File(Exception):
@@ -115,8 +116,8 @@ def limit(asked: Asked) -> dict[str, Any]:
         "layers": li.layers,
         "arithmetic": li.arithmetic,
         "exact_decisions": li.exact_decisions,
-        "polytope": _outline(lambda: li.polytope) if len(li.leaders) else None,
-        "hull": _outline(lambda: hull(z)),
+        "polytope": _outline(li.polytope) if len(li.leaders) else None,
+        "hull": _outline(hull(z)),
         "definite": definite(attention.matrix(z.shape[1])),
         "cautions": _cautions(z, attention.matrix(z.shape[1])),
     }
@@ -133,12 +134,14 @@ def limit(asked: Asked) -> dict[str, Any]:
     return jsonable(body)
 
 
-def _outline(make: Callable[[], Any]) -> dict[str, Any] | None:
-    """Vertices of a polytope, in order where it is flat; None beyond what can be drawn."""
-    polytope = make()
+def _outline(polytope: Polytope) -> dict[str, Any]:
+    """Vertices of a polytope, in order where it is flat; in space its edges, if they are few."""
     v = polytope.vertices
     flat = v.shape[1] == 2 and len(v) > 2
-    return {"index": polytope.index, "vertices": polytope.ordered() if flat else v}
+    out = {"index": polytope.index, "vertices": polytope.ordered() if flat else v}
+    if v.shape[1] == 3 and polytope.dim == 3 and len(v) <= _MOST_EDGED:
+        out["edges"] = [sorted(edge) for edge in polytope.faces(1)]
+    return out
 
 
 def _cautions(z: np.ndarray, A: Array | None) -> list[str]:

@@ -6,6 +6,8 @@ __all__ = ["BOUNDS"]
 
 BOUNDS: dict[str, int | float] = {
     "body_bytes": 1 << 20,
+    "arrival_seconds": 30.0,  # for a request to arrive whole
+    "nesting": 64,  # of lists and objects in a body
     "tokens": 5000,
     "dimension": 64,
     "numbers": 100_000,  # n * d

@@ -86,6 +86,8 @@ class Gallery:
             end = {"state": "failed", "what": refusal.detail}
             if not run.wanted:
                 end = {"state": "cancelled", "what": "cancelled"}
+        except asyncio.CancelledError:
+            end = {"state": "cancelled", "what": "the server was stopped"}
         finally:
             teller.cancel()
         await run.say(**end)

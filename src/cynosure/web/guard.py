@@ -7,10 +7,12 @@ Host: each of the three is refused.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
+from time import monotonic
 from typing import Any, final
 from urllib.parse import parse_qs
 
@@ -26,6 +28,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 COOKIE = "cynosure_token"
+_PLAIN = bytes(set(range(256)) - set(b"[]{}"))
+_OPEN = bytes.maketrans(b"{}", b"[]")
 _PAGE = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; "
     "connect-src 'self'; font-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -60,8 +64,9 @@ def is_loopback(host: str) -> bool:
 class Guard:
     """ASGI middleware around everything that is served."""
 
-    def __init__(self, app: Any, token: str | None) -> None:
+    def __init__(self, app: Any, token: str | None, stop: Callable[[], Awaitable[None]]) -> None:
         self.app, self.token = app, token
+        self.stop = stop  # ends what is being computed, so that nobody waits for it
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -127,9 +132,11 @@ def _name(host: str) -> str:
 async def _body(
     headers: dict[str, str], receive: Receive, method: str
 ) -> tuple[bytes, Response | None]:
-    """The whole body, or why it is not taken: too long, not JSON, not text."""
-    most = int(BOUNDS["body_bytes"])
-    large = problem(413, f"expected at most {most} bytes in a request")
+    """The whole body, or why it is not taken: too long, too slow, not JSON, not text."""
+    most, seconds = int(BOUNDS["body_bytes"]), float(BOUNDS["arrival_seconds"])
+    unread = {"Connection": "close"}  # nobody reads the rest of such a body
+    large = problem(413, f"expected at most {most} bytes in a request", unread)
+    until = monotonic() + seconds
     if (
         headers.get("content-length", "0").isdigit()
         and int(headers.get("content-length", 0)) > most
@@ -137,7 +144,11 @@ async def _body(
         return b"", large
     parts, size = [], 0
     while True:
-        message = await receive()
+        try:
+            message = await asyncio.wait_for(receive(), until - monotonic())
+        except TimeoutError:
+            late = f"expected the whole request within {seconds:g} s, got {size} bytes of its body"
+            return b"", problem(408, late, unread)
         if message["type"] != "http.request":
             return b"", problem(400, "the request ended before its body did")
         part = message.get("body", b"")
@@ -166,11 +177,31 @@ def _not_json(body: bytes) -> Response | None:
         value = json.loads(body, parse_constant=constant)
         if b"\\u" in body:
             json.dumps(value, ensure_ascii=False).encode()
+        if _deep(body, value):
+            raise RecursionError
     except RecursionError:
-        return problem(400, "the JSON is nested too deeply")
+        return problem(400, f"the JSON is nested more than {BOUNDS['nesting']} deep")
     except ValueError as error:  # UnicodeError and JSONDecodeError are ValueErrors
         return problem(400, f"expected JSON: {str(error)[:200]}")
     return None
+
+
+def _deep(body: bytes, value: Any) -> bool:
+    """Whether lists and objects are nested too deeply for those that write them again."""
+    most = int(BOUNDS["nesting"])
+    left = body.translate(_OPEN, _PLAIN)
+    for _ in range(most):  # each turn takes the innermost level away
+        left = left.replace(b"[]", b"")
+    if not left:
+        return False
+    level = [value]  # deep, or brackets in texts
+    for _ in range(most + 1):
+        level = [x for one in level if isinstance(one, dict | list) for x in _inside(one)]
+    return bool(level)
+
+
+def _inside(one: dict[str, Any] | list[Any]) -> Any:
+    return one.values() if isinstance(one, dict) else one
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
@@ -189,7 +220,7 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 def _sealed(send: Send, path: str) -> Send:
     """Every answer with its headers; a report may look, not act."""
-    policy = _REPORT if path.endswith("/report.html") else _PAGE
+    policy = _REPORT if path.startswith("/api/") and path.endswith(".html") else _PAGE
 
     async def sealed(message: Message) -> None:
         if message["type"] == "http.response.start":

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -22,8 +23,10 @@ from .worker import HEAD
 __all__ = ["Answer", "Pool"]
 
 MOMENT = 0.25  # seconds after which a request is a slow one
+STARTING = 120.0  # seconds within which a process is ready: imports on a busy machine
 GRACE = 2.0  # seconds beyond its own deadline before a computation is killed
 PATIENCE = 1.0  # seconds a computation goes on after its client has left: it may be done by then
+STOPPED = "the server was stopped while this was waited for"
 _PACKAGE = Path(__file__).resolve().parents[2]
 
 Tell = Callable[[dict[str, Any]], Any]
@@ -95,16 +98,21 @@ class _Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked; the system says so only a while after the end."""
-        return not self.lost and self.process.returncode is None
+        """Whether it can be asked; its pipe ends before the system says that it has."""
+        ended = self.process.stdout is None or self.process.stdout.at_eof()
+        return not self.lost and not ended and self.process.returncode is None
 
     def kill(self) -> None:
         self.lost = True
-        if self.process.returncode is None:
-            try:
+        if self.process.returncode is not None:
+            return
+        try:  # asyncio's own kill() may reap a child first, which its watcher then complains about
+            if os.name == "posix":
+                os.kill(self.process.pid, signal.SIGKILL)
+            else:
                 self.process.kill()
-            except ProcessLookupError:
-                return
+        except ProcessLookupError:
+            return
 
 
 @final
@@ -127,6 +135,7 @@ class Pool:
         self._starting: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
         self._queue = self._late = 0
+        self._closed = False
 
     def prepare(self, count: int = 1) -> None:
         """Begin to start processes until `count` are ready or coming."""
@@ -146,7 +155,10 @@ class Pool:
         worker = await _Worker.start()
         self._all.add(worker)
         try:
-            await worker.greet(self.settings)
+            await asyncio.wait_for(worker.greet(self.settings), STARTING)
+        except TimeoutError:
+            self._end(worker)
+            raise _Died from None
         except BaseException:
             self._end(worker)
             raise
@@ -165,17 +177,21 @@ class Pool:
         task.add_done_callback(self._ending.discard)
 
     async def _take(self) -> _Worker:
-        while True:
+        while not self._closed:
             while self._idle:
                 worker = self._idle.pop()
                 if worker.alive:
                     return worker
+                self._end(worker)
             if not self._starting:
                 try:
                     return await self._start()
                 except _Died:
+                    if self._closed:
+                        break
                     raise Refusal(500, "a worker process could not be started") from None
             await asyncio.wait(set(self._starting), return_when=asyncio.FIRST_COMPLETED)
+        raise Refusal(503, STOPPED)
 
     async def run(
         self, call: str, asked: Any, seconds: float, gone: Gone, tell: Tell | None = None
@@ -183,6 +199,7 @@ class Pool:
         """The answer to one call; Refusal where there is none. `asked` may be JSON already."""
         if self._queue >= self.waiting:
             raise Refusal(503, f"{self._queue} requests are waiting; try again in some seconds")
+        waits = self._places.locked()
         self._queue += 1
         try:
             await self._places.acquire()
@@ -190,6 +207,8 @@ class Pool:
             self._queue -= 1
         place = _Place(self)
         try:
+            if waits and await gone():
+                raise Refusal(499, "the client went away before its turn came")
             worker = await self._take()
             text = asked if isinstance(asked, str) else json.dumps(asked)
             body = f'{{"call": {json.dumps(call)}, "asked": {text}}}'.encode()
@@ -198,6 +217,8 @@ class Pool:
                 await self._watch(task, seconds, gone, place)
                 kind, answer = task.result()
             except _Died:
+                if self._closed:
+                    raise Refusal(503, STOPPED) from None
                 raise Refusal(
                     500, f"the process that computed {call} died; the server goes on"
                 ) from None
@@ -236,7 +257,8 @@ class Pool:
             self._idle.append(worker)
         else:
             self._end(worker)
-            self.prepare()
+            if not self._closed:
+                self.prepare()
 
     @property
     def processes(self) -> list[int]:
@@ -244,7 +266,8 @@ class Pool:
         return [worker.process.pid for worker in self._all if worker.alive]
 
     async def close(self) -> None:
-        """End every process, those that are only starting included."""
+        """End every process, those that are only starting included, and refuse who still waits."""
+        self._closed = True
         starting = list(self._starting)
         for task in starting:
             task.cancel()

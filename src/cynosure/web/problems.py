@@ -16,13 +16,14 @@ TITLES = {
     403: "This request comes from another site",
     404: "There is nothing here",
     405: "This address does not take that method",
+    408: "The request did not arrive in time",
     413: "The request is too large",
     415: "JSON is expected",
     421: "This host is not served here",
     422: "The request cannot be done as it is asked",
     499: "The client went away",
     500: "The computation failed",
-    503: "Too many requests are waiting",
+    503: "The server cannot take this now",
 }
 
 

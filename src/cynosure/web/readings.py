@@ -10,6 +10,7 @@ from typing import Any
 from ..classifier.estimator import HardmaxClassifier
 from ..classifier.shipped import available, load_pretrained
 from ..classifier.view import plane_view
+from .answers import File
 
 __all__ = ["classifiers", "readings"]
 
@@ -78,7 +79,16 @@ def readings(folders: Mapping[str, str]) -> dict[str, Callable[..., dict[str, An
         more = {"prediction": ex.prediction, "spans": spans, "words": words}
         return ex.to_dict() | plane_view(ex) | more
 
-    return {"models": models, "predict": predict, "explain": explain}
+    def card(asked: Asked) -> dict[str, Any]:
+        """The whole of what a model knows, as a page."""
+        from ..classifier.card import card as described
+
+        clf = chosen(asked)
+        raise File(
+            "text/html; charset=utf-8", described(clf, name=asked["model"]).to_html().encode()
+        )
+
+    return {"models": models, "predict": predict, "explain": explain, "card": card}
 
 
 def _described(name: str, clf: HardmaxClassifier, folder: str | None) -> dict[str, Any]:

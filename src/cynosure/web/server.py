@@ -1,10 +1,8 @@
-"""The application: routes that are library calls, the page, the reference; and `serve`."""
+"""The application: routes that are library calls, the page, the reference."""
 
 from __future__ import annotations
 
 import json
-import os
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -22,11 +20,12 @@ from .. import __version__
 from . import asked
 from .bounds import BOUNDS
 from .gallery import Gallery
-from .guard import Guard, is_loopback
+from .guard import Guard
 from .pool import Pool
 from .problems import Refusal, problem
+from .progress import LINES, progress
 
-__all__ = ["Settings", "application", "serve"]
+__all__ = ["Settings", "application"]
 
 STATIC = Path(__file__).with_name("static")
 _GIB = 1 << 30
@@ -75,6 +74,7 @@ class _House:
         self.gallery = Gallery(self.bench, results, kept=settings.results is not None)
 
     async def close(self) -> None:
+        """End every process; whoever still waits is told so. A second time does nothing."""
         await self.gallery.close()
         for pool in (self.maths, self.inside, self.bench):
             await pool.close()
@@ -102,6 +102,7 @@ def application(settings: Settings) -> Any:
         docs_url=None,
         redoc_url=None,
         separate_input_output_schemas=False,
+        redirect_slashes=False,
     )
     _routes(app)
     _runs(app)
@@ -110,7 +111,13 @@ def application(settings: Settings) -> Any:
     app.add_exception_handler(HTTPException, _missing)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(Exception, _failed)
-    return Guard(app, settings.token)
+
+    async def stop() -> None:
+        house: _House | None = getattr(app.state, "house", None)
+        if house is not None:
+            await house.close()
+
+    return Guard(app, settings.token, stop)
 
 
 # --- errors --------------------------------------------------------------------------------------
@@ -163,6 +170,9 @@ async def _ask(request: Request, call: str, body: Any, *, inside: bool = False) 
     pool = house.inside if inside else house.maths
     seconds = float(BOUNDS["trace_seconds" if inside else "deadline_seconds"])
     wanted = body if isinstance(body, dict) else body.model_dump_json()
+    if LINES in request.headers.get("accept", ""):
+        told = progress(lambda gone, tell: pool.run(call, wanted, seconds, gone, tell))
+        return StreamingResponse(told, media_type=LINES)
     answer = await pool.run(call, wanted, seconds, request.is_disconnected)
     return Response(answer.body, media_type=answer.media)
 
@@ -215,6 +225,11 @@ def _routes(app: FastAPI) -> None:
     async def models(request: Request) -> Response:
         """The classifiers of this server, with their cards."""
         return await _ask(request, "models", {})
+
+    @app.get("/api/v1/models/{name}/card.html", **api)
+    async def card(request: Request, name: str) -> Response:
+        """The card of one classifier as a page: what it knows, word by word."""
+        return await _ask(request, "card", {"model": name})
 
     @app.get("/api/v1/transformers", **api)
     async def transformers(request: Request) -> dict[str, Any]:
@@ -285,65 +300,20 @@ def _runs(app: FastAPI) -> None:
 
 
 def _pages(app: FastAPI) -> None:
-    @app.get("/", include_in_schema=False)
+    pages: dict[str, Any] = {"include_in_schema": False, "methods": ["GET", "HEAD"]}
+
+    @app.api_route("/", **pages)
     async def page() -> Response:
         return FileResponse(STATIC / "index.html")
 
-    @app.get("/reference", include_in_schema=False)
+    @app.api_route("/reference", **pages)
     async def reference() -> Response:
         return FileResponse(STATIC / "reference.html")
 
-    @app.get("/favicon.ico", include_in_schema=False)
+    @app.api_route("/favicon.ico", **pages)
     async def icon() -> Response:
         return FileResponse(STATIC / "icon.svg", media_type="image/svg+xml")
 
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     if _PICTURES.is_dir():
         app.mount("/pictures", StaticFiles(directory=_PICTURES), name="pictures")
-
-
-# --- serving -------------------------------------------------------------------------------------
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    """A socket on that port.
-
-    Trap: asyncio turns off Nagle's delay, 40 ms an answer, only where TCP is named as the protocol.
-    """
-    kind = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(kind, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    try:
-        if os.name == "posix":
-            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.bind((host, port))
-        made.listen(512)
-    except OSError as error:
-        made.close()
-        raise ValueError(
-            f"port {port} of {host} cannot be had ({error.strerror}); try --port {port + 1}"
-        ) from None
-    return made
-
-
-def serve(settings: Settings, host: str, port: int, ready: Any = None) -> None:
-    """Serve until interrupted; `ready(address)` is called once the port is ours.
-
-    Any host but this machine's own needs a token. A port that is taken is a ValueError.
-    """
-    import uvicorn
-
-    if not is_loopback(host) and settings.token is None:
-        raise ValueError(f"{host}: a host other than this machine's own needs a token")
-    with _listening(host, port) as listening:
-        shown = f"[{host}]" if ":" in host else host
-        address = f"http://{shown}:{listening.getsockname()[1]}/"
-        if ready is not None:
-            ready(address if settings.token is None else f"{address}?token={settings.token}")
-        config = uvicorn.Config(
-            application(settings), log_level="warning", access_log=False,
-            server_header=False, timeout_graceful_shutdown=2,
-        )  # fmt: skip
-        try:
-            uvicorn.Server(config).run(sockets=[listening])
-        except KeyboardInterrupt:
-            return

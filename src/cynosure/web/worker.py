@@ -19,6 +19,8 @@ from typing import Any, BinaryIO
 __all__ = ["HEAD", "main"]
 
 HEAD = struct.Struct(">cI")
+_LULL = 0.5  # seconds without a request
+_TELLING = ("run", "trace", "heads")  # calls that say how far they are
 _REFUSED = (ValueError, TypeError, ArithmeticError, ImportError)
 
 
@@ -36,21 +38,51 @@ def _write(stream: BinaryIO, kind: bytes, body: bytes) -> None:
     stream.flush()
 
 
-def _calls(settings: dict[str, Any]) -> dict[str, Callable[..., Any]]:
-    """What this worker can do; a lane for transformers need not load the rest."""
-    lane = settings["lane"]
-    if lane == "transformers":
-        from .insides import insides
+class _Calls(dict[str, Callable[..., Any]]):
+    """What this worker can do; a lane for transformers need not load the rest.
 
-        return insides(settings["transformers"])
-    if lane == "experiments":
-        from .runs import runs
+    Reading texts takes longer to import than all about tokens: it is loaded when it is asked for,
+    or when nobody asks for anything.
+    """
 
-        return runs()
-    from .answers import ANSWERS
-    from .readings import readings
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.models = settings["models"] if settings["lane"] == "maths" else None
+        if settings["lane"] == "transformers":
+            from .insides import insides
 
-    return {**ANSWERS, **readings(settings["models"])}
+            self.update(insides(settings["transformers"]))
+        elif settings["lane"] == "experiments":
+            from .runs import runs
+
+            self.update(runs())
+        else:
+            from .answers import ANSWERS
+
+            self.update(ANSWERS)
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        if self.models is None:
+            raise KeyError(name)
+        self.complete()
+        return self[name]
+
+    def complete(self) -> None:
+        if self.models is not None:
+            from .readings import readings
+
+            self.update(readings(self.models))
+            self.models = None
+
+
+def _quiet(source: BinaryIO, seconds: float) -> bool:
+    """Whether nothing is asked for that long; where pipes cannot be watched, at once."""
+    import select
+
+    try:
+        return not select.select([source], [], [], seconds)[0]
+    except (OSError, ValueError):  # Windows watches sockets only
+        return True
 
 
 def _warm(lane: str, calls: dict[str, Callable[..., Any]]) -> None:
@@ -85,7 +117,7 @@ def _answer(
         _write(out, b"P", json.dumps(said).encode())
 
     try:
-        answer = call(asked, tell) if wanted["call"] == "run" else call(asked)
+        answer = call(asked, tell) if wanted["call"] in _TELLING else call(asked)
         return b"R", json.dumps(answer, allow_nan=False).encode()
     except File as file:
         return b"F", file.media.encode() + b"\n" + file.data
@@ -108,10 +140,12 @@ def main() -> int:
         return 0
     settings = json.loads(first[1])
     warnings.simplefilter("ignore")
-    calls = _calls(settings)
+    calls = _Calls(settings)
     _warm(settings["lane"], calls)
     _confine(settings["memory"])
     _write(out, b"P", b'{"done": 0, "what": "ready"}')
+    if _quiet(source, _LULL):
+        calls.complete()
     while (frame := _read(source)) is not None:
         _write(out, *_answer(calls, frame[1], out))
     return 0

@@ -29,6 +29,25 @@ const sending = (body, signal) => ({
 export const post = async (path, body, signal) => (await reach(path, sending(body, signal))).json();
 export const fetchFile = async (path, body) => (await reach(path, sending(body))).blob();
 
+// A question that says how far it is: a line of JSON for each step, the last has the answer.
+export async function following(path, body, tell) {
+  const how = sending(body);
+  how.headers.Accept = "application/x-ndjson";
+  const reader = (await reach(path, how)).body.pipeThrough(new TextDecoderStream()).getReader();
+  for (let text = "", end = 0; ;) {
+    const { value, done } = await reader.read();
+    text += value || "";
+    while ((end = text.indexOf("\n")) >= 0) {
+      const said = JSON.parse(text.slice(0, end));
+      text = text.slice(end + 1);
+      if (said.answer) return said.answer;
+      if (said.problem) throw new Error(said.problem.detail);
+      tell(said);
+    }
+    if (done) throw new Error("the server ended before it answered");
+  }
+}
+
 // One question at a time, and of those asked meanwhile only the last: a drag asks faster than
 // anything can answer, and nobody wants the answers in between.
 export function latest(ask, take, fail) {

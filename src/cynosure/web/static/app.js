@@ -34,10 +34,17 @@ async function enter() {
   } catch (error) { say(error); }
 }
 
+// Small things about the reader; storage may be forbidden, then they last as long as the page.
+export function remembered(key) {
+  try { return localStorage.getItem(key); } catch { return null; }
+}
+export function remember(key, value) {
+  try { localStorage.setItem(key, value); } catch { /* then not */ }
+}
+
 function theme() {
   const system = matchMedia("(prefers-color-scheme: dark)");
-  let chosen = null;
-  try { chosen = localStorage.getItem("theme"); } catch { /* storage may be forbidden */ }
+  let chosen = remembered("theme");
   const show = () => {
     document.documentElement.dataset.theme = chosen || (system.matches ? "dark" : "light");
     document.dispatchEvent(new Event("theme"));
@@ -45,7 +52,7 @@ function theme() {
   system.addEventListener("change", show);
   $("theme").addEventListener("click", () => {
     chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
-    try { localStorage.setItem("theme", chosen); } catch { /* then it lasts as long as the page */ }
+    remember("theme", chosen);
     show();
   });
   show();

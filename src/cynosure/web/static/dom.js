@@ -68,12 +68,21 @@ export function perFrame(action) {
   };
 }
 
-// A bar and the seconds that have gone by, for what takes seconds; call what is returned at the end.
+// A bar for what takes seconds: the share that is done, once it is told, what is being done, and the
+// seconds that have gone by. `end()` takes it away.
 export function waiting(node, what) {
   const box = make("div", null, "", "wait"), start = performance.now();
-  make("progress", box, "", "", { "aria-label": what });
-  const said = make("span", box, `${what} …`);
+  const bar = make("progress", box, "", "", { "aria-label": what, max: 1 }), said = make("span", box);
+  let doing = what;
+  const show = () => {
+    const seconds = Math.round((performance.now() - start) / 1000), share = bar.hasAttribute("value") ? `${Math.round(100 * bar.value)} %, ` : "";
+    said.textContent = `${share}${doing} …${seconds ? ` ${seconds} s` : ""}`;
+  };
   node.before(box);
-  const timer = setInterval(() => { said.textContent = `${what} … ${Math.round((performance.now() - start) / 1000)} s`; }, 1000);
-  return () => { clearInterval(timer); box.remove(); };
+  show();
+  const timer = setInterval(show, 1000);
+  return {
+    tell: (step) => { bar.value = step.done; doing = step.what || what; show(); },
+    end: () => { clearInterval(timer); box.remove(); },
+  };
 }

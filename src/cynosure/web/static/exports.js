@@ -79,6 +79,11 @@ export function exporting(play) {
       catch { shown.textContent = link; }
       shown.hidden = false;
     },
+    curl: async () => {
+      const body = JSON.stringify(play.limitBody()).replaceAll("'", "");
+      shown.textContent = `curl -s ${location.origin}/api/v1/limit -H 'Content-Type: application/json' \\\n  -d '${body}'\n`;
+      shown.hidden = false;
+    },
     python: async () => { shown.textContent = python(play); shown.hidden = false; },
     svg: async () => save("tokens.svg", picture(), "image/svg+xml"),
     png: async () => save("tokens.png", await png(), "image/png"),

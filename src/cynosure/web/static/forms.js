@@ -9,7 +9,7 @@ function matrixField(parent, d, value, changed) {
     for (let j = 0; j < d; j++) {
       const cell = make("input", box, "", "", { type: "number", step: "any", "aria-label": `row ${i + 1}, column ${j + 1}` });
       cell.value = value ? value[i][j] : i === j ? 1 : 0;
-      cell.addEventListener("change", changed);
+      cell.addEventListener("change", () => changed());
       cells.push(cell);
     }
   }
@@ -17,6 +17,16 @@ function matrixField(parent, d, value, changed) {
     Array.from({ length: d }, (_, j) => Number(cells[i * d + j].value) || 0));
   const plain = () => read().every((row, i) => row.every((x, j) => x === (i === j ? 1 : 0)));
   return () => (plain() ? null : read());
+}
+
+// A positive number on a logarithmic slider too, answered while it moves.
+function slider(parent, box, name, changed) {
+  const range = make("input", parent, "", "", { type: "range", min: -3, max: 6, step: 0.05, "aria-label": `${name}, logarithmic` });
+  const show = () => { range.value = Math.log(Number(box.value) || 1); };
+  show();
+  box.addEventListener("input", show);
+  range.addEventListener("input", () => { box.value = Number(Math.exp(Number(range.value)).toPrecision(3)); changed(false); });
+  range.addEventListener("change", () => changed());
 }
 
 function option(select, name) { make("option", select, name.replaceAll("_", " "), "", { value: name }); }
@@ -60,12 +70,14 @@ export function dynamicsForm(parent, forms, d, spec, changed, begin = () => ({})
         const area = make("textarea", home, "", "", { id, rows: 3, spellcheck: "false" });
         area.value = value ? JSON.stringify(value) : "";
         area.placeholder = '[{"name": "pure_attention"}]';
-        area.addEventListener("change", changed);
+        area.addEventListener("change", () => changed());
         into[field.name] = () => (area.value.trim() ? JSON.parse(area.value) : null);
       } else {
-        const box = make("input", home, "", "", { id, type: field.kind === "text" ? "text" : "number", step: field.kind === "whole" ? 1 : "any" });
+        const sliding = ["alpha", "beta"].includes(field.name), pair = sliding ? make("span", home, "", "pair") : home;
+        const box = make("input", pair, "", "", { id, type: field.kind === "text" ? "text" : "number", step: field.kind === "whole" ? 1 : "any" });
         box.value = value ?? field.default ?? "";
-        box.addEventListener("change", changed);
+        box.addEventListener("change", () => changed());
+        if (sliding) slider(pair, box, field.name, changed);
         into[field.name] = () => (box.value === "" ? null : field.kind === "text" ? box.value : Number(box.value));
       }
     }
@@ -81,7 +93,7 @@ export function dynamicsForm(parent, forms, d, spec, changed, begin = () => ({})
     make("label", rows, form.in_time ? "time" : "layers", "", { for: "field-clock" });
     const clock = make("input", rows, "", "", { id: "field-clock", type: "number", min: 0, step: form.in_time ? "any" : 1 });
     clock.value = given?.clock ?? (form.in_time ? 10 : 30);
-    clock.addEventListener("change", changed);
+    clock.addEventListener("change", () => changed());
     readers.clock = () => Number(clock.value) || (form.in_time ? 10 : 30);
   }
 

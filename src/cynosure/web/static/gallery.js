@@ -9,22 +9,27 @@ export async function open(home) {
   waiting.remove();
   const intro = make("p", home, `${found.experiments.length} experiments: figures of the papers and questions of our own. Each runs here, quickly or in full, and leaves a report.`);
   intro.id = "gallery-intro";
-  const filter = make("input", home, "", "", { type: "search", placeholder: "find", "aria-label": "find an experiment" });
+  const filter = make("input", home, "", "", { type: "search", placeholder: "find, e.g. softmax", "aria-label": "find an experiment" });
+  const none = make("p", home, "No experiment has this word.", "note", { role: "status" });
+  none.hidden = true;
   const runs = make("div", home, "", "", { id: "runs", "aria-live": "polite" });
   const report = make("div", home);
-  const tiles = [];
+  const tiles = [], chapters = [];
   let chapter = null, grid = null;
   for (const one of found.experiments) {
     if (one.chapter !== chapter) {
       chapter = one.chapter;
-      make("h2", home, chapter, "chapter");
+      const title = make("h2", home, chapter, "chapter");
       grid = make("div", home, "", "tiles");
+      chapters.push([title, grid]);
     }
     tiles.push([tile(grid, one, runs, report), `${one.name} ${one.title} ${one.about}`.toLowerCase()]);
   }
   filter.addEventListener("input", () => {
     const wanted = filter.value.toLowerCase();
     for (const [node, text] of tiles) node.hidden = !text.includes(wanted);
+    for (const [title, all] of chapters) title.hidden = !all.querySelector(".tile:not([hidden])");
+    none.hidden = !!home.querySelector(".tile:not([hidden])");
   });
   for (const run of found.runs) follow(runs, report, run);
   return null;

@@ -5,29 +5,49 @@ import { $ } from "./dom.js";
 export function gestures(play) {
   const svg = $("stage"), scene = play.scene, tip = $("tip");
   const indexOf = (event) => {
-    const node = event.target.closest?.("[data-token]");
-    if (node && svg.contains(node)) return Number(node.dataset.token);
-    return event.clientX !== undefined && svg.matches(".many") ? scene.at(scene.toWorld(event)) : undefined;
+    const node = event.target.closest?.("[data-token]"), held = node && svg.contains(node);
+    // Of tokens that overlap the nearest is meant, not the one on top.
+    const near = event.clientX !== undefined && (held || svg.matches(".many")) ? scene.at(scene.toWorld(event)) : undefined;
+    return near ?? (held ? Number(node.dataset.token) : undefined);
   };
+  const fingers = new Map(); // pointers that are down: two of them zoom
   let hand = null;
+
+  function apart() {
+    const [[x0, y0], [x1, y1]] = fingers.values();
+    return { size: Math.hypot(x1 - x0, y1 - y0) || 1, middle: { clientX: (x0 + x1) / 2, clientY: (y0 + y1) / 2 } };
+  }
+
+  function zoom(at, scale) {
+    const before = scene.toWorld(at);
+    scene.scale = Math.min(1e7, Math.max(1e-5, scale));
+    const after = scene.toWorld(at);
+    scene.centre = [scene.centre[0] + before[0] - after[0], scene.centre[1] + before[1] - after[1]];
+    play.draw();
+    play.idle();
+  }
 
   function toStart() {
     if (play.timer) play.stop();
     if (play.state.k !== 0) play.goTo(0);
   }
 
-  function moved(i, by) {
-    const z = [...play.state.z];
-    z[i] = [...z[i]];
-    if (play.d === 1) z[i][0] += by[0];
-    else if (play.d === 2) { z[i][0] += by[0]; z[i][1] += by[1]; }
-    else { // in the plane of the screen
-      const [a, b] = scene.turn, [u, v] = by;
-      z[i][0] += Math.cos(a) * u - Math.sin(a) * Math.sin(b) * v;
-      z[i][1] += Math.cos(b) * v;
-      z[i][2] += -Math.sin(a) * u - Math.cos(a) * Math.sin(b) * v;
-    }
+  // All tokens that are chosen go together; in space in the plane of the screen.
+  function moved(by) {
+    const z = [...play.state.z], [a, b] = scene.turn, [u, v] = by;
+    const step = play.d < 3 ? by : [Math.cos(a) * u - Math.sin(a) * Math.sin(b) * v, Math.cos(b) * v, -Math.sin(a) * u - Math.cos(a) * Math.sin(b) * v];
+    for (const i of play.chosen) z[i] = z[i].map((x, j) => x + step[j]);
     return z;
+  }
+
+  function showTip(i, x, y) {
+    play.hovered = i;
+    const text = play.showHover();
+    tip.hidden = i === undefined || !text;
+    if (tip.hidden) return;
+    tip.textContent = text;
+    tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - 310))}px`;
+    tip.style.top = `${Math.min(y + 14, innerHeight - 130)}px`;
   }
 
   // --- pointer ----------------------------------------------------------------------------------
@@ -36,6 +56,12 @@ export function gestures(play) {
     if (event.button) return;
     const i = indexOf(event), at = scene.toWorld(event);
     svg.setPointerCapture(event.pointerId);
+    fingers.set(event.pointerId, [event.clientX, event.clientY]);
+    if (fingers.size === 2) {
+      if (hand?.moved) play.settle();
+      hand = { kind: "pinch", size: apart().size, scale: scene.scale };
+      return;
+    }
     play.hovered = undefined;
     tip.hidden = true;
     scene.hideHalf();
@@ -60,12 +86,17 @@ export function gestures(play) {
 
   svg.addEventListener("pointermove", (event) => {
     if (!hand) { hover(event); return; }
+    if (fingers.has(event.pointerId)) fingers.set(event.pointerId, [event.clientX, event.clientY]);
+    if (hand.kind === "pinch") {
+      if (fingers.size === 2) zoom(apart().middle, (hand.scale * apart().size) / hand.size);
+      return;
+    }
     const at = scene.toWorld(event);
     if (hand.kind === "token") {
       const by = [at[0] - hand.at[0], at[1] - hand.at[1]];
       hand.at = at;
       hand.moved = true;
-      play.change({ z: moved(hand.i, by) });
+      play.change({ z: moved(by) });
       return;
     }
     if (hand.kind === "turn") {
@@ -77,8 +108,10 @@ export function gestures(play) {
     play.draw();
   });
 
-  const release = () => {
+  const release = (event) => {
+    fingers.delete(event.pointerId);
     if (hand?.moved) play.settle();
+    else if (hand?.kind === "token") showTip(hand.i, event.clientX, event.clientY); // a finger cannot hover
     if (hand && hand.kind === "pan") play.idle();
     hand = null;
   };
@@ -88,15 +121,14 @@ export function gestures(play) {
   function hover(event) {
     const i = indexOf(event);
     if (i === play.hovered && i === undefined) return;
-    play.hovered = i;
-    const text = play.showHover();
-    tip.hidden = i === undefined || !text;
-    if (tip.hidden) return;
-    tip.textContent = text;
-    tip.style.left = `${Math.min(event.clientX + 14, innerWidth - 310)}px`;
-    tip.style.top = `${Math.min(event.clientY + 14, innerHeight - 130)}px`;
+    showTip(i, event.clientX, event.clientY);
   }
-  svg.addEventListener("pointerleave", () => { play.hovered = undefined; scene.hideHalf(); tip.hidden = true; });
+  svg.addEventListener("pointerleave", (event) => {
+    if (event.pointerType === "touch") return; // a finger leaves with every tap
+    play.hovered = undefined;
+    scene.hideHalf();
+    tip.hidden = true;
+  });
 
   svg.addEventListener("dblclick", (event) => {
     if (indexOf(event) !== undefined || play.d !== 2) return;
@@ -106,12 +138,7 @@ export function gestures(play) {
 
   svg.addEventListener("wheel", (event) => {
     event.preventDefault();
-    const before = scene.toWorld(event);
-    scene.scale = Math.min(1e7, Math.max(1e-5, scene.scale * Math.exp(-event.deltaY * 0.0015)));
-    const after = scene.toWorld(event);
-    scene.centre = [scene.centre[0] + before[0] - after[0], scene.centre[1] + before[1] - after[1]];
-    play.draw();
-    play.idle();
+    zoom(event, scene.scale * Math.exp(-event.deltaY * 0.0015));
   }, { passive: false });
 
   // --- tokens -----------------------------------------------------------------------------------
@@ -157,7 +184,10 @@ export function gestures(play) {
     play.chosen = new Set([i]);
     play.buttons();
     play.draw();
+    const box = event.target.getBoundingClientRect();
+    showTip(i, box.right, box.bottom); // keys cannot hover either
   });
+  svg.addEventListener("focusout", () => { tip.hidden = true; scene.hideHalf(); });
 
   svg.addEventListener("keydown", (event) => {
     const i = indexOf(event), step = (event.shiftKey ? 2 : 12) / scene.scale;
@@ -165,7 +195,8 @@ export function gestures(play) {
     if (by && i !== undefined && play.editable) {
       event.preventDefault();
       toStart();
-      play.change({ z: moved(i, by) });
+      play.chosen.add(i);
+      play.change({ z: moved(by) });
       play.settle();
     } else if ((event.key === "Enter" || event.key === " ") && i !== undefined && play.choosing) {
       event.preventDefault();

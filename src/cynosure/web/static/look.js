@@ -1,7 +1,7 @@
 // Look inside: a sentence on its way through a real transformer, its heads, one of them run for ever.
-import { get, post } from "./api.js";
+import { following, get } from "./api.js";
 import { say } from "./app.js";
-import { $, draw, make, short, waiting } from "./dom.js";
+import { $, draw, make, set, short, waiting } from "./dom.js";
 import { Scene } from "./scene.js";
 
 export async function open(home) {
@@ -9,7 +9,7 @@ export async function open(home) {
   if (!transformers.length) {
     const card = make("div", home, "", "card");
     make("h2", card, "No transformer was given to this server");
-    make("p", card, "ALBERT, BERT (MiniLM), RoBERTa, DistilBERT and GPT-2 can be looked into, offline:");
+    make("p", card, "Llama, Mistral, Qwen, Gemma, GPT-2, Pythia, BLOOM, OPT, BERT (MiniLM), ALBERT and others can be looked into, offline. Stop the server and start it with one:");
     make("pre", card, "pip install 'cynosure[models]'\ncynosure serve --transformer FOLDER\n# FOLDER has config.json and\n# model.safetensors");
     return null;
   }
@@ -24,7 +24,7 @@ class Look {
     const bar = make("form", home, "", "bar");
     this.name = make("select", make("label", bar, "Transformer "), "", "", { "aria-label": "transformer" });
     for (const name of names) make("option", this.name, name, "", { value: name });
-    this.text = make("input", bar, "", "grow", { "aria-label": "sentence", id: "look-text", maxlength: 4000 });
+    this.text = make("input", bar, "", "grow sentence", { "aria-label": "sentence", id: "look-text", maxlength: 4000 });
     this.text.value = "The film was slow but the ending is wonderful.";
     this.words = make("input", make("label", bar, "", ""), "", "", { type: "checkbox", "aria-label": "group sub-words" });
     this.words.parentNode.append(" whole words");
@@ -42,17 +42,21 @@ class Look {
     this.layer = make("input", line, "", "", { type: "range", min: 0, value: 0, id: "look-layer", "aria-label": "layer" });
     this.layer.addEventListener("input", () => this.draw());
     this.layerSaid = make("p", left, "", "note");
+    make("p", left, "A colour is a cluster; a star leads in some head; a line is the way from layer 0. Drag to turn.", "hint");
+    make("h3", left, "Do the tokens come together?");
+    this.chart = draw("svg", left, { viewBox: "0 0 420 150", role: "img", id: "look-chart" });
     make("h2", right, "Attention of one head");
     const pick = make("div", right, "", "bar");
     this.headLayer = make("input", make("label", pick, "layer "), "", "short", { type: "number", min: 0, value: 0, "aria-label": "layer of the head" });
     this.head = make("input", make("label", pick, "head "), "", "short", { type: "number", min: 0, value: 0, "aria-label": "head" });
     for (const box of [this.headLayer, this.head]) box.addEventListener("change", () => this.trace());
-    this.heat = make("canvas", right, "", "heat", { id: "look-heat", "aria-label": "attention matrix" });
+    this.heat = draw("svg", right, { class: "heat", id: "look-heat", role: "img", "aria-label": "attention matrix" });
     this.heat.addEventListener("pointermove", (event) => {
-      const box = this.heat.getBoundingClientRect(), n = this.heat.width, { found } = this;
-      const at = (x, size) => Math.min(n - 1, Math.max(0, Math.floor((x / size) * n)));
-      const i = at(event.clientY - box.top, box.height), j = at(event.clientX - box.left, box.width);
-      if (found) this.tip(event, `"${found.words[i]}" looks at "${found.words[j]}": ${short(found.P[i][j], 3)}`);
+      const { found } = this, box = this.heat.querySelector("image")?.getBoundingClientRect(), n = found?.P.length;
+      if (!box) return;
+      const i = Math.floor(((event.clientY - box.top) / box.height) * n), j = Math.floor(((event.clientX - box.left) / box.width) * n);
+      $("tip").hidden = true;
+      if (found.P[i]?.[j] !== undefined) this.tip(event, `"${found.words[i]}" looks at "${found.words[j]}": ${short(found.P[i][j], 3)}`);
     });
     this.heat.addEventListener("pointerleave", () => { $("tip").hidden = true; });
     this.heatSaid = make("p", right, "", "note");
@@ -101,10 +105,10 @@ class Look {
 
   async trace() {
     const mine = (this.asked = Symbol("trace"));
-    const done = waiting(this.said, "walking the sentence (the first time the model is read)");
+    const wait = waiting(this.said, "walking the sentence");
     try {
-      const found = await post("trace", { transformer: this.name.value, text: this.text.value, words: this.words.checked,
-        layer: Number(this.headLayer.value), head: Number(this.head.value) });
+      const found = await following("trace", { transformer: this.name.value, text: this.text.value, words: this.words.checked,
+        layer: Number(this.headLayer.value), head: Number(this.head.value) }, wait.tell);
       if (mine !== this.asked) return;
       this.found = found;
       this.layer.max = found.layers;
@@ -117,7 +121,24 @@ class Look {
       this.draw();
       this.attention();
     } catch (error) { if (mine === this.asked) this.said.textContent = error.message; }
-    done();
+    finally { wait.end(); }
+  }
+
+  // Mean cosine and clusters by layer: two lines, and where the slider stands.
+  lines(k) {
+    const { by_layer: rows } = this.found, svg = this.chart, n = this.found.words.length, last = rows.length - 1 || 1;
+    svg.replaceChildren();
+    const x = (i) => 34 + (352 * i) / last, y = (share) => 122 - 104 * share;
+    for (const [name, at] of [["0", 0], ["1", 1]]) draw("text", svg, { x: 28, y: y(at) + 4, class: "tick", "text-anchor": "end" }, name);
+    for (const i of rows.keys()) if (last <= 12 || i % 4 === 0) draw("text", svg, { x: x(i), y: 144, class: "tick", "text-anchor": "middle" }, String(i));
+    draw("line", svg, { x1: x(0), x2: x(last), y1: y(0), y2: y(0), stroke: "#8886" });
+    draw("line", svg, { x1: x(k), x2: x(k), y1: y(0), y2: y(1), stroke: "#8886", "stroke-dasharray": "3 3" });
+    const cosine = rows.map((row) => Math.max(0, row.mean_cosine ?? 0)), share = rows.map((row) => row.clusters / n);
+    for (const [name, values, className] of [["mean cosine", cosine, "for"], ["clusters / tokens", share, "against"]]) {
+      draw("polyline", svg, { points: values.map((v, i) => `${x(i)},${y(v)}`).join(" "), class: `line ${className}` });
+      draw("text", svg, { x: x(0) + 6, y: y(values[0]) - 7, class: `tick ${className}` }, name);
+    }
+    set(svg, { "aria-label": `mean cosine by layer: ${cosine.map((v) => v.toFixed(2)).join(", ")}; clusters: ${rows.map((row) => row.clusters).join(", ")}` });
   }
 
   draw() {
@@ -126,26 +147,36 @@ class Look {
     const k = Number(this.layer.value), row = found.by_layer[k], at = Math.min(k, found.layers - 1);
     const here = found.tokens.filter((t) => t.layer === at), most = here.reduce((a, b) => (b.leads > a.leads ? b : a), here[0]);
     this.at.textContent = k;
-    this.scene.draw({ points: found.view[k], group: (i) => i, leads: (i) => here[i].leads > 0, open: () => false, names: true, name: (i) => found.words[i],
+    this.scene.draw({ points: found.view[k], group: (i) => found.clusters[k][i], leads: (i) => here[i].leads > 0, open: () => false, names: true, name: (i) => found.words[i],
       paths: found.view.slice(0, k + 1) });
+    this.lines(k);
     this.layerSaid.textContent = `mean cosine ${short(row.mean_cosine, 3)}, ${row.clusters} clusters, length ${short(row.length, 3)}; ` +
       `"${most.word}" leads in ${most.leads} of ${found.heads} heads of layer ${at}`;
   }
 
+  // Rows look, columns are looked at, each with its word as long as words can be read.
   attention() {
-    const { found } = this, n = found.P.length, canvas = this.heat;
-    canvas.width = canvas.height = n;
-    const pen = canvas.getContext("2d"), image = pen.createImageData(n, n);
+    const { found } = this, n = found.P.length, canvas = make("canvas", null, "", "", { width: n, height: n }), named = n <= 40;
+    const pen = canvas.getContext("2d"), image = pen.createImageData(n, n), cell = 400 / n, pad = named ? 78 : 4;
     found.P.flat().forEach((p, i) => {
       const q = Math.sqrt(p);
       image.data.set([255 - 255 * q, 255 - 141 * q, 255 - 77 * q, 255], 4 * i);
     });
     pen.putImageData(image, 0, 0);
+    this.heat.replaceChildren();
+    set(this.heat, { viewBox: `0 0 ${pad + 404} ${pad + 404}`, "data-tokens": n });
+    draw("image", this.heat, { x: pad, y: pad, width: 400, height: 400, preserveAspectRatio: "none", href: canvas.toDataURL() });
+    const size = Math.min(14, cell * 0.8), word = (i) => (found.words[i].length > 10 ? `${found.words[i].slice(0, 9)}…` : found.words[i]);
+    for (let i = 0; named && i < n; i++) {
+      const at = pad + (i + 0.5) * cell;
+      draw("text", this.heat, { x: pad - 5, y: at + size / 3, "font-size": size, "text-anchor": "end", fill: "currentColor" }, word(i));
+      draw("text", this.heat, { "font-size": size, fill: "currentColor", transform: `translate(${at + size / 3} ${pad - 5}) rotate(-90)` }, word(i));
+    }
     const row = found.attention.find((r) => r.layer === found.layer && r.index === found.head);
     this.heatSaid.textContent = `rows look, columns are looked at; sink "${row.sink_word}" with ${(100 * row.sink_mass).toFixed(0)} % of all; ` +
       `largest weight ${short(row.argmax_mass, 3)} on average (1 is hardmax); ε-rank ${row.epsilon_rank}`;
     const table = make("table", null), head = make("tr", make("thead", table));
-    for (const name of ["token", "looks most at", "weight", "leads here"]) make("th", head, name);
+    for (const name of ["token", "looks most at", "weight", "leads here"]) make("th", head, name, name === "weight" ? "number" : "");
     const body = make("tbody", table);
     found.P.forEach((weights, i) => {
       const j = weights.indexOf(Math.max(...weights)), line = make("tr", body);
@@ -156,9 +187,9 @@ class Look {
   }
 
   async heads() {
-    const done = waiting(this.headSaid, "reading the weights of every head");
+    const wait = waiting(this.headSaid, "reading the weights of every head");
     try {
-      const found = (this.every = await post("heads", { transformer: this.name.value }));
+      const found = (this.every = await following("heads", { transformer: this.name.value }, wait.tell));
       this.headSaid.textContent = `${found.summary} Distances: 0 holds, 1 is as far as can be. Click a head to run it for ever.`;
       const names = Object.keys(found.hypotheses), table = make("table", null), head = make("tr", make("thead", table));
       this.which.replaceChildren();
@@ -174,7 +205,7 @@ class Look {
       }
       this.table.replaceChildren(table);
     } catch (error) { this.headSaid.textContent = error.message; }
-    done();
+    finally { wait.end(); }
   }
 
   // Layers downwards, heads across: blue is near the hypothesis, and each is a button.
@@ -205,10 +236,10 @@ class Look {
     home.hidden = false;
     home.replaceChildren();
     make("h2", home, `L${layer}H${head} run 200 times over, beside its controls`);
-    const said = make("p", home, "", "note", { "aria-live": "polite" }), done = waiting(said, "running the head and two controls");
+    const said = make("p", home, "", "note", { "aria-live": "polite" }), wait = waiting(said, "running the head and two controls");
     home.scrollIntoView({ block: "nearest" });
     try {
-      const found = await post("heads", { transformer: this.name.value, layer, head, iterate: 200, text: this.text.value });
+      const found = await following("heads", { transformer: this.name.value, layer, head, iterate: 200, text: this.text.value }, wait.tell);
       if (mine !== this.running) return;
       const three = make("div", home, "", "three"), captions = {
         run: `head ${head} alone`, frozen: `frozen: its attention of the first run, for ever`, control: "silent: no head at all",
@@ -226,16 +257,16 @@ class Look {
       const show = () => {
         const k = Number(slider.value);
         at.textContent = found.t[k];
-        for (const [scene, states] of scenes) scene.draw({ points: states[k], group: (i) => i, leads: () => false, open: () => false, names: !!found.words, name: (i) => found.words[i] });
+        for (const [scene, states] of scenes) scene.draw({ points: states[k], group: (i) => i, leads: () => false, open: () => false, paths: states.slice(0, k + 1), names: !!found.words, name: (i) => found.words[i] });
       };
       slider.addEventListener("input", show);
       slider.value = found.t.length - 1;
       show();
       const { run, control } = found.ends, all = found.t.at(-1);
-      said.textContent = `At the end ${run.clusters} clusters (silent control ${control.clusters}), mean cosine ${short(run.mean_cosine, 3)} (silent ${short(control.mean_cosine, 3)}); ` +
+      said.textContent = `Clusters at the end: ${run.clusters} (silent control ${control.clusters}), mean cosine ${short(run.mean_cosine, 3)} (silent ${short(control.mean_cosine, 3)}); ` +
         `cosine of a token with the same token of the silent control: ${short(found.agreement, 3)}. Norm and output bias act even when every head is silent: what that control does too is their work. ` +
-        `Its attention, frozen, foretells ${found.foretold >= all ? `all ${all} runs` : `the first ${found.foretold} of ${all} runs`} to 10 %; at the end it is ${short(100 * found.frozen_error, 3)} % off.`;
+        `Its attention, frozen, foretells ${found.foretold >= all ? `all ${all} runs` : `the first ${found.foretold} of ${all} runs`} to 10 %; at the end it is ${found.frozen_error < 1e-5 ? "less than 0.001" : short(100 * found.frozen_error, 3)} % off.`;
     } catch (error) { if (mine === this.running) { said.textContent = error.message; say(error); } }
-    finally { done(); }
+    finally { wait.end(); }
   }
 }

@@ -1,10 +1,10 @@
 // Play: tokens one can hold. The page sends tokens and draws answers; every claim is the server's.
 import { fetchFile, get, latest, post } from "./api.js";
-import { calm, say } from "./app.js";
+import { calm, remember, remembered, say } from "./app.js";
+import { Beside } from "./beside.js";
 import { $, later, perFrame, short, write } from "./dom.js";
 import { FormView, isDefinite } from "./ellipse.js";
 import { exporting } from "./exports.js";
-import { dynamicsForm } from "./forms.js";
 import { gestures } from "./gestures.js";
 import { presets } from "./presets.js";
 import { MANY, Scene } from "./scene.js";
@@ -27,17 +27,16 @@ class Play {
   constructor() {
     this.state = fresh();
     this.scene = new Scene($("stage"));
-    this.other = new Scene($("beside"), { editable: false });
+    this.beside = new Beside(this);
+    this.other = this.beside.scene;
     this.chosen = new Set();
     this.choosing = false;
     this.found = null; // the limit, for the tokens it was asked for
     this.run = null; // states by layer
-    this.side = null; // the run of the dynamics beside
     this.colours = new Map();
     this.form = new FormView((A) => this.change({ A }), () => this.settle());
     this.askLimit = latest((body) => post("limit", body), (found) => this.take(found), (error) => say(error, "limit"));
     this.askRun = latest((body) => post("simulate", body), (run) => this.takeRun(run), say);
-    this.askSide = latest((body) => post("simulate", body), (run) => this.takeSide(run), (e) => this.failSide(e));
     this.askCheck = latest((body) => post("check", body), (made) => showTheorems(made, this), (e) => showTheorems(e, this));
     this.askBasins = latest((body) => post("basins", body), (found, body) => this.takeBasins(found, body), say);
     this.soon = later(120, () => this.follow());
@@ -64,7 +63,7 @@ class Play {
       try { this.reset(fromLink(link)); return; }
       catch { say(new Error("this link holds no tokens; here is a start instead")); }
     }
-    if (!this.n) await this.presets.load("figure2", { case: 1 });
+    if (!this.n) await this.presets.load("gaussian", { n: 40, seed: 2 });
     else this.draw();
   }
 
@@ -75,11 +74,12 @@ class Play {
     this.past = new Past(state);
     this.chosen.clear();
     this.scene.fit(this.visible(state.z));
-    this.fillBeside();
+    this.beside.fill();
     this.refresh();
   }
 
   change(parts) {
+    this.beside.together(parts);
     if (parts.z && !parts.exact) parts.exact = null; // moved tokens are floats again
     const only = Object.keys(parts).every((key) => key === "z" || key === "exact");
     Object.assign(this.state, parts);
@@ -89,6 +89,7 @@ class Play {
   // The end of a gesture is what undo goes back to, and what is answered in words.
   settle() {
     if (this.brief) this.askLimit(this.limitBody());
+    this.beside.settle();
     this.past.keep(this.state);
     this.buttons();
     this.link();
@@ -98,7 +99,7 @@ class Play {
     if (!state) return;
     this.state = state;
     this.chosen.clear();
-    this.fillBeside();
+    this.beside.fill();
     this.refresh();
     this.buttons();
   }
@@ -111,6 +112,7 @@ class Play {
     if (controls) this.controls();
     this.askLimit(this.limitBody(brief));
     if (this.state.k !== 0) this.askRun(this.runBody());
+    this.beside.follow(brief);
     this.soon();
     this.idle();
     this.link();
@@ -139,7 +141,7 @@ class Play {
 
   follow() {
     if (!this.run || this.state.k !== 0) this.askRun(this.runBody());
-    if (this.state.beside) this.askSide(this.sideBody());
+    this.beside.follow();
   }
 
   rest() {
@@ -183,27 +185,6 @@ class Play {
     if (run.z[0].length !== this.n) return;
     this.run = run;
     this.draw();
-  }
-
-  sideBody() {
-    const { clock, ...dynamics } = this.state.beside;
-    const form = this.forms.dynamics[dynamics.name], body = { tokens: this.state.z, dynamics, recognise: this.n <= 200 };
-    body[form.in_time ? "time" : "layers"] = clock;
-    return body;
-  }
-
-  takeSide(run) {
-    const start = !this.side;
-    this.side = run;
-    if (start) this.other.fit(this.visible(this.state.z));
-    const tends = run.tends_to ? ` It tends to: ${run.tends_to}` : "";
-    const status = run.status.code === "done" ? "" : `${run.status.code}: ${run.status.message} `;
-    this.sideSaid = `${run.dynamics}. ${status}${tends}`;
-    this.draw();
-  }
-
-  failSide(error) {
-    $("beside-caption").textContent = error.message;
   }
 
   // --- drawing ----------------------------------------------------------------------------------
@@ -254,31 +235,20 @@ class Play {
       label: found?.words ? (i) => `token ${i}: ${found.words[i]}` : null,
       hull: show.hull && flat && state.k === 0 ? found?.hull?.vertices : null,
       polytope: show.polytope && flat ? found?.polytope?.vertices : null,
+      edges: show.polytope && this.d === 3 ? found?.polytope : null,
       arrows: show.arrows && state.k !== "inf", limits: this.d <= 3 ? found?.points : null,
     });
-    this.drawSide(group);
+    this.beside.draw(group);
     const ground = flat && this.ground ? GROUNDS[this.background] : "";
-    write($("stage-caption"), ground ? ground : this.n > MANY && show.arrows ? `${this.n} tokens; arrows of every ${Math.ceil(this.n / MANY)}th` : this.sideShown ? `Hardmax layers, α = ${short(state.alpha)}` :
+    write($("stage-caption"), ground ? ground : this.n > MANY && show.arrows ? `${this.n} tokens; arrows of every ${Math.ceil(this.n / MANY)}th` : this.state.beside ? `Hardmax layers, α = ${short(state.alpha)}` :
       this.d > 3 ? `d = ${this.d}: along the three principal components; drag to turn` : this.d === 3 ? "d = 3: drag the ground to turn" : "");
-  }
-
-  get sideShown() { return !!this.state.beside; }
-
-  drawSide(group) {
-    $("beside-box").hidden = !this.sideShown;
-    if (!this.sideShown || !this.side || this.side.z[0].length !== this.n) return;
-    const states = this.side.view || this.side.z, k = this.state.k === "inf" ? 1 : this.state.k / LAYERS;
-    const at = Math.round(k * (states.length - 1));
-    this.other.draw({ points: states[at], group, leads: () => false, open: () => false });
-    const t = this.side.t[at];
-    $("beside-caption").textContent = `${this.side.in_time ? "time" : "layer"} ${short(t)} · ${this.sideSaid}`;
   }
 
   tell() {
     const { found } = this, badge = $("badge"), open = found.undecided.length;
     if (badge.dataset.certified !== String(found.certified)) badge.dataset.certified = String(found.certified);
     write(badge, found.certified ? "proved" : `${open} undecided`);
-    badge.title = `${found.arithmetic}; ${found.exact_decisions} decisions in exact arithmetic; ${found.layers} layers`;
+    write($("proof-here"), `Here: ${found.layers} layers were walked and ${found.exact_decisions} ties decided in exact arithmetic.`);
     const lead = found.leaders.length, last = Math.max(0, ...found.settled_at);
     const late = found.leaders.filter((i) => found.born[i] > 0);
     write($("said"), `${lead} of ${this.n} ${this.n === 1 ? "token leads" : "tokens lead"}` +
@@ -293,7 +263,7 @@ class Play {
     const i = this.hovered, { found } = this;
     if (i === undefined || !found?.words || i >= this.n) { this.scene.hideHalf(); return ""; }
     const set = found.followed?.[i], z = this.state.z[i];
-    const exact = found.exact_points ? `\nlimit ${found.exact_points[i].map((x) => (x.length > 24 ? "≈" + short(found.points[i][0], 8) : x)).join(", ")}` :
+    const exact = found.exact_points ? `\nlimit ${found.exact_points[i].map((x, j) => (x.length > 24 ? "≈" + short(found.points[i][j], 8) : x)).join(", ")}` :
       `\nlimit ${found.points[i].map((x) => short(x)).join(", ")}`;
     if (set && this.state.k === 0 && this.d === 2) {
       const A = this.state.A || [[1, 0], [0, 1]];
@@ -329,15 +299,6 @@ class Play {
     $("choose").setAttribute("aria-pressed", String(this.choosing));
   }
 
-  fillBeside() {
-    const again = () => {
-      try { this.change({ beside: this.readBeside() }); this.settle(); } catch (error) { say(error); }
-    };
-    this.side = null;
-    this.readBeside = dynamicsForm($("beside-form"), this.forms, this.d, this.state.beside, again,
-      () => ({ alpha: this.state.alpha, A: this.state.A }));
-  }
-
   wire() {
     $("alpha").addEventListener("input", (e) => this.change({ alpha: Number(Math.exp(Number(e.target.value)).toPrecision(3)) }));
     $("alpha").addEventListener("change", () => this.settle());
@@ -362,6 +323,13 @@ class Play {
     $("layer").addEventListener("input", (e) => this.goTo(Number(e.target.value)));
     $("layer").addEventListener("change", () => this.settle());
     $("run").addEventListener("click", () => this.playStop());
+    $("badge").addEventListener("click", () => {
+      const note = $("proof");
+      note.hidden = !note.hidden;
+      $("badge").setAttribute("aria-expanded", String(!note.hidden));
+    });
+    $("intro").hidden = remembered("intro") === "read";
+    $("intro-close").addEventListener("click", () => { $("intro").hidden = true; remember("intro", "read"); });
     $("choose").addEventListener("click", () => this.choose());
     $("steer").addEventListener("click", () => this.steer());
   }

@@ -4,21 +4,35 @@ import { say } from "./app.js";
 import { $, make } from "./dom.js";
 import { fresh } from "./state.js";
 
-const NAMED = [
-  ["figure2", { case: 1 }, "figure 2: triangle"], ["figure2", { case: 2 }, "figure 2: a leader is born"],
-  ["figure2", { case: 3 }, "figure 2: square"], ["figure2", { case: 4 }, "figure 2: clusters without a leader"],
-  ...["G1", "G2", "G2a", "G2b", "G2c", "G3", "G4"].map((name) => ["golden", { name }, `golden case ${name}`]),
-  ["gaussian", { n: 40, seed: 2 }, "gaussian"], ["ball", {}, "ball"], ["box", {}, "box"], ["sphere", {}, "sphere"],
-  ["polygon", { n: 6, interior: 20 }, "polygon"], ["grid", {}, "grid"], ["rotated_square", {}, "rotated square"],
-  ["gaussian", { n: 200, seed: 1 }, "200 tokens"], ["gaussian", { n: 2000, seed: 1 }, "2,000 tokens"],
-  ["gaussian", { n: 40, d: 3 }, "in space (d = 3)"], ["gaussian", { n: 40, d: 8 }, "in eight dimensions"],
-];
+// Label, configuration, parameters; by what one wants to see. Whatever else there is comes last.
+const NAMED = {
+  "First looks": [
+    ["40 random tokens", "gaussian", { n: 40, seed: 2 }], ["a leader is born late", "figure2", { case: 2 }],
+    ["in space (d = 3)", "gaussian", { n: 40, d: 3 }], ["in eight dimensions", "gaussian", { n: 40, d: 8 }],
+  ],
+  "Figure 2 of arXiv 2407.01602": [
+    ["figure 2: triangle", "figure2", { case: 1 }], ["figure 2: emerging leader", "figure2", { case: 2 }],
+    ["figure 2: square", "figure2", { case: 3 }], ["figure 2: clusters without a leader", "figure2", { case: 4 }],
+  ],
+  Shapes: [
+    ["ball", "ball", {}], ["box", "box", {}], ["sphere", "sphere", {}], ["polygon", "polygon", { n: 6, interior: 20 }],
+    ["grid (ties)", "grid", {}], ["rotated square", "rotated_square", {}],
+  ],
+  "Golden cases (computed by hand)": ["G1", "G2", "G2a", "G2b", "G2c", "G3", "G4"].map((name) => [`golden case ${name}`, "golden", { name }]),
+  Many: [["200 tokens", "gaussian", { n: 200, seed: 1 }], ["2,000 tokens", "gaussian", { n: 2000, seed: 1 }]],
+};
 
 export async function presets(play) {
   const known = await get("configurations"), pick = $("preset"), home = $("preset-fields");
-  const rows = NAMED.filter(([name]) => known[name]);
-  for (const name of Object.keys(known)) if (!rows.some((row) => row[0] === name)) rows.push([name, {}, name.replaceAll("_", " ")]);
-  rows.forEach((row, at) => make("option", pick, row[2], "", { value: at }));
+  const rows = [], more = Object.keys(known).filter((name) => !Object.values(NAMED).flat().some((row) => row[1] === name));
+  const groups = { ...NAMED, More: more.map((name) => [name.replaceAll("_", " "), name, {}]) };
+  for (const [title, ones] of Object.entries(groups)) {
+    if (!ones.length) continue;
+    const group = make("optgroup", pick, null, "", { label: title });
+    for (const [label, name, params] of ones) {
+      if (known[name]) make("option", group, label, "", { value: rows.push([name, params]) - 1, title: known[name].about });
+    }
+  }
 
   async function load(name, params) {
     const at = rows.findIndex((row) => row[0] === name && JSON.stringify(row[1]) === JSON.stringify(params));
@@ -37,9 +51,9 @@ export async function presets(play) {
         if (same) Object.assign(state, { A: play.state.A, beside: play.state.beside });
         play.state = state;
         play.chosen.clear();
-        play.found = play.run = play.side = null;
+        play.found = play.run = play.beside.run = null;
         play.scene.fit(play.visible(state.z));
-        if (!same) play.fillBeside();
+        if (!same) play.beside.fill();
         play.refresh();
         play.settle();
       } else play.reset(state);

@@ -3,6 +3,7 @@ import { get, latest, post } from "./api.js";
 import { say } from "./app.js";
 import { colour, draw, later, make, set, signed } from "./dom.js";
 import { labelFile } from "./labels.js";
+import { Versions } from "./versions.js";
 
 const EXAMPLES = [
   "A slow film, but what a wonderful ending! I left the cinema smiling.",
@@ -21,7 +22,6 @@ class Read {
   constructor(home) {
     this.home = home;
     this.struck = new Set();
-    this.versions = [];
     this.ask = latest((body) => post("explain", body), (found, body) => this.take(found, body), say);
     this.soon = later(60, () => this.explain());
   }
@@ -39,25 +39,36 @@ class Read {
     this.note = make("p", left, "", "note");
     this.shown = make("div", left, "", "text card", { id: "words" });
     const tools = make("div", left, "", "bar");
-    this.button(tools, "Unstrike all", () => { this.struck.clear(); this.explain(); });
-    this.button(tools, "Keep this version to compare", () => this.keep());
-    make("p", left, "Click a word to strike it wherever it stands. Bold words lead; colour is what a word adds: blue towards, orange away. Point at a word to see its cluster.", "hint");
-    this.kept = make("div", left, "", "", { id: "versions" });
+    this.all = this.button(tools, "Unstrike all", () => { this.struck.clear(); this.explain(); });
+    this.button(tools, "Keep this version to compare", () => {
+      this.versions.keep({ text: this.text.value, struck: [...this.struck], found: this.found });
+      this.versions.show(this.found);
+    });
+    make("p", left, "Click a word to strike it out: the verdict is computed without it. Bold words lead, the others follow one of them. Blue speaks for the label, orange against it, and the deeper the more. Point at a word to see its cluster.", "hint");
+    this.versions = new Versions(make("div", left, "", "", { id: "versions" }), (one) => {
+      this.text.value = one.text;
+      this.struck = new Set(one.struck);
+      this.explain();
+    });
 
     const board = make("div", right, "", "card");
     make("h2", board, "Leaders and their clusters");
     this.table = make("div", board, "", "scroll");
     make("p", board, "Contributions and the intercept add up to the decision. Untick a cluster to strike its words.", "note");
     const picture = make("div", right, "", "card");
-    make("h2", picture, "The plane");
+    make("h2", picture, "Its words as tokens, layer by layer");
     this.plane = draw("svg", picture, { viewBox: "0 0 420 240", width: "100%", role: "img", "aria-label": "tokens of the text in the plane" });
     const line = make("label", picture, "layer ", "slider");
     this.layer = make("input", line, "", "", { type: "range", min: 0, value: 0, "aria-label": "layer of the text" });
     this.layer.addEventListener("input", () => this.drawPlane());
+    this.axis = make("p", picture, "", "note");
     labelFile(make("div", right, "", "card"), () => this.model.value);
-    const card = make("details", right);
-    make("summary", card, "The model's card");
-    this.card = make("pre", card);
+    this.card = make("details", right, "", "", { id: "card" });
+    make("summary", this.card, "The model's card: all it knows");
+    this.settings = make("p", this.card, "", "note");
+    this.frame = make("iframe", this.card, "", "frame", { title: "card of the model", sandbox: "" });
+    this.about = make("pre", this.card);
+    this.card.addEventListener("toggle", () => this.showCard());
 
     this.example.addEventListener("change", () => { this.text.value = EXAMPLES[this.example.value]; this.struck.clear(); this.explain(); });
     this.text.addEventListener("input", () => this.soon());
@@ -69,13 +80,18 @@ class Read {
   }
 
   button(parent, text, action) {
-    make("button", parent, text, "", { type: "button" }).addEventListener("click", action);
+    const node = make("button", parent, text, "", { type: "button" });
+    node.addEventListener("click", action);
+    return node;
   }
 
   showCard() {
     const model = this.models.find((one) => one.name === this.model.value);
-    const settings = Object.entries(model.settings).map(([k, v]) => `${k} = ${v}`).join(", ");
-    this.card.textContent = `${model.name}: ${model.labels.join(" or ")}, ${model.terms} terms\n${settings}\n\n${model.card}`;
+    this.settings.textContent = `${model.name}: ${model.labels.join(" or ")}, ${model.terms} terms`;
+    this.about.textContent = model.card;
+    this.about.hidden = !model.card;
+    const page = `/api/v1/models/${encodeURIComponent(model.name)}/card.html`;
+    if (this.card.open && this.frame.getAttribute("src") !== page) this.frame.src = page;
   }
 
   explain() {
@@ -85,8 +101,10 @@ class Read {
   take(found, body) {
     this.found = found;
     const percent = found.prediction === found.label ? found.probability : 1 - found.probability;
-    this.verdict.textContent = `${found.prediction}: ${(100 * percent).toFixed(1)} %, log-odds of ${found.label} ${signed(found.decision)}` +
-      (body.struck.length ? ` without ${body.struck.length} struck` : "");
+    this.verdict.replaceChildren(`${found.prediction} ${(100 * percent).toFixed(1)} %`);
+    make("small", this.verdict, ` log-odds of ${found.label} ${signed(found.decision)}` +
+      (body.struck.length ? `, without ${body.struck.length} struck ${body.struck.length === 1 ? "word" : "words"}` : ""));
+    this.all.disabled = !body.struck.length;
     this.verdict.dataset.label = found.prediction;
     this.verdict.dataset.decision = found.decision;
     this.note.textContent = found.note;
@@ -94,6 +112,7 @@ class Read {
     this.words();
     this.leaders();
     this.drawPlane();
+    this.versions.show(found);
   }
 
   // The text itself, each word a button. Offsets count code points.
@@ -115,7 +134,8 @@ class Read {
       node.classList.toggle("struck", gone);
       node.classList.toggle("leads", !!top && !gone);
       node.setAttribute("aria-pressed", String(gone));
-      if (sum) node.style.backgroundColor = `rgba(var(${sum > 0 ? "--for" : "--against"}), ${Math.min(0.8, 0.15 + 0.65 * Math.sqrt(Math.abs(sum) / scale))})`;
+      const strength = Math.sqrt(Math.abs(sum) / scale);
+      if (strength > 0.05) node.style.backgroundColor = `rgba(var(${sum > 0 ? "--for" : "--against"}), calc(var(--deep) * ${Math.min(1, strength).toFixed(3)}))`;
       node.title = gone ? "struck; click to take it back" : over.map((s) => `${s[0]} ${signed(s[4])}, follows ${found.leaders[found.cluster[s[3]]].text}`).join("\n") || "unknown to the model";
       node.dataset.clusters = over.map((s) => found.cluster[s[3]]).join(" ");
       node.addEventListener("click", () => { if (!this.struck.delete(word)) this.struck.add(word); this.explain(); });
@@ -167,13 +187,16 @@ class Read {
     svg.replaceChildren();
     const every = found.layers.flat();
     if (!every.length) return;
-    const reach = (j) => Math.max(1e-9, ...every.map((p) => Math.abs(p[j]))), [sx, sy] = [190 / reach(0), 105 / reach(1)];
-    const at = (p) => [210 + sx * p[0], 120 - sy * p[1]];
-    draw("line", svg, { x1: 10, x2: 410, y1: 120, y2: 120, stroke: "#8884" });
+    const sx = 190 / Math.max(1e-9, ...every.map((p) => Math.abs(p[0]))), heights = every.map((p) => p[1]);
+    const [low, high] = [Math.min(0, ...heights), Math.max(0, ...heights)], sy = 200 / Math.max(1e-9, high - low), zero = 220 + sy * low;
+    const at = (p) => [210 + sx * p[0], zero - sy * p[1]];
+    draw("line", svg, { x1: 10, x2: 410, y1: zero, y2: zero, stroke: "#8884" });
     draw("line", svg, { x1: 210, x2: 210, y1: 10, y2: 230, stroke: "#8884" });
-    const leaders = new Set(found.leaders.map((l) => l.text));
+    const leaders = new Set(found.leaders.map((l) => l.text)), none = found.cluster[0];
+    const side = (i) => (found.cluster[i] === none ? colour(-1) : `rgb(var(${found.leaders[found.cluster[i]].contribution >= 0 ? "--for" : "--against"}))`);
+    this.axis.textContent = `Right is towards ${found.label}, left away from it; up is the direction in which the words spread most. Large dots lead, grey ones follow the neutral token.`;
     found.layers[k].forEach((p, i) => {
-      const [x, y] = at(p), [x0, y0] = at(found.layers[0][i]), fill = colour(i ? found.cluster[i] : -1);
+      const [x, y] = at(p), [x0, y0] = at(found.layers[0][i]), fill = side(i);
       draw("line", svg, { x1: x0, y1: y0, x2: x, y2: y, stroke: fill, "stroke-opacity": 0.5 });
       const node = draw("circle", svg, { cx: x, cy: y, r: leaders.has(found.names[i]) ? 6 : 3.5, fill });
       draw("title", node, {}, found.names[i]);
@@ -183,17 +206,5 @@ class Read {
       }
     });
     set(svg, { "data-layer": k });
-  }
-
-  keep() {
-    this.versions.unshift({ text: this.text.value, struck: [...this.struck], found: this.found });
-    this.versions.length = Math.min(this.versions.length, 4);
-    this.kept.replaceChildren();
-    for (const { text, struck, found } of this.versions) {
-      const card = make("div", this.kept, "", "card");
-      make("b", card, `${found.prediction} ${signed(found.decision)} `);
-      make("span", card, `(now ${signed(found.decision - this.found.decision)} apart) `);
-      make("span", card, text.slice(0, 140) + (struck.length ? ` · without ${struck.join(", ")}` : ""));
-    }
   }
 }

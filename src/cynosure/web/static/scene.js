@@ -41,6 +41,9 @@ export class Scene {
     this.hull = draw("polygon", this.layers.hull, { fill: "none", stroke: "#8a8f98", "stroke-dasharray": "5 4" });
     this.polytope = draw("polygon", this.layers.polytope, { fill: "#d55e0022", stroke: "#d55e00", "stroke-width": 1.5,
       "stroke-linejoin": "round" });
+    this.axisZ = draw("line", this.layers.axes, { stroke: "#8884", "stroke-width": 1 });
+    this.letters = ["x", "y", "z"].map((name) => draw("text", this.layers.axes, { "font-size": 13, fill: "#8a8f98", "text-anchor": "middle" }, name));
+    this.wire = draw("path", this.layers.polytope, { fill: "none", stroke: "#d55e00", "stroke-width": 1.5 });
     this.half = draw("path", this.layers.half, { fill: "#0072b214", stroke: "#0072b2", "stroke-dasharray": "6 4" });
     this.halfArrow = draw("line", this.layers.half, { stroke: "#0072b2", "stroke-width": 1.5 });
   }
@@ -53,6 +56,13 @@ export class Scene {
     const [a, b] = this.turn, [x, y, z] = p;
     const u = Math.cos(a) * x - Math.sin(a) * z, w = Math.sin(a) * x + Math.cos(a) * z;
     return [u, Math.cos(b) * y - Math.sin(b) * w];
+  }
+
+  // How much larger what is in front is drawn.
+  near(p) {
+    if (p.length < 3) return 1;
+    const [a, b] = this.turn, w = Math.sin(a) * p[0] + Math.cos(a) * p[2];
+    return 1 + 0.3 * Math.max(-1, Math.min(1, ((Math.sin(b) * p[1] + Math.cos(b) * w) * this.scale) / 220));
   }
 
   toScreen(p) {
@@ -138,7 +148,7 @@ export class Scene {
     const names = what.names ? this.names(points, what.name || String, small) : [];
     for (const i of kept || points.keys()) {
       const node = this.token(i), [x, y] = this.toScreen(points[i]), leads = what.leads(i), open = what.open(i);
-      this.put(node, "place", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${small})`,
+      this.put(node, "place", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${(small * this.near(points[i])).toFixed(3)})`,
         (v) => node.g.setAttribute("transform", v));
       this.put(node, "role", leads ? "leader" : "follower", (v) => {
         node.g.setAttribute("data-role", v);
@@ -159,11 +169,24 @@ export class Scene {
     this.polygon(this.hull, what.hull);
     this.polygon(this.polytope, what.polytope);
     const [ox, oy] = this.toScreen([0, 0]), flat = !n || points[0].length < 3;
-    const origin = `${ox} ${oy} ${flat}`;
+    const corners = what.edges?.vertices?.map((p) => this.toScreen(p).map((c) => c.toFixed(1)).join(" "));
+    const wire = corners && what.edges.edges ? what.edges.edges.map(([i, j]) => `M${corners[i]}L${corners[j]}`).join("") : "";
+    if (wire !== this.wired) set(this.wire, { d: (this.wired = wire) });
+    const origin = flat ? `${ox} ${oy}` : `${ox} ${oy} ${this.turn}`;
     if (origin === this.origin) return;
     this.origin = origin;
-    set(this.axisX, { x1: 0, x2: flat ? W : 0, y1: oy, y2: oy });
-    set(this.axisY, { y1: 0, y2: flat ? H : 0, x1: ox, x2: ox });
+    if (flat) {
+      set(this.axisX, { x1: 0, x2: W, y1: oy, y2: oy });
+      set(this.axisY, { y1: 0, y2: H, x1: ox, x2: ox });
+    }
+    set(this.axisZ, { x1: 0, x2: 0, y1: 0, y2: 0 });
+    [this.axisX, this.axisY, this.axisZ].forEach((line, j) => {
+      this.letters[j].style.display = flat ? "none" : "";
+      if (flat) return;
+      const [x, y] = this.toScreen([0, 1, 2].map((i) => (i === j ? 200 / this.scale : 0)));
+      set(line, { x1: ox, y1: oy, x2: x, y2: y });
+      set(this.letters[j], { x: x + (x - ox) / 20, y: y + (y - oy) / 20 + 4 });
+    });
   }
 
   // Of many tokens those that are chosen and the first that lead have nodes, which are given back; the
