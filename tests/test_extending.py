@@ -253,9 +253,7 @@ def test_a_command_runs_and_is_in_the_help(said) -> None:
     assert "Say good day." in said["help"][1]
 
 
-FAMILY = {
-    "pretrained/families/electra.py": 'from .bert import BERT\n\nADAPTERS = {"electra": BERT}\n'
-}
+FAMILY = {"pretrained/families/ernie.py": 'from .bert import BERT\n\nADAPTERS = {"ernie": BERT}\n'}
 FAMILY_PROBE = """
 import json
 import numpy as np

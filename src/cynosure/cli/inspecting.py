@@ -80,8 +80,9 @@ def inspect(
 ) -> None:
     """Heads of a real transformer, a text in it, a layer iterated.
 
-    Llama, Mistral, Qwen, Gemma, GPT-NeoX (Pythia), OPT, GPT-2, BLOOM, BERT (MiniLM), RoBERTa,
-    DistilBERT, ALBERT, ModernBERT; needs cynosure[models].
+    Llama, Mistral, Mixtral, Qwen, Gemma, Phi, GPT-OSS, OLMo 2, Cohere, Falcon, StableLM, Granite,
+    GPT-NeoX (Pythia), GPT-J, OPT, GPT-2, BLOOM, BERT (MiniLM), ELECTRA, RoBERTa, DistilBERT,
+    ALBERT, ModernBERT, ViT; needs cynosure[models].
 
     \b
     cynosure inspect ./minilm                                     every head

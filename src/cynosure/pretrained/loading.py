@@ -35,8 +35,10 @@ def load_transformer(
     """A transformer read as an attention dynamics.
 
     `source` is a folder, a hub id such as "albert-xlarge-v2", or a model of the transformers
-    library, which is used as it is. Families: Llama, Mistral, Qwen 2 and 3, Gemma 1 and 2, GPT-NeoX
-    (Pythia), OPT, GPT-2, BLOOM, BERT (MiniLM), RoBERTa, DistilBERT, ALBERT, ModernBERT, ViT.
+    library, which is used as it is. Families: Llama, Mistral, Mixtral, Qwen 2 and 3 and their MoE,
+    Gemma 1 to 3, Phi 1 to 4, GPT-OSS, OLMo 2, Cohere, Falcon, StableLM, StarCoder 2, Granite,
+    GPT-NeoX (Pythia), GPT-J, OPT, GPT-2, BLOOM; BERT (MiniLM), ELECTRA, RoBERTa (XLM-R, CamemBERT),
+    DistilBERT, ALBERT, ModernBERT; ViT.
     A folder is read without any request to the network; a hub id asks the network unless
     `local_files_only` is true or HF_HUB_OFFLINE is set, and one that does not answer within some
     seconds is done without: what was fetched before is used. `dtype` is float32 by default; with

@@ -87,7 +87,7 @@ class Transformer:
         Trap: biases matter; `Head.lifted` has A and V with them.
         """
         block = self._block(layer)
-        with double(self.model):
+        with double(self.model, self.adapter):
             scoring = self.adapter.scoring(self.model, layer)
             weights, scale = self.adapter.weights(block), float(self.adapter.scaling(block))
         return heads_of(weights, scoring, scale, self.width, layer, self.causal)
@@ -126,7 +126,7 @@ class Transformer:
         size = self.model.dtype.itemsize * layers * n
         needed = 2 * size * (self.width * n + 2 * int(self.model.config.hidden_size))
         require(needed, f"trace: P of {layers} layers, {self.width} heads, {n} tokens", _CHUNKED)
-        with quiet(self.model), told(_CHUNKED):
+        with quiet(self.model, self.adapter), told(_CHUNKED):
             calls = self._record(tokens, text, layers)
         z = _stack([call.z for call in calls] + [calls[-1].out])
         kind = self.model.config.model_type
@@ -180,7 +180,7 @@ class Transformer:
             raise ValueError(f"n and save_every: expected at least 1, got {n} and {save_every}")
         block = self._block(layer)
         text = self._read(tokens)
-        with quiet(self.model):
+        with quiet(self.model, self.adapter):
             if is_tokens(tokens):
                 z, record = self._tensor(tokens), self._rehearse(np.shape(tokens)[0])[layer]
             else:
