@@ -39,7 +39,7 @@ transformers = pytest.importorskip("transformers")
 
 # Those that read texts; of those that are another family under another name, the heads alone.
 ALIKE = ("camembert", "electra", "qwen2_moe", "stablelm", "starcoder2", "xlm-roberta")
-READERS = [family for family in CONFIGS if family != "vit"]
+READERS = [family for family in CONFIGS if family not in ("deit", "vit")]
 FAMILIES = [family for family in READERS if family not in ALIKE]
 LLAMAS = (
     "cohere", "cohere2", "gemma", "gemma2", "gemma3_text", "gpt_oss", "granite", "llama", "mistral",
@@ -60,7 +60,7 @@ OUTPUT = {
     "modernbert": "layers.1.attn.Wo",
     "opt": "decoder.layers.1.self_attn.out_proj",
     "phi": "layers.1.self_attn.dense",
-    "vit": "layers.1.attention.o_proj",
+    **dict.fromkeys(("deit", "vit"), "layers.1.attention.o_proj"),
     **dict.fromkeys(LLAMAS, "layers.1.self_attn.o_proj"),
 }  # fmt: skip
 # The norm after the last layer, which the library applies to the last hidden state.

@@ -55,7 +55,9 @@ OWN_CODE = ("bloom", "falcon", "gptj")  # which the library does not let others 
 @pytest.mark.parametrize(("family", "rows"), [*((f, 3) for f in sorted(CONFIGS)), ("llama", 17)])
 def test_heads_as_from_the_whole_P(family, rows) -> None:
     m = made(family)
-    given = np.random.default_rng(0).standard_normal((3, 16, 16)) if family == "vit" else IDS
+    given = (
+        np.random.default_rng(0).standard_normal((3, 16, 16)) if family in ("deit", "vit") else IDS
+    )
     found = survey(m, given, budget=8 * 4 * 17 * rows)
     trace = m.trace(given)
     for name, values in expected(trace).items():

@@ -31,6 +31,11 @@ CONFIGS = {
         "Cohere2Config",
         {**GROUPED, "sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"]},
     ),
+    "deit": (
+        "DeiTConfig",
+        {"hidden_size": 24, "num_attention_heads": 4, "num_hidden_layers": 2,
+         "intermediate_size": 32, "image_size": 16, "patch_size": 4, "num_channels": 3},
+    ),
     "distilbert": (
         "DistilBertConfig",
         {"vocab_size": 80, "dim": 24, "n_heads": 4, "n_layers": 2, "hidden_dim": 32,

@@ -172,7 +172,7 @@ class _Watch:
         handles = [block.register_forward_pre_hook(before, with_kwargs=True) for block in own]
         handles += [block.register_forward_hook(after) for block in own]
         try:
-            transformer._forward(**transformer._inputs(tokens, text))
+            transformer._forward(**transformer._inputs(text))
         finally:
             for handle in handles:
                 handle.remove()

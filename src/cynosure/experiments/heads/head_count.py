@@ -363,7 +363,8 @@ def _summary(p: Params, counts: list[HeadCount]) -> str:
     return (
         f"{p.n} tokens in R^{p.d}. V_h = I: the mean number of limits is {', '.join(limits)}. "
         "Limits that are no vertex of the hull of all: on average "
-        f"{worst.mean('between'):.2g} with H = {worst.H}, some in {counted(torn, len(worst.runs))} of its runs. Tokens that heads pull to other "
+        f"{worst.mean('between'):.2g} with H = {worst.H}, some in "
+        f"{counted(torn, len(worst.runs))} of its runs. Tokens that heads pull to other "
         f"places for ever: {split.mean('disagree'):.1%} with H = {split.H}. The fitted rate is 1 "
         f"within 2 % in {counted(near, len(plain))} runs, the extremes being {min(plain):.2f} and "
         f"{max(plain):.2f}.\n\n"

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ...attention import Turn
+from ..patches import Grid
 
 __all__ = [
     "Adapter", "Scoring", "Weights", "halves", "linear", "refuse", "rotary", "split", "turning",
@@ -54,7 +55,7 @@ class Adapter:
     `scaling(block)` is the factor 1/√d_k, `scoring(model, layer)` all else that makes the scores.
     `sublayer(block, attend, z)` is the block without its feed-forward part, attend(x, ...) being a
     call of the attention module with its first arguments. `causal(config)`: token i looks at j <= i
-    only. `positions(config)` is the longest input. `picture(config)` names the patches of a model
+    only. `positions(config)` is the longest input. `picture(config)` has the patches of a model
     that reads pictures; None: it reads texts. `tables(block)` are tensors, by module and name, that
     the library fills in float32 when a model is made: what they are in float64.
     """
@@ -68,7 +69,7 @@ class Adapter:
     scoring: Callable[[Any, int], Scoring] = lambda model, layer: Scoring()
     causal: Callable[[Any], bool] = lambda config: bool(getattr(config, "is_decoder", False))
     positions: Callable[[Any], int] = lambda config: int(config.max_position_embeddings)
-    picture: Callable[[Any], tuple[str, ...]] | None = None
+    picture: Callable[[Any], Grid] | None = None
     tables: Callable[[Any], tuple[tuple[Any, str, Any], ...]] = lambda block: ()
 
 
