@@ -15,7 +15,8 @@ EXPERIMENTS = [localmax_sets, rotary_leaders, head_directions, sinkhorn_balance,
 
 @pytest.mark.parametrize("module", EXPERIMENTS, ids=lambda m: m.__name__.rpartition(".")[2])
 def test_parameters_that_cannot_be_run_are_refused(module) -> None:
-    wrong = {"runs": 1} if hasattr(module.QUICK, "runs") else {"n": 1}
+    ways = {"runs": 1, "sizes": ((1, 1, 0.1),), "n": 1}
+    wrong = next({name: value} for name, value in ways.items() if hasattr(module.QUICK, name))
     with pytest.raises(ValueError, match="expected"):
         module.run(module.Params(**wrong))
 

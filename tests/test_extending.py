@@ -253,9 +253,7 @@ def test_a_command_runs_and_is_in_the_help(said) -> None:
     assert "Say good day." in said["help"][1]
 
 
-FAMILY = {
-    "pretrained/families/electra.py": 'from .bert import BERT\n\nADAPTERS = {"electra": BERT}\n'
-}
+FAMILY = {"pretrained/families/ernie.py": 'from .bert import BERT\n\nADAPTERS = {"ernie": BERT}\n'}
 FAMILY_PROBE = """
 import json
 import numpy as np
@@ -263,8 +261,8 @@ import transformers
 import cynosure as cy
 
 sizes = {"hidden_size": 16, "num_attention_heads": 2, "num_hidden_layers": 2}
-config = transformers.ElectraConfig(vocab_size=20, embedding_size=16, intermediate_size=32, **sizes)
-model = cy.load_transformer(transformers.ElectraModel(config).eval())
+config = transformers.ErnieConfig(vocab_size=20, intermediate_size=32, **sizes)
+model = cy.load_transformer(transformers.ErnieModel(config).eval())
 trace = model.trace([2, 5, 7, 11])
 P = np.stack([head.weights(trace.seen[1]) for head in model.heads(1)])
 print(json.dumps(float(np.abs(P - trace.attentions[1]).max())))

@@ -13,7 +13,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 IDS = list(range(3, 20))  # longer than the windows of the small models
-TURNING = ("gemma", "gemma2", "gpt_neox", "llama", "mistral", "modernbert", "qwen2", "qwen3")
+TURNING = (
+    "cohere", "falcon", "gemma2", "gemma3_text", "gpt_neox", "gpt_oss", "gptj", "llama",
+    "modernbert", "olmo2", "phi", "qwen3",
+)  # fmt: skip
 
 
 def made(family: str, **changed):
@@ -114,7 +117,8 @@ def test_groups_share_keys_and_values() -> None:
 @pytest.mark.parametrize(
     ("family", "layer", "reach"),
     [("mistral", 0, 4), ("gemma2", 0, 4), ("qwen3", 1, 4), ("modernbert", 1, 4), ("llama", 0, 16),
-     ("gemma2", 1, 16), ("qwen3", 0, 16), ("modernbert", 0, 16)],
+     ("gemma2", 1, 16), ("qwen3", 0, 16), ("modernbert", 0, 16), ("phi3", 0, 4), ("cohere2", 0, 4),
+     ("cohere2", 1, 16), ("gpt_oss", 0, 4), ("gemma3_text", 0, 4)],
 )  # fmt: skip
 def test_windows_end_where_the_models_do(family, layer, reach) -> None:
     m = made(family)
@@ -130,7 +134,9 @@ def test_caps_norms_and_slopes_matter() -> None:
     from dataclasses import replace
 
     for family, without in [("gemma2", {"cap": None}), ("qwen3", {"norm": None}),
-                            ("bloom", {"slope": 0.0}), ("llama", {"rotary": None})]:  # fmt: skip
+                            ("bloom", {"slope": 0.0}), ("llama", {"rotary": None}),
+                            ("gptj", {"rotary": None}), ("olmo2", {"norm": None}),
+                            ("gpt_oss", {"sink": None})]:  # fmt: skip
         m = made(family)
         trace = m.trace(IDS)
         head = m.heads(1)[3]
@@ -168,7 +174,14 @@ def test_the_norm_of_queries_lifts_and_moves_inside() -> None:
      ("bloom", {"apply_residual_connection_post_layernorm": True}),
      ("gpt_neox", {"attention_bias": False}), ("modernbert", {"attention_bias": True}),
      ("opt", {"enable_bias": False}), ("opt", {"word_embed_proj_dim": 12}),
-     ("llama", {"attention_bias": True})],
+     ("llama", {"attention_bias": True}),
+     ("falcon", {"new_decoder_architecture": False, "multi_query": True}),
+     ("falcon", {"new_decoder_architecture": False, "multi_query": False, "num_kv_heads": 4}),
+     ("falcon", {"new_decoder_architecture": False, "parallel_attn": False}),
+     ("stablelm", {"use_parallel_residual": True, "use_qkv_bias": False}),
+     ("gpt_oss", {"attention_bias": True}),
+     ("phi3", {"rope_parameters": {"rope_theta": 100.0, "rope_type": "default",
+                                   "partial_rotary_factor": 0.7}})],
 )  # fmt: skip
 def test_variants_of_a_family(family, changed) -> None:
     m = made(family, **changed)
@@ -186,14 +199,56 @@ def test_variants_of_a_family(family, changed) -> None:
     np.testing.assert_allclose(once, expected, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("family", "flag"),
+    [("phi", "qk_layernorm"), ("stablelm", "qk_layernorm"), ("cohere", "use_qk_norm"),
+     ("falcon", "alibi")],
+)  # fmt: skip
+def test_variants_that_are_not_rebuilt_say_so(family, flag) -> None:
+    m = made(family, **{flag: True})
+    with pytest.raises(ValueError, match=rf"{family} with {flag}=True .*trace\(\) still runs"):
+        m.heads(0)
+    assert m.trace(IDS).attentions.any()
+
+
+def test_what_float64_needs_is_put_back() -> None:
+    """The library's rounded tables and its grouped experts, when nobody looks any more."""
+    m = made("gptj")
+    inner = m.model.h[0].attn
+    before = inner.embed_positions
+    m.trace(IDS)
+    assert inner.embed_positions is before
+    moe = made("mixtral")
+    kind = moe.model.config._experts_implementation
+    moe.trace(IDS)
+    assert moe.model.config._experts_implementation == kind != "eager"
+    assert made("falcon").model.config._attn_implementation == "sdpa"
+
+
+def test_a_norm_over_all_heads_has_their_biases() -> None:
+    assert rebuilt(made("olmo2", attention_bias=True), IDS) < 1e-12
+
+
+def test_rows_of_a_head_with_a_sink_sum_to_less_than_1() -> None:
+    m = made("gpt_oss")
+    x = m.trace(IDS).seen[0]
+    head = m.heads(0)[1]
+    P, s = head.weights(x)[3, :4], head.scores(x)[3, :4]
+    lost = 1 / (1 + np.exp(s - head.sink).sum())
+    assert P.sum() == pytest.approx(1 - lost, abs=1e-14) and 1e-3 < lost < 1
+
+
 HUB = {
     "bert": "BertForMaskedLM",
     "bloom": "BloomForCausalLM",
     "gemma2": "Gemma2ForCausalLM",
     "gpt_neox": "GPTNeoXForCausalLM",
+    "gptj": "GPTJForCausalLM",
     "llama": "LlamaForCausalLM",
     "modernbert": "ModernBertForMaskedLM",
+    "mixtral": "MixtralForCausalLM",
     "opt": "OPTForCausalLM",
+    "phi3": "Phi3ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "vit": "ViTForImageClassification",
 }

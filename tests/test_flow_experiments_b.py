@@ -28,7 +28,7 @@ from cynosure.simulation.steppers import RK4
 
 def test_the_rate_of_heads_is_predicted() -> None:
     p = dataclasses.replace(head_count.QUICK, time=24.0)
-    tr = head_count._simulated(p, "own A and V", 1, (p.n, p.size, p.flatness), 0)
+    tr = head_count._simulated(p, "own A and V", 1, (p.n, p.size, p.flatness, p.d, p.start), 0)
     for s in range(p.starts):
         end = head_count._limits(tr.select(s))
         assert end.exponent == pytest.approx(end.predicted, rel=0.05)

@@ -37,30 +37,43 @@ from tiny_models import CONFIGS, TEXT, tiny_config, tiny_model, tiny_tokenizer
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-FAMILIES = [family for family in CONFIGS if family != "vit"]  # those that read texts
+# Those that read texts; of those that are another family under another name, the heads alone.
+ALIKE = ("camembert", "electra", "qwen2_moe", "stablelm", "starcoder2", "xlm-roberta")
+READERS = [family for family in CONFIGS if family not in ("deit", "vit")]
+FAMILIES = [family for family in READERS if family not in ALIKE]
+LLAMAS = (
+    "cohere", "cohere2", "gemma", "gemma2", "gemma3_text", "gpt_oss", "granite", "llama", "mistral",
+    "mixtral", "olmo2", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "stablelm",
+    "starcoder2",
+)  # fmt: skip
+BERTS = ("bert", "camembert", "electra", "roberta", "xlm-roberta")
 # Where the model multiplies by W_O: looked up in the library's source, not in our adapters.
 OUTPUT = {
     "albert": "encoder.albert_layer_groups.0.albert_layers.0.attention.dense",
-    "bert": "encoder.layer.1.attention.output.dense",
+    **dict.fromkeys(BERTS, "encoder.layer.1.attention.output.dense"),
     "bloom": "h.1.self_attention.dense",
-    "roberta": "encoder.layer.1.attention.output.dense",
+    "falcon": "h.1.self_attention.dense",
     "distilbert": "transformer.layer.1.attention.out_lin",
     "gpt2": "h.1.attn.c_proj",
     "gpt_neox": "layers.1.attention.dense",
+    "gptj": "h.1.attn.out_proj",
     "modernbert": "layers.1.attn.Wo",
     "opt": "decoder.layers.1.self_attn.out_proj",
-    "vit": "layers.1.attention.o_proj",
-    **dict.fromkeys(("gemma", "gemma2", "llama", "mistral", "qwen2", "qwen3"),
-                    "layers.1.self_attn.o_proj"),
+    "phi": "layers.1.self_attn.dense",
+    **dict.fromkeys(("deit", "vit"), "layers.1.attention.o_proj"),
+    **dict.fromkeys(LLAMAS, "layers.1.self_attn.o_proj"),
 }  # fmt: skip
 # The norm after the last layer, which the library applies to the last hidden state.
 LAST = {
     "bloom": "ln_f",
+    "falcon": "ln_f",
     "gpt2": "ln_f",
+    "gptj": "ln_f",
     "gpt_neox": "final_layer_norm",
+    "phi": "final_layernorm",
     "modernbert": "final_norm",
     "opt": "decoder.final_layer_norm",
-    **dict.fromkeys(("gemma", "gemma2", "llama", "mistral", "qwen2", "qwen3"), "norm"),
+    **dict.fromkeys(LLAMAS, "norm"),
 }
 # The norms of a block: on the tokens that attention sees, on its output, on their sum.
 NORMS = {
@@ -68,22 +81,26 @@ NORMS = {
     "bert": ("", "", "attention.output.LayerNorm"),
     "roberta": ("", "", "attention.output.LayerNorm"),
     "distilbert": ("", "", "sa_layer_norm"),
+    "falcon": ("ln_attn", "", ""),
     "gpt2": ("ln_1", "", ""),
+    "gptj": ("ln_1", "", ""),
     "modernbert": ("attn_norm", "", ""),
     "opt": ("self_attn_layer_norm", "", ""),
+    **dict.fromkeys((*LLAMAS, "bloom", "gpt_neox", "phi"), ("input_layernorm", "", "")),
     "gemma2": ("input_layernorm", "post_attention_layernorm", ""),
-    **dict.fromkeys(("bloom", "gemma", "gpt_neox", "llama", "mistral", "qwen2", "qwen3"),
-                    ("input_layernorm", "", "")),
-}  # fmt: skip
+    "gemma3_text": ("input_layernorm", "post_attention_layernorm", ""),
+    "olmo2": ("", "post_attention_layernorm", ""),
+}
+SCALED = {"granite": 0.4}  # what a block multiplies the output of its attention by
 
 
 @pytest.fixture(scope="session")
 def folders(tmp_path_factory) -> dict[str, Path]:
     root = tmp_path_factory.mktemp("models")
-    for family in FAMILIES:
+    for family in READERS:
         tiny_model(family).save_pretrained(root / family)
         tiny_tokenizer(family).save_pretrained(root / family)
-    return {family: root / family for family in FAMILIES}
+    return {family: root / family for family in READERS}
 
 
 @pytest.fixture(params=FAMILIES)
@@ -103,16 +120,18 @@ def test_every_family_has_a_test() -> None:
     assert set(CONFIGS) == set(ADAPTERS) == set(OUTPUT)
 
 
+@pytest.mark.parametrize("family", READERS)
 @pytest.mark.parametrize(("dtype", "tol"), [("float64", 1e-13), ("float32", 1e-6)])
 def test_attention_rebuilt_from_heads_is_the_models(family, folders, dtype, tol) -> None:
     m = load_transformer(folders[family], dtype=dtype)
     trace = m.trace(TEXT)
-    assert trace.attentions.std() > 0.05  # not the trivial uniform matrix
+    assert trace.attentions.std() > 0.04  # not the trivial uniform matrix
     for layer in range(m.depth):
         P = np.stack([head.weights(trace.seen[layer]) for head in m.heads(layer)])
         assert np.abs(P - trace.attentions[layer]).max() <= tol
 
 
+@pytest.mark.parametrize("family", READERS)
 def test_attention_output_rebuilt_from_heads_is_the_models(family, m) -> None:
     """A hook of the test's own, on a module named by the library's source."""
     caught = []
@@ -145,10 +164,17 @@ def test_float64_is_float64_throughout(family, folders) -> None:
     m = load_transformer(folders[family], dtype="float64")
     trace = m.trace(TEXT)
     ids = torch.tensor([m.tokenizer(TEXT)["input_ids"]])
+    if getattr(m.model.config, "_experts_implementation", None) is not None:
+        m.model.set_experts_implementation("eager")  # the others have no float64
     with torch.no_grad():
         out = m.model(ids, output_hidden_states=True)
     np.testing.assert_allclose(trace.z[1], out.hidden_states[1][0].numpy(), atol=1e-5)
     row = trace.attentions.sum(axis=-1)
+    if m.heads(0)[0].sink is not None:  # its share is missing
+        own = np.stack(
+            [[h.weights(x).sum(-1) for h in m.heads(k)] for k, x in enumerate(trace.seen)]
+        )
+        row = row - own + 1
     assert np.abs(row - 1).max() < 1e-14  # rows of a softmax in float32 miss 1 by 1e-8
 
 
@@ -229,7 +255,7 @@ def norms_of(m, layer: int, norm: bool = True):
         module = attrgetter(path)(m.adapter.blocks(m.model)[layer])
 
         def apply(x):
-            with torch.no_grad(), double(m.model):
+            with torch.no_grad(), double(m.model, m.adapter):
                 return module(torch.tensor(x)).numpy()
 
         return apply
@@ -256,7 +282,8 @@ def test_attention_iterated_is_the_sum_of_heads(family, m, norm, only) -> None:
     before, between, after = norms_of(m, 1, norm)
     for k in range(3):
         seen = before(z)
-        z = after(z + between(sum(head.output(seen) for head in heads) + m.output_bias(1)))
+        added = between(sum(head.output(seen) for head in heads) + m.output_bias(1))
+        z = after(z + SCALED.get(family, 1.0) * added)
         np.testing.assert_allclose(run.values[k + 1], z, rtol=1e-9, atol=1e-9)
 
 
@@ -271,7 +298,7 @@ def test_frozen_attention_keeps_the_P_of_the_start(family, m, norm) -> None:
     for k in range(4):
         x = before(z)
         added = [P @ (x @ h.W_V.T + h.b_V) @ h.W_O.T for P, h in zip(held, heads, strict=True)]
-        z = after(z + between(sum(added) + m.output_bias(1)))
+        z = after(z + SCALED.get(family, 1.0) * between(sum(added) + m.output_bias(1)))
         np.testing.assert_allclose(run.values[k + 1], z, rtol=1e-9, atol=1e-9)
     free = m.iterate(start, 1, 4, parts="head", head=(0, 3), norm=norm)
     np.testing.assert_array_equal(run.values[1], free.values[1])

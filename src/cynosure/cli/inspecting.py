@@ -33,6 +33,10 @@ def inspect(
         ),
     ],
     text: Annotated[str | None, typer.Option(help="A text to send through the model.")] = None,
+    image: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A PNG or JPEG picture to send through a ViT."),
+    ] = None,
     words: Annotated[
         bool, typer.Option("--words", help="Group the sub-words of the text into words.")
     ] = False,
@@ -51,7 +55,7 @@ def inspect(
         typer.Option(
             metavar="N",
             help="Run that layer N times over, beside the same layer with its heads silent; from "
-            "the text, or else from random tokens.",
+            "the text or picture, or else from random tokens.",
         ),
     ] = None,
     texts: Annotated[
@@ -80,19 +84,23 @@ def inspect(
 ) -> None:
     """Heads of a real transformer, a text in it, a layer iterated.
 
-    Llama, Mistral, Qwen, Gemma, GPT-NeoX (Pythia), OPT, GPT-2, BLOOM, BERT (MiniLM), RoBERTa,
-    DistilBERT, ALBERT, ModernBERT; needs cynosure[models].
+    Llama, Mistral, Mixtral, Qwen, Gemma, Phi, GPT-OSS, OLMo 2, Cohere, Falcon, StableLM, Granite,
+    GPT-NeoX (Pythia), GPT-J, OPT, GPT-2, BLOOM, BERT (MiniLM), ELECTRA, RoBERTa, DistilBERT,
+    ALBERT, ModernBERT, ViT; needs cynosure[models].
 
     \b
     cynosure inspect ./minilm                                     every head
     cynosure inspect ./minilm --text "A slow film." --out page    one sentence
     cynosure inspect ./minilm --layer 2 --head 3 --iterate 200    one head
     cynosure inspect ./llama --texts lines.txt --store c.zarr     many texts
+    cynosure inspect ./vit --image cat.png --out page             a picture
     """
     voice: Voice = ctx.obj
     if texts is not None or store is not None:
         _survey(voice, model, allow_pickle, texts, store, json_)
         return
+    if image is not None and text is not None:
+        raise ValueError("--text and --image: a model reads one or the other, got both")
     if iterate is not None and iterate < 1:
         raise ValueError(f"--iterate: expected a number of times from 1 on, got {iterate}")
     if out is not None:
@@ -102,9 +110,12 @@ def inspect(
         transformer = _load(model, allow_pickle)
         from ..pretrained.inspection import inspection
 
+        given = text if image is None else image
+        if image is not None and transformer.adapter.picture is None:
+            raise ValueError(f"--image: {transformer.name} reads texts (--text), not pictures")
         report = inspection(
             transformer,
-            text,
+            given,
             layer=layer,
             head=head,
             layers=layers,
@@ -124,9 +135,9 @@ def inspect(
     elif out is not None:
         show(out / "report.html")
     else:
-        if layer is not None and text is None:  # a table of heads has each set of weights once
+        if layer is not None and given is None:  # a table of heads has each set of weights once
             layer = transformer.original(layer)
-        _print(_asked(report, text, head, iterate), layer, head)
+        _print(_asked(report, given, head, iterate), layer, head)
 
 
 def _survey(
@@ -181,13 +192,14 @@ def _load(model: str, pickled: bool) -> Transformer:
 
 
 def _asked(
-    report: Report, text: str | None, head: int | None, iterate: int | None
+    report: Report, text: str | Path | None, head: int | None, iterate: int | None
 ) -> tuple[Table, ...]:
     """The tables for a terminal: of the iteration, else the text, else the heads."""
     if iterate:
         return report.chapters[-1].tables
     if text is not None:
-        return tuple(chapter.tables[0] for chapter in report.chapters[:2])
+        shown = 2 if isinstance(text, str) else 3  # the third is that of a picture
+        return tuple(chapter.tables[0] for chapter in report.chapters[:shown])
     return report.chapters[0].tables[: 2 if head is None else None]
 
 

@@ -146,11 +146,12 @@ def _token_figures(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> tuple[Pic
     from .pictures import cosine_map, staircases, word_paths
 
     shown, said = visible(trace.trajectory)
-    ax, left = word_paths(shown)
+    ax, left = word_paths(shown, None, *_patch_colours(trace))
     lost = f" {left} words found no place." if left else ""
+    word = "its word" if trace.grid is None else "the colour of its patch"
     caption = (
         "One projection, the principal directions of all layers together. A circle is where a "
-        f"token enters layer 0, a dot with its word where it ends.{said}{lost}"
+        f"token enters layer 0, a dot with {word} where it ends.{said}{lost}"
     )
     return (
         Picture("Paths of the tokens", caption, ax.figure),
@@ -166,6 +167,19 @@ def _token_figures(trace: Trace, rows: Sequence[Mapping[str, Any]]) -> tuple[Pic
             staircases(rows, NEAR),
         ),
     )
+
+
+def _patch_colours(trace: Trace) -> tuple[tuple[str, ...] | None, np.ndarray | None]:
+    """Of a picture: names of the special tokens alone, and the mean colour of every patch."""
+    grid, picture = trace.grid, trace.picture
+    if grid is None or picture is None:
+        return None, None
+    high, wide = (size // parts for size, parts in zip(picture.shape, (grid.rows, grid.columns)))
+    whole = picture[: high * grid.rows, : wide * grid.columns]
+    means = whole.reshape(grid.rows, high, grid.columns, wide, 3).mean(axis=(1, 3)).reshape(-1, 3)
+    white = np.ones((len(grid.special), 3))
+    names = (*grid.special, *("",) * len(means))
+    return names, np.concatenate([white, means])
 
 
 def _movie(trace: Trace) -> Picture:

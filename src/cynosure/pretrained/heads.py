@@ -69,7 +69,8 @@ class Head:
     Where the model has them: `rotary` positions turn q_i and k_j, and the head has one form for
     each offset, score <form(j - i) x_i, x_j>, A being that of offset 0; `slope` (j - i) is added
     (ALiBi); `norm` divides queries and keys by their size; scores are bent to `cap` tanh(s / cap);
-    a token looks at those less than `window` places away, and only back if `causal`.
+    a token looks at those less than `window` places away, and only back if `causal`; with a `sink`
+    the softmax has one more score, whose weight goes to nobody.
 
     Trap: x are the tokens the attention sees (`Trace.seen`), which with the norm first (GPT-2,
     Llama) are norm(x), not the tokens of the trajectory. The bias of the output projection belongs
@@ -91,6 +92,7 @@ class Head:
     slope: float = 0.0
     cap: float | None = None
     window: int | None = None
+    sink: float | None = None
 
     def __repr__(self) -> str:
         return f"Head({self.name}, d={self.Q.shape[1]}, d_k={self.Q.shape[0]})"
@@ -141,15 +143,18 @@ class Head:
         return s if self.cap is None else self.cap * np.tanh(s / self.cap)
 
     def weights(self, x: Array) -> Float[np.ndarray, "n n"]:
-        """P, rows sum to 1; a causal head looks at j <= i only, one with a window not far."""
+        """P, rows sum to 1, or less by what a `sink` takes; a causal head looks at j <= i only, one
+        with a window not far."""
         s = self.scores(x)
         ahead = np.arange(len(s)) - np.arange(len(s))[:, None]
         if self.causal:
             s[ahead > 0] = -np.inf
         if self.window is not None:
             s[np.abs(ahead) >= self.window] = -np.inf
-        p = np.exp(s - s.max(axis=1, keepdims=True))
-        return p / p.sum(axis=1, keepdims=True)
+        lost = -np.inf if self.sink is None else self.sink
+        top = np.maximum(s.max(axis=1, keepdims=True), lost)
+        p = np.exp(s - top)
+        return p / (p.sum(axis=1, keepdims=True) + np.exp(lost - top))
 
     def output(self, x: Array) -> Float[np.ndarray, "n d"]:
         """What the head adds to the tokens, without the layer's output bias."""
@@ -211,7 +216,7 @@ class Head:
         """The idealised attention: softmax of <A x_i, x_j>.
 
         Left out: biases (see `lifted`), positions (see `at`), norms of queries and keys, cap,
-        window.
+        window, sink.
         """
         softmax = Softmax(1.0, self.A)
         return Causal(softmax) if self.causal else softmax

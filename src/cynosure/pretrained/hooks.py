@@ -31,11 +31,13 @@ def first(out: Any) -> Any:
     return out[0] if isinstance(out, tuple) else out
 
 
-def double(model: Any) -> contextlib.AbstractContextManager[Any]:
+@contextlib.contextmanager
+def double(model: Any, adapter: Adapter) -> Iterator[None]:
     """A model in float64 is float64 throughout while this lasts.
 
     The library takes softmax, norms and the angles of rotary positions in float32 whatever the
-    model is in; its own code is run here, with float64 wherever it asks for float32.
+    model is in; its own code is run here, with float64 wherever it asks for float32, and with the
+    family's `tables` in float64. Experts are run one by one: its grouped product has no float64.
     """
     import torch
     from torch.overrides import TorchFunctionMode
@@ -50,27 +52,52 @@ def double(model: Any) -> contextlib.AbstractContextManager[Any]:
             named = {name: wide(x) for name, x in (kwargs or {}).items()}
             return func(*(wide(x) for x in args), **named)
 
-    return Wide() if model.dtype == torch.float64 else contextlib.nullcontext()
+    if model.dtype != torch.float64:
+        yield
+        return
+    tables = [table for block in adapter.blocks(model) for table in adapter.tables(block)]
+    rounded = [getattr(module, name) for module, name, _ in tables]
+    experts = getattr(model.config, "_experts_implementation", None)
+    for module, name, exact in tables:
+        setattr(module, name, exact)
+    if experts is not None:
+        model.set_experts_implementation("eager")
+    try:
+        with Wide():
+            yield
+    finally:
+        if experts is not None:
+            model.set_experts_implementation(experts)
+        for (module, name, _), before in zip(tables, rounded, strict=True):
+            setattr(module, name, before)
 
 
 @contextlib.contextmanager
-def quiet(model: Any, attention: str = "eager") -> Iterator[None]:
+def quiet(model: Any, adapter: Adapter, attention: str = "eager") -> Iterator[None]:
     """Eager attention, no dropout, no gradients; afterwards the model is as it was before."""
     import torch
 
     implementation = model.config._attn_implementation
     training = [module for module in model.modules() if module.training]
-    if implementation != attention:
-        model.set_attn_implementation(attention)
+    _choose(model, attention)
     model.eval()
     try:
-        with torch.no_grad(), double(model):
+        with torch.no_grad(), double(model, adapter):
             yield
     finally:
         for module in training:
             module.training = True
-        if implementation != attention:
-            model.set_attn_implementation(implementation)
+        _choose(model, implementation)
+
+
+def _choose(model: Any, attention: str) -> None:
+    """The attention function by its name; a family with its own code (Falcon) asks its config."""
+    if model.config._attn_implementation == attention:
+        return
+    if model._can_set_attn_implementation():
+        model.set_attn_implementation(attention)
+    else:
+        model.config._attn_implementation = attention
 
 
 @contextlib.contextmanager

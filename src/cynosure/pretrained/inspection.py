@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from .iterations import (
     other_starts,
     random_tokens,
 )
+from .picture_chapter import picture_chapter
 from .survey_chapter import survey_chapter
 from .traces import Trace, cosines
 from .transformer import Transformer
@@ -49,7 +51,8 @@ def inspection(
 ) -> Report:
     """Everything about a model; about a text in it, if there is one; about one layer iterated.
 
-    `text`, `layers` and `words` are what `Transformer.trace` takes. `layer` and `head` choose what
+    `text`, `layers` and `words` are what `Transformer.trace` takes, `text` being the path of a file
+    where the model reads pictures. `layer` and `head` choose what
     is drawn and iterated; without them the drawn head is the most hardmax-like one on the text.
     `iterate` runs that layer so many times over (on random tokens when there is no text), with the
     control. `progress(share done, step)` is called as each step begins.
@@ -67,6 +70,8 @@ def inspection(
         chapters.append(tokens_chapter(trace, pictures=pictures))
         tell(0.3, "attention of every head on the text")
         chapters.append(attention_chapter(trace, pictures=pictures))
+        if trace.grid is not None:
+            chapters.append(picture_chapter(trace, pictures=pictures))
         if layers is None:
             survey = transformer.survey(text)
             chapters.append(survey_chapter(survey, transformer.causal, pictures=pictures))
@@ -86,6 +91,7 @@ def inspection(
         "family": transformer.model.config.model_type,
         "weights_sha256": weights_sha256(transformer),
         "text": text if isinstance(text, str) else None,
+        "image": str(text) if isinstance(text, Path) else None,
         "layer": layer,
         "head": head,
         "layers": layers,
@@ -143,6 +149,8 @@ def _model_sentence(m: Transformer) -> str:
 
 
 def _short(text: Any) -> str:
+    if isinstance(text, Path):
+        return text.name
     if not isinstance(text, str):
         return "given tokens"
     line = " ".join(text.split())
@@ -164,8 +172,10 @@ def iteration_chapter(
     """One layer run n times over: whole, attention alone, one head or each, with the control."""
     cases = iterated_cases(transformer, tokens, layer, head, n)
     rows = [case.row for case in cases]
-    given = isinstance(tokens, str)
-    start = "the tokens of the text" if given else "random tokens"
+    given = isinstance(tokens, str | Path)
+    start = "random tokens"
+    if given:
+        start = f"the tokens of the {'text' if isinstance(tokens, str) else 'picture'}"
     summary = (
         f"Layer {layer} run {n} times over, from {start}. {CONTROL} Here a run that keeps its "
         f"norms ends at a mean cosine of {_closest(rows)} with its control."

@@ -26,7 +26,7 @@ def block_jacobians(
     import torch
 
     block = transformer._block(layer)
-    with quiet(transformer.model):
+    with quiet(transformer.model, transformer.adapter):
         state = transformer._tensor(z)
         step = transformer._step(block, transformer._rehearse(state.shape[1])[layer], "block")
         n = state.shape[1]

@@ -16,6 +16,7 @@ from .transformer import Transformer
 __all__ = ["load_transformer"]
 
 PICKLED = (".bin", ".pt", ".pth", ".ckpt")
+PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 TOKENIZERS = ("tokenizer.", "vocab.", "spiece.", "sentencepiece.")
 HUB_SECONDS = 5.0  # to wait for an answer of the hub
 _SMALLER = "take a smaller model, or dtype='bfloat16'"
@@ -35,8 +36,10 @@ def load_transformer(
     """A transformer read as an attention dynamics.
 
     `source` is a folder, a hub id such as "albert-xlarge-v2", or a model of the transformers
-    library, which is used as it is. Families: Llama, Mistral, Qwen 2 and 3, Gemma 1 and 2, GPT-NeoX
-    (Pythia), OPT, GPT-2, BLOOM, BERT (MiniLM), RoBERTa, DistilBERT, ALBERT, ModernBERT, ViT.
+    library, which is used as it is. Families: Llama, Mistral, Mixtral, Qwen 2 and 3 and their MoE,
+    Gemma 1 to 3, Phi 1 to 4, GPT-OSS, OLMo 2, Cohere, Falcon, StableLM, StarCoder 2, Granite,
+    GPT-NeoX (Pythia), GPT-J, OPT, GPT-2, BLOOM; BERT (MiniLM), ELECTRA, RoBERTa (XLM-R, CamemBERT),
+    DistilBERT, ALBERT, ModernBERT; ViT.
     A folder is read without any request to the network; a hub id asks the network unless
     `local_files_only` is true or HF_HUB_OFFLINE is set, and one that does not answer within some
     seconds is done without: what was fetched before is used. `dtype` is float32 by default; with
@@ -45,7 +48,8 @@ def load_transformer(
 
     Weights are read from safetensors. A pickled checkpoint (.bin) can run code when it is read:
     it needs allow_pickle=True. Code that comes with a model is never run. A folder without a
-    tokenizer is enough for heads and for tokens given as numbers.
+    tokenizer is enough for heads and for tokens given as numbers. For a model that reads pictures
+    the tokenizer is its image processor (preprocessor_config.json).
     """
     if hasattr(source, "config") and hasattr(source, "base_model"):
         return _wrap(source.base_model, tokenizer or _own_tokenizer(source), _name(source))
@@ -83,8 +87,9 @@ def load_transformer(
         if local:
             require(_bytes(folder, config, weights["dtype"]), f"{where}: the model", _SMALLER)
         model = _read(where, "model", weights, allow_pickle)
-        if tokenizer is None and not (local and _has_no_tokenizer(folder)):
-            tokenizer = _read(where, "tokenizer", options, allow_pickle)
+        reader = _reader(config.model_type)
+        if tokenizer is None and not (local and _has_no(reader, folder)):
+            tokenizer = _read(where, reader, options, allow_pickle)
     try:
         with told(_SMALLER):
             model = model.to(device)
@@ -161,9 +166,15 @@ def _inspect(folder: Path, pickles: bool) -> None:
         )
 
 
-def _has_no_tokenizer(folder: Path) -> bool:
-    """transformers makes one up with an empty vocabulary, for which every word is unknown."""
-    return not any(path.name.startswith(TOKENIZERS) for path in folder.iterdir())
+def _reader(kind: str) -> str:
+    """What turns texts, or pictures, into what a model of this kind takes."""
+    return "tokenizer" if ADAPTERS[kind].picture is None else "image processor"
+
+
+def _has_no(reader: str, folder: Path) -> bool:
+    """transformers makes up a tokenizer with an empty vocabulary, to which each word is unknown."""
+    names = TOKENIZERS if reader == "tokenizer" else PROCESSORS
+    return not any(path.name.startswith(names) for path in folder.iterdir())
 
 
 def _looks_like_a_path(source: str) -> bool:
@@ -245,6 +256,8 @@ def _read(where: str, what: str, options: dict[str, Any], pickles: bool) -> Any:
             if len(tokenizer) <= len(tokenizer.all_special_tokens):
                 raise ValueError("Its vocabulary is empty.")
             return tokenizer
+        if what == "image processor":
+            return transformers.AutoImageProcessor.from_pretrained(where, **options)
         model, info = transformers.AutoModel.from_pretrained(
             where,
             attn_implementation="eager",
@@ -259,6 +272,7 @@ def _read(where: str, what: str, options: dict[str, Any], pickles: bool) -> Any:
     except (OSError, ValueError, KeyError, TypeError) as error:
         hint = {
             "tokenizer": " Pass tokenizer=, or add tokenizer.json to the folder.",
+            "image processor": " Pass tokenizer=, or take preprocessor_config.json out.",
             "model": "" if pickles else " Only safetensors are read unless allow_pickle=True.",
         }
         message = str(error).strip().split("\n")[0]
@@ -293,6 +307,7 @@ def _own_tokenizer(model: Any) -> Any:
     origin = str(getattr(model, "name_or_path", ""))
     if not origin:
         return None
+    reader = _reader(_family(model.config.model_type, origin))
     with _hub(True), contextlib.suppress(ValueError):
-        return _read(origin, "tokenizer", {"local_files_only": True}, False)
+        return _read(origin, reader, {"local_files_only": True}, False)
     return None

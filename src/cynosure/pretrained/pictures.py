@@ -220,11 +220,17 @@ def spectra(head: Head) -> Any:
 # --- paths of words ------------------------------------------------------------------------------
 
 
-def word_paths(trajectory: Trajectory, ax: Any = None) -> tuple[Any, int]:
+def word_paths(
+    trajectory: Trajectory,
+    ax: Any = None,
+    names: Sequence[str] | None = None,
+    colours: np.ndarray | None = None,
+) -> tuple[Any, int]:
     """The tokens' paths on two principal directions of all layers together; words at the end.
 
     Returns the axes and how many words found no place. A circle is where a token starts, a dot
-    where it ends; paths are early blue, late orange.
+    where it ends; paths are early blue, late orange. `names` instead of the words, an empty one
+    for a token without; `colours` (n, 3) of the dots.
     """
     view = View.of(trajectory.values.astype(np.float64), most=2)
     if ax is None:
@@ -236,8 +242,11 @@ def word_paths(trajectory: Trajectory, ax: Any = None) -> tuple[Any, int]:
     for k in range(len(x) - 1):
         ax.plot(x[k : k + 2, :, 0], x[k : k + 2, :, 1], color=_shade(k / steps), lw=0.9, alpha=0.65)
     ax.plot(*x[0].T, "o", ms=4, mfc="w", mec=PALETTE[0], mew=1, zorder=4, gid="start")
-    ax.plot(*x[-1].T, "o", ms=4, color=PALETTE[1], zorder=5, gid="end")
-    names = trajectory.words or tuple(str(i) for i in range(x.shape[1]))
+    if colours is None:
+        ax.plot(*x[-1].T, "o", ms=4, color=PALETTE[1], zorder=5, gid="end")
+    else:
+        ax.scatter(*x[-1].T, s=34, c=colours, edgecolors=INK, linewidths=0.5, zorder=5, gid="end")
+    names = names or trajectory.words or tuple(str(i) for i in range(x.shape[1]))
     paths = x.swapaxes(0, 1)
     return ax, write_words(ax, x[-1], _writable(names), avoid=x[0], paths=paths)
 
@@ -262,9 +271,9 @@ def write_words(
     """Write each name beside its token x (n, 2), over no other name or token, nor over the places
     to `avoid` (m, 2); returns how many found no place.
 
-    Tokens drawn on one spot share a list of their names. Greedy: lonely tokens choose first, each
-    takes the nearest free place around it. A name lies over one of the `paths` (m, layers, 2) only
-    where no place beside them is left.
+    Tokens drawn on one spot share a list of their names, empty ones are not written. Greedy: lonely
+    tokens choose first, each takes the nearest free place around it. A name lies over one of the
+    `paths` (m, layers, 2) only where no place beside them is left.
     """
     figure = ax.figure
     figure.draw_without_rendering()
@@ -280,8 +289,11 @@ def write_words(
     for group in np.argsort(-apart.min(axis=1), kind="stable").tolist():
         members = np.flatnonzero(spot.labels == group).tolist()
         i = members[0]
+        said = [names[j] for j in members if names[j]]
+        if not said:
+            continue
         text = ax.annotate(
-            _listed([names[j] for j in members]), x[i], (0, 0), textcoords="offset points",
+            _listed(said), x[i], (0, 0), textcoords="offset points",
             fontsize=TICK, color=INK, ha="center", va="center", zorder=6, parse_math=False,
             annotation_clip=False, bbox={"fc": "w", "ec": "none", "alpha": 0.7, "pad": 0.3},
         )  # fmt: skip
@@ -292,7 +304,7 @@ def write_words(
         place = _place(at[i], half, unit, taken, frame) if beside is None else beside
         if place is None:
             text.remove()
-            left += len(members)
+            left += len(said)
             continue
         text.set_position(tuple((place - at[i]) / unit))
         taken.append(np.concatenate([place - half, place + half]))

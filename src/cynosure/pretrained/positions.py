@@ -16,15 +16,16 @@ __all__ = ["QueryKeyNorm"]
 class QueryKeyNorm:
     """Queries and keys divided by their own root mean square (Qwen 3): r(q) = √(|q|²/d_k + eps).
 
-    Q, K and their biases are those before the norm; the gain behind it is part of `Head.Q` and
+    Q, K and their biases are those before the norm, of this head, or of all heads of the layer
+    where the norm is taken over them together (OLMo 2); the gain behind it is part of `Head.Q` and
     `Head.K`. Then score_ij = <A x_i, x_j> / (r(Q x_i) r(K x_j)): the length of x_i no longer sets
     the temperature of its row, and that of x_j no longer makes it attractive.
     """
 
     Q: Float[np.ndarray, "k d"]
-    K: Float[np.ndarray, "k d"]
+    K: Float[np.ndarray, "m d"]
     b_Q: Float[np.ndarray, "k"]
-    b_K: Float[np.ndarray, "k"]
+    b_K: Float[np.ndarray, "m"]
     eps: float
 
     def sizes(self, x: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from .._types import is_torch
+from .patches import Grid, Seen, seen
 
 __all__ = ["Sentence", "of_ids", "of_picture", "of_text"]
 
@@ -17,13 +18,16 @@ __all__ = ["Sentence", "of_ids", "of_picture", "of_text"]
 @final
 @dataclass(frozen=True)
 class Sentence:
-    """Token ids, readable pieces, the word each piece belongs to, the words, and what was cut."""
+    """Token ids, readable pieces, the word each piece belongs to, the words, and what was cut; of a
+    picture, what is seen of it and where its patches are."""
 
     ids: tuple[int, ...] = ()
     pieces: tuple[str, ...] | None = None
     groups: tuple[int, ...] | None = None
     names: tuple[str, ...] | None = None
     notes: tuple[str, ...] = ()
+    look: Seen | None = None
+    grid: Grid | None = None
 
 
 def of_ids(tokens: Any, tokenizer: Any, vocabulary: int, most: int) -> Sentence:
@@ -49,15 +53,10 @@ def of_ids(tokens: Any, tokenizer: Any, vocabulary: int, most: int) -> Sentence:
     return Sentence(tuple(ids.tolist()), pieces)
 
 
-def of_picture(pixels: Any, shape: tuple[int, ...], patches: tuple[str, ...]) -> Sentence:
-    """A picture as numbers (channels, height, width); its tokens are named by their places."""
-    given = tuple(np.shape(pixels)) if not isinstance(pixels, str) else "a text"
-    if given != shape:
-        raise ValueError(
-            "tokens: the model reads pictures, arrays (channels, height, width) of shape "
-            f"{shape}, or tokens (n, d); got {given}"
-        )
-    return Sentence((), patches, tuple(range(len(patches))), patches)
+def of_picture(picture: Any, processor: Any, shape: tuple[int, ...], grid: Grid) -> Sentence:
+    """A picture, or numbers (channels, height, width); its tokens are named by their places."""
+    look, names = seen(picture, processor, shape), grid.names
+    return Sentence((), names, tuple(range(len(names))), names, look.notes, look, grid)
 
 
 def of_text(text: str, tokenizer: Any, vocabulary: int, most: int) -> Sentence:

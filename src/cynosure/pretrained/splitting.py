@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,15 +31,16 @@ def heads_of(
     Q, K, V = by_head(Wq, 0, k), by_head(Wk, 0, k), by_head(Wv, 0, m)
     q, b, v = by_head(bq, len(Wq), k), by_head(bk, len(Wk), k), by_head(bv, len(Wv), m)
     O = as_array(Wo).reshape(len(Wo), width, -1).swapaxes(0, 1)  # noqa: E741 - W_O of the papers
-    gain_q, gain_k = _gains(scoring, k)
+    gain_q, gain_k = (np.repeat(g, width // len(g), axis=0) for g in _gains(scoring, k))
+    norms = _norms(weights, scoring, (Q, K, q, b))
     return tuple(
         Head(
-            Q=scale * gain_q[:, None] * Q[i],
-            K=gain_k[:, None] * K[i],
+            Q=scale * gain_q[i, :, None] * Q[i],
+            K=gain_k[i, :, None] * K[i],
             W_V=V[i],
             W_O=O[i],
-            b_Q=scale * gain_q * q[i],
-            b_K=gain_k * b[i],
+            b_Q=scale * gain_q[i] * q[i],
+            b_K=gain_k[i] * b[i],
             b_V=v[i],
             layer=layer,
             index=i,
@@ -47,22 +49,37 @@ def heads_of(
             cap=scoring.cap,
             window=scoring.window,
             slope=0.0 if scoring.slopes is None else float(scoring.slopes[i]),
-            norm=None
-            if scoring.gains is None
-            else QueryKeyNorm(Q[i], K[i], q[i], b[i], scoring.gains[2]),
+            sink=None if scoring.sinks is None else float(as_array(scoring.sinks)[i]),
+            norm=norms[i],
         )
         for i in range(width)
     )
 
 
 def _gains(scoring: Scoring, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """What the coordinates of queries and of keys are multiplied by, besides 1/√d_k."""
+    """What the coordinates of queries and of keys are multiplied by, besides 1/√d_k: one row for
+    all heads, or one for each that has its own."""
     turned = 0 if scoring.rotary is None else 2 * len(scoring.rotary.frequencies)
-    stretch = np.where(np.arange(k) < turned, scoring.stretch, 1.0)
+    stretch = np.where(np.arange(k) < turned, scoring.stretch, 1.0)[None]
     if scoring.gains is None:
         return stretch, stretch
-    gain_q, gain_k = (as_array(gain) for gain in scoring.gains[:2])
+    gain_q, gain_k = (as_array(gain).reshape(-1, k) for gain in scoring.gains[:2])
     return stretch * gain_q, stretch * gain_k
+
+
+def _norms(
+    weights: Weights, scoring: Scoring, own: tuple[np.ndarray, ...]
+) -> Sequence[QueryKeyNorm | None]:
+    """The norm of each head: of its own queries and keys, or of those of all heads together."""
+    width, k = own[0].shape[:2]
+    if scoring.gains is None:
+        return [None] * width
+    eps = scoring.gains[2]
+    if len(scoring.gains[0]) == k:
+        return [QueryKeyNorm(*(part[i] for part in own), eps) for i in range(width)]
+    (Wq, bq), (Wk, bk) = weights[:2]
+    biases = (np.zeros(len(W)) if b is None else as_array(b) for W, b in ((Wq, bq), (Wk, bk)))
+    return [QueryKeyNorm(as_array(Wq), as_array(Wk), *biases, eps)] * width
 
 
 def as_array(tensor: Any) -> np.ndarray:

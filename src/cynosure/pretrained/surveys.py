@@ -118,13 +118,15 @@ def survey(transformer: Transformer, tokens: Any, *, budget: int = BUDGET) -> Su
     size = transformer.model.dtype.itemsize
     d = int(transformer.model.config.hidden_size)
     rows = rows_at_once(transformer.width, n, size, budget)
+    if not transformer.model._can_set_attn_implementation():
+        rows = n  # a family with its own code, see `by_rows`
     inner = getattr(transformer.model.config, "intermediate_size", None) or 4 * d
     needed = 6 * size * transformer.width * rows * n + size * n * (n + 8 * d + 3 * int(inner))
     require(needed, f"survey: {n} tokens in R^{d}, {rows} rows of P at a time", _FEWER)
     watch = _Watch(transformer.width, n)
     model, adapter = transformer.model, transformer.adapter
     seen = by_rows(model, adapter, watch.see, rows)
-    with told(_FEWER), seen as attention, quiet(model, attention):
+    with told(_FEWER), seen as attention, quiet(model, adapter, attention):
         watch.run(transformer, tokens, text)
     notes = (*text.notes, f"{rows} rows of P at a time, {in_words(needed)} beside the weights.")
     heads = {k: np.stack([layer[k] for layer in watch.layers]) for k in watch.layers[0]}
@@ -170,7 +172,7 @@ class _Watch:
         handles = [block.register_forward_pre_hook(before, with_kwargs=True) for block in own]
         handles += [block.register_forward_hook(after) for block in own]
         try:
-            transformer._forward(**transformer._inputs(tokens, text))
+            transformer._forward(**transformer._inputs(text))
         finally:
             for handle in handles:
                 handle.remove()

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from .._frames import dataframe, dataset
 from ..analysis.clustering import clusters, tolerance_curve
 from ..simulation.trajectory import Trajectory
+from .patches import Grid
 
 __all__ = ["Trace", "attention_table", "cosines", "leaders_by_layer", "sentence_table", "settling"]
 
@@ -28,7 +29,8 @@ class Trace:
 
     `trajectory.z[k]` are the tokens after k layers (before a final norm, where the model has one);
     `attentions[k, h]` is the matrix P of head h in layer k, as the model computed it; `seen[k]` the
-    tokens that attention was given. `groups[i]` numbers the word of token i, `names` the words.
+    tokens that attention was given. `groups[i]` numbers the word of token i, `names` the words. Of
+    a picture, `grid` has the places of the patches, and `picture` is what can be looked at.
     """
 
     trajectory: Trajectory
@@ -36,6 +38,8 @@ class Trace:
     seen: Float[np.ndarray, "layers n d"]
     groups: tuple[int, ...] | None = None
     names: tuple[str, ...] | None = None
+    grid: Grid | None = None
+    picture: Float[np.ndarray, "h w 3"] | None = None
 
     def __repr__(self) -> str:
         layers, heads, n, _ = self.attentions.shape
@@ -67,6 +71,8 @@ class Trace:
             (mean @ self.seen).astype(self.seen.dtype),
             tuple(range(len(self.names))),
             self.names,
+            self.grid,
+            self.picture,
         )
 
     def to_dataframe(self) -> Any:

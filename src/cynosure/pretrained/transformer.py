@@ -38,7 +38,7 @@ class Transformer:
     """
 
     model: Any  # the bare model (BertModel, GPT2Model, ...) without a task on top
-    tokenizer: Any | None
+    tokenizer: Any | None  # what reads a text, or a picture, for the model
     adapter: Adapter
     name: str
 
@@ -87,7 +87,7 @@ class Transformer:
         Trap: biases matter; `Head.lifted` has A and V with them.
         """
         block = self._block(layer)
-        with double(self.model):
+        with double(self.model, self.adapter):
             scoring = self.adapter.scoring(self.model, layer)
             weights, scale = self.adapter.weights(block), float(self.adapter.scaling(block))
         return heads_of(weights, scoring, scale, self.width, layer, self.causal)
@@ -108,10 +108,10 @@ class Transformer:
         """The tokens of a text by layer, with the attention of every head.
 
         `tokens` is a text, a sequence of token ids, or an array (n, d) of tokens that enter layer
-        0 as they are; for a model that reads pictures, an array (channels, height, width) as its
-        own preprocessing makes it. Only the first `layers` layers are returned; a model that shares
-        one set of weights, such as ALBERT, may also be run for more layers than it has. `words`
-        groups sub-words, see `Trace.by_word`.
+        0 as they are; for a model that reads pictures, a PNG or JPEG file, a picture of Pillow, or
+        an array (channels, height, width) as its own preprocessing makes it. Only the first
+        `layers` layers are returned; a model that shares one set of weights, such as ALBERT, may
+        also be run for more layers than it has. `words` groups sub-words, see `Trace.by_word`.
         """
         layers = self.depth if layers is None else layers
         if layers < 1:
@@ -126,14 +126,15 @@ class Transformer:
         size = self.model.dtype.itemsize * layers * n
         needed = 2 * size * (self.width * n + 2 * int(self.model.config.hidden_size))
         require(needed, f"trace: P of {layers} layers, {self.width} heads, {n} tokens", _CHUNKED)
-        with quiet(self.model), told(_CHUNKED):
+        with quiet(self.model, self.adapter), told(_CHUNKED):
             calls = self._record(tokens, text, layers)
         z = _stack([call.z for call in calls] + [calls[-1].out])
         kind = self.model.config.model_type
         status = Status("done", f"{layers} layers of {kind} {self.name}.", "", text.notes)
         trajectory = Trajectory(z, np.arange(layers + 1), status, words=text.pieces)
         P, seen = _stack([call.P for call in calls]), _stack([call.seen for call in calls])
-        trace = Trace(trajectory, P, seen, text.groups, text.names)
+        shown = None if text.look is None else text.look.shown
+        trace = Trace(trajectory, P, seen, text.groups, text.names, text.grid, shown)
         return trace.by_word() if words else trace
 
     def survey(self, tokens: Any) -> Survey:
@@ -180,7 +181,7 @@ class Transformer:
             raise ValueError(f"n and save_every: expected at least 1, got {n} and {save_every}")
         block = self._block(layer)
         text = self._read(tokens)
-        with quiet(self.model):
+        with quiet(self.model, self.adapter):
             if is_tokens(tokens):
                 z, record = self._tensor(tokens), self._rehearse(np.shape(tokens)[0])[layer]
             else:
@@ -236,7 +237,7 @@ class Transformer:
             done = 0
         else:
             with recording(self.model, self.adapter, self.name) as rehearsed:
-                self._forward(**self._inputs(tokens, text))
+                self._forward(**self._inputs(text))
             z, done = rehearsed[-1].out, len(rehearsed)
         blocks = self.adapter.blocks(self.model)
         with recording(self.model, self.adapter, self.name) as calls:
@@ -267,13 +268,13 @@ class Transformer:
         size, config = self.model.config.image_size, self.model.config
         return (config.num_channels, *(size if isinstance(size, tuple | list) else (size, size)))
 
-    def _inputs(self, tokens: Any, text: Sentence) -> dict[str, Any]:
+    def _inputs(self, text: Sentence) -> dict[str, Any]:
         """What the model is called with."""
         import torch
 
-        if self.adapter.picture is not None:
-            pixels = torch.as_tensor(tokens, dtype=self.model.dtype, device=self.model.device)
-            return {"pixel_values": pixels[None]}
+        if text.look is not None:
+            like = {"dtype": self.model.dtype, "device": self.model.device}
+            return {"pixel_values": torch.as_tensor(text.look.pixels, **like)[None]}
         ids = torch.tensor([text.ids], device=self.model.device)
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
@@ -290,7 +291,8 @@ class Transformer:
         if is_tokens(tokens):
             return Sentence()
         if self.adapter.picture is not None:
-            return of_picture(tokens, self._pixels, self.adapter.picture(self.model.config))
+            grid = self.adapter.picture(self.model.config)
+            return of_picture(tokens, self.tokenizer, self._pixels, grid)
         vocabulary = int(self.model.get_input_embeddings().weight.shape[0])
         if isinstance(tokens, str):
             return of_text(tokens, self.tokenizer, vocabulary, self.max_tokens)

@@ -33,17 +33,21 @@ __all__ = ["QUICK", "TITLE", "Params", "run"]
 
 TITLE = "Number of heads: limits, clusters and rate of softmax heads"
 KINDS = ("own A, V = I", "own A and V")
+STARTS = ("box", "sphere", "gaussian", "ball")
 NEAR = 1e-3  # of the longest token: limits nearer than this are one, pulls farther apart disagree
 
 
 @dataclass(frozen=True)
 class Params:
-    """Numbers of heads; `draws` of the heads, and for each `starts` boxes [-size, size]^2 of n
-    tokens; A_h has eigenvalues 1 and `flatness` along a random direction; V_h = I + `spread` times
-    a symmetric Gaussian. `varied`: (n, size, flatness) run besides, with V_h = I."""
+    """Numbers of heads; `draws` of the heads, and for each `starts` starts of n tokens in R^d, by
+    name (`cy.configurations`: "box", "sphere", "gaussian", "ball"), times `size`; A_h has the
+    eigenvalue 1 along a random direction and `flatness` across it; V_h = I + `spread` times a
+    symmetric Gaussian. `varied`: (n, size, flatness, d, start) run besides, with V_h = I."""
 
     heads: tuple[int, ...] = (1, 2, 4, 8, 16)
     n: int = 24
+    d: int = 2
+    start: str = "box"
     size: float = 6.0
     flatness: float = 0.2
     spread: float = 0.3
@@ -51,11 +55,22 @@ class Params:
     starts: int = 4
     time: float = 24.0
     dt: float = 0.1
-    varied: tuple[tuple[int, float, float], ...] = ((12, 6.0, 0.2), (24, 3.0, 0.2), (24, 6.0, 0.6))
+    varied: tuple[tuple[int, float, float, int, str], ...] = (
+        (12, 6.0, 0.2, 2, "box"),
+        (24, 3.0, 0.2, 2, "box"),
+        (24, 6.0, 0.6, 2, "box"),
+        (24, 6.0, 0.2, 2, "sphere"),
+        (24, 6.0, 0.2, 2, "gaussian"),
+        (24, 6.0, 0.2, 3, "box"),
+        (24, 6.0, 0.2, 3, "sphere"),
+    )
     seed: int = 0
 
 
-QUICK = Params(heads=(1, 2), n=8, draws=2, starts=3, time=14.0, varied=())
+QUICK = Params(
+    heads=(1, 2), n=8, draws=2, starts=3, time=14.0, varied=((8, 6.0, 0.2, 3, "sphere"),)
+)
+Size = tuple[int, float, float, int, str]
 
 
 class Limits(NamedTuple):
@@ -75,7 +90,7 @@ class HeadCount(NamedTuple):
 
     kind: str
     H: int
-    size: tuple[int, float, float]  # n, size of the box, flatness
+    size: Size  # n, size of the start, flatness, d, start
     first: cy.Trajectory  # the runs of the first draw
     ends: list[list[Limits]]  # by draw
 
@@ -102,7 +117,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Every kind of heads for every number of them, then other sizes and forms."""
     if min(*p.heads, p.draws, p.starts) < 1 or p.n < 2 or p.time < 12:
         raise ValueError(f"head_count: heads, draws, starts >= 1, n >= 2, time >= 12; got {p}")
-    plain = (p.n, p.size, p.flatness)
+    plain = (p.n, p.size, p.flatness, p.d, p.start)
+    for *_, d, start in (plain, *p.varied):
+        if d < 2 or start not in STARTS:
+            raise ValueError(f"head_count: d >= 2 and start in {STARTS}; got {d} and {start!r}")
     axes = {"heads": KINDS, "H": p.heads, "size": [plain], "draw": range(p.draws)}
     counts = _counts(over_grid(_simulated, p, axes, part(progress, 0, 0.7)), axes)
     some = sorted({min(p.heads), p.heads[len(p.heads) // 2]})
@@ -149,7 +167,7 @@ def _table(title: str, counts: list[HeadCount]) -> cy.Table:
     columns: dict[str, Any] = {
         "heads": "kind",
         "H": "H",
-        "n, size, flatness": "size",
+        "n, size, flatness, d, start": lambda c: ", ".join(map(str, c.size)),
         "runs": lambda c: len(c.runs),
         "limits": lambda c: c.mean("limits"),
         "no vertex": lambda c: c.mean("between"),
@@ -171,39 +189,39 @@ _CURVES = (
     "from the final attention, and the spectral gap of the mean of the V_h."
 )
 _PANELS = (
-    "Paths of y from circles to squares, shaded the hull of the ends; of the starts under the "
+    "Paths of y (two coordinates) from circles to squares, shaded the hull of the ends; of the "
+    "starts under the "
     "first draw of heads that with the most limits that are no vertex. Top: own A, V = I; tokens "
     "end at vertices and, where heads disagree for ever, between them. Bottom: own A and V; tokens "
     "end along the leading direction of the mean of the V_h (dashed)."
 )
 
 
-def _flow(p: Params, kind: str, h: int, flatness: float | int, draw: int) -> cy.HeadsFlow:
+def _flow(p: Params, kind: str, h: int, flatness: float | int, draw: int, d: int) -> cy.HeadsFlow:
     """Random heads; the first ones do not depend on h."""
     rng = np.random.default_rng([p.seed, 1, draw])
     heads, values = [], []
     for _ in range(h):
-        angle = rng.uniform(0, np.pi)
-        u = np.array([np.cos(angle), np.sin(angle)])
-        heads.append(cy.Softmax(1.0, flatness * np.eye(2) + (1 - flatness) * np.outer(u, u)))
-        G = rng.standard_normal((2, 2))
-        values.append(np.eye(2) + p.spread * (G + G.T) / 2)
+        u = rng.standard_normal(d)
+        u /= np.linalg.norm(u)
+        heads.append(cy.Softmax(1.0, flatness * np.eye(d) + (1 - flatness) * np.outer(u, u)))
+        G = rng.standard_normal((d, d))
+        values.append(np.eye(d) + p.spread * (G + G.T) / 2)
     return cy.HeadsFlow(cy.Heads(heads, values if kind == KINDS[1] else None))
 
 
-def _mean_value(flow: Any) -> np.ndarray:
-    return np.eye(2) if flow.mean_value is None else flow.mean_value
+def _mean_value(flow: Any, d: int) -> np.ndarray:
+    return np.eye(d) if flow.mean_value is None else flow.mean_value
 
 
-def _simulated(
-    p: Params, kind: str, h: int, size: tuple[int, float, float], draw: int
-) -> cy.Trajectory:
+def _simulated(p: Params, kind: str, h: int, size: Size, draw: int) -> cy.Trajectory:
     """One draw of heads on its starts. Adaptive steps would crawl where heads compete for ever."""
-    n, side, flatness = size
+    n, side, flatness, d, start = size
     seeds = (p.seed + p.starts * draw + s for s in range(p.starts))
-    z0 = side * np.stack([cy.configurations.box(n, 2, seed) for seed in seeds])
+    z0 = side * np.stack([getattr(cy.configurations, start)(n, d, seed) for seed in seeds])
     times = np.linspace(0, p.time, 121)
-    return cy.simulate(_flow(p, kind, h, flatness, draw), z0, times=times, stepper=cy.RK4(p.dt))
+    flow = _flow(p, kind, h, flatness, draw, d)
+    return cy.simulate(flow, z0, times=times, stepper=cy.RK4(p.dt))
 
 
 def _disagreement(flow: Any, z: np.ndarray, t: float, longest: float) -> float:
@@ -226,11 +244,11 @@ def _limits(tr: cy.Trajectory) -> Limits:
     below = moduli[moduli < 1 - 1e-6]
     predicted = flow.leading * (1 - float(below[0]) if len(below) else 1.0)
     limits, planes = z[-1], None
-    values, vectors = np.linalg.eigh(_mean_value(flow))
-    gap = float(values[1] - values[0])
+    values, vectors = np.linalg.eigh(_mean_value(flow, z.shape[-1]))
+    gap = float(values[-1] - values[-2])
     if gap > 1e-9:  # the component along the leading direction is the last to stay
-        f = z[-1] @ vectors[:, 1]
-        limits = np.outer(f, vectors[:, 1])
+        f = z[-1] @ vectors[:, -1]
+        limits = np.outer(f, vectors[:, -1])
         planes = cy.clusters(f[:, None], tol=NEAR * float(np.abs(f).max())).count
         predicted = min(predicted, gap)
     return Limits(
@@ -280,10 +298,11 @@ def _controls(p: Params, counts: list[HeadCount], others: list[HeadCount]) -> li
         ),
         cy.Comparison(
             "With V_h = I limits are reached at rate 1 within 2 %.",
-            "n, size of the box and flatness of the A_h",
+            "n, size of the start, flatness of the A_h; circle, sphere, Gaussian starts; d = 3",
             f"{counted(near, len(rates))}; from {min(rates):.2f} to {max(rates):.2f}",
             wilson(near, len(rates))[0] > 0.95,
         ),
+        *_elsewhere(others),
         cy.Comparison(
             "With own V_h the rate falls as heads are added.",
             "the null model: the mean spectral gap of the mean of H random matrices, no attention",
@@ -291,6 +310,28 @@ def _controls(p: Params, counts: list[HeadCount], others: list[HeadCount]) -> li
             + "; ".join(f"H = {c.H}: {a:.2f}, {b:.2f}" for c, a, b in zip(own, fitted, gaps)),
             own[-1].interval("exponent")[1] < own[0].interval("exponent")[0],
         ),
+    ]
+
+
+def _elsewhere(others: list[HeadCount]) -> list[cy.Comparison]:
+    """Limits that are no vertex, from other starts and in other dimensions."""
+    torn = {(c.size, c.H): sum(x > 0 for x in c.values("between")) for c in others}
+    alone, several = min((c.H for c in others), default=1), max((c.H for c in others), default=1)
+    if alone == several:
+        return []
+    told = [
+        f"{', '.join(map(str, c.size))}: {torn[c.size, alone]} and {torn[c.size, several]} of "
+        f"{len(c.runs)}"
+        for c in others
+        if alone == c.H
+    ]
+    return [
+        cy.Comparison(
+            "Limits that are no vertex come with several heads, from any start.",
+            "n, size, flatness, dimension and start",
+            f"runs with one, H = {alone} and {several}: {'; '.join(told)}",
+            all((k == 0) == (h == alone) for (_, h), k in torn.items()),
+        )
     ]
 
 
@@ -302,8 +343,9 @@ def _apart(a: HeadCount, b: HeadCount) -> bool:
 
 def _gap(p: Params, h: int) -> float:
     """The spectral gap of the mean of the V_h, the mean over the draws."""
-    values = [_mean_value(_flow(p, KINDS[1], h, p.flatness, draw)) for draw in range(p.draws)]
-    return float(np.mean([np.ptp(np.linalg.eigvalsh(V)) for V in values]))
+    flows = [_flow(p, KINDS[1], h, p.flatness, draw, p.d) for draw in range(p.draws)]
+    values = [np.linalg.eigvalsh(_mean_value(flow, p.d)) for flow in flows]
+    return float(np.mean([lam[-1] - lam[-2] for lam in values]))
 
 
 def _summary(p: Params, counts: list[HeadCount]) -> str:
@@ -319,9 +361,10 @@ def _summary(p: Params, counts: list[HeadCount]) -> str:
     torn = sum(x > 0 for x in worst.values("between"))
     limits = [f"{c.told('limits')} for H = {c.H}" for c in free]
     return (
-        f"{p.n} tokens. V_h = I: the mean number of limits is {', '.join(limits)}. Limits that are "
-        f"no vertex of the hull of all: on average {worst.mean('between'):.2g} with H = {worst.H}, "
-        f"some in {counted(torn, len(worst.runs))} of its runs. Tokens that heads pull to other "
+        f"{p.n} tokens in R^{p.d}. V_h = I: the mean number of limits is {', '.join(limits)}. "
+        "Limits that are no vertex of the hull of all: on average "
+        f"{worst.mean('between'):.2g} with H = {worst.H}, some in "
+        f"{counted(torn, len(worst.runs))} of its runs. Tokens that heads pull to other "
         f"places for ever: {split.mean('disagree'):.1%} with H = {split.H}. The fitted rate is 1 "
         f"within 2 % in {counted(near, len(plain))} runs, the extremes being {min(plain):.2f} and "
         f"{max(plain):.2f}.\n\n"
@@ -379,13 +422,13 @@ def _panels(p: Params, counts: list[HeadCount]) -> Any:
     figure, axes = cy.plot.sheet(2, len(chosen), 4, 4)
     runs = {(c.kind, c.H): c.first for c in counts}
     for ax, (kind, h) in zip(axes.flat, product(KINDS, chosen), strict=True):
-        z = runs[kind, h].values[:, s]
+        z = runs[kind, h].values[:, s, :, :2]
         cy.plot.shade(ax, cy.hull(z[-1]))
         ax.plot(z[..., 0], z[..., 1], color=cy.plot.GREY, lw=0.8, zorder=1)
         ax.plot(*z[0].T, "o", color=cy.plot.PALETTE[0], ms=4, label="start")
         ax.plot(*z[-1].T, "s", color=cy.plot.PALETTE[1], ms=6, label="end")
         if kind == KINDS[1]:
-            line = np.linalg.eigh(_mean_value(runs[kind, h].dynamics))[1][:, 1]
+            line = np.linalg.eigh(_mean_value(runs[kind, h].dynamics, p.d))[1][:2, -1]
             ax.axline((0, 0), line, ls="--", lw=0.8, color=cy.plot.INK, zorder=0)
         ax.set(aspect="equal", title=f"{kind}, H = {h}", xlabel="$y_1$", ylabel="$y_2$")
     handles = axes[0, 0].get_legend_handles_labels()

@@ -15,8 +15,8 @@ the smaller of its leading eigenvalue (tokens of one side are pulled alike, so t
 while all grow) and its spectral gap. Many runs settle on no line within the time: their leading
 eigenvalues are complex, or no sign pattern is its own, and heads go on to disagree.
 
-Beside it: heads with definite A_h, where all signs are +; starts that are not on a sphere; more
-tokens; and the unsigned mean, which is the null model for every number here.
+Beside it: heads with definite A_h, where all signs are +; starts that are not on a sphere; from 10
+to 1,000 tokens under the same heads; and the unsigned mean, the null model for every number here.
 """
 
 from __future__ import annotations
@@ -38,29 +38,36 @@ NEAR = 0.05  # relative error of a growth that is called right
 
 @dataclass(frozen=True)
 class Params:
-    """`draws` draws of H heads and n tokens on the sphere of R^d, for time `time` sqrt(H).
+    """`draws` draws of H heads and n tokens on the sphere of R^d, for time `time` sqrt(H) in steps
+    of dt sqrt(H); `sizes` are (n, draws, dt), the first draws of heads being the same for all n.
 
-    `varied` besides, for each d: (H, n, draws, start, form), start "sphere" or "gaussian", form
-    "any" or "definite" (A_h = B B^T, B Gaussian/sqrt(d)).
+    `varied` besides, for each d: (H, n, draws, dt, start, form), start "sphere" or "gaussian", form
+    "any" or "definite" (A_h = B B^T, B Gaussian/sqrt(d)). A long step is also taken by the tokens
+    of the second size, to see what it costs.
     """
 
     d: tuple[int, ...] = (2, 3)
     heads: tuple[int, ...] = (1, 2, 4, 8, 16)
-    n: int = 30
-    draws: int = 16
+    sizes: tuple[tuple[int, int, float], ...] = (
+        (10, 16, 0.1),
+        (30, 16, 0.1),
+        (100, 8, 0.1),
+        (1000, 2, 0.25),
+    )
     time: float = 16.0
-    dt: float = 0.1
-    varied: tuple[tuple[int, int, int, str, str], ...] = (
-        (4, 10, 16, "sphere", "any"),
-        (4, 100, 12, "sphere", "any"),
-        (1, 1000, 2, "sphere", "any"),
-        (4, 30, 16, "gaussian", "any"),
-        (4, 30, 16, "sphere", "definite"),
+    varied: tuple[tuple[int, int, int, float, str, str], ...] = (
+        (4, 30, 16, 0.1, "gaussian", "any"),
+        (4, 30, 16, 0.1, "sphere", "definite"),
     )
     seed: int = 0
 
 
-QUICK = Params(heads=(1, 4), n=8, draws=5, varied=((2, 8, 5, "sphere", "definite"),))
+QUICK = Params(
+    heads=(1, 4),
+    sizes=((8, 5, 0.1), (12, 3, 0.2)),
+    varied=((2, 8, 5, 0.1, "sphere", "definite"),),
+)
+Size = tuple[int, int, int, float, str, str]  # H, n, draws, dt, start, form
 
 
 class Settled(NamedTuple):
@@ -98,6 +105,7 @@ class Draws(NamedTuple):
     d: int
     H: int
     n: int
+    dt: float
     start: str
     form: str
     runs: list[Settled]
@@ -108,18 +116,26 @@ class Draws(NamedTuple):
 
 
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
-    """Every dimension and number of heads, then other sizes, starts and forms."""
-    sensible = min(p.d) >= 2 and min(*p.heads, p.draws) >= 1 and p.n >= 2 and p.time >= 8
+    """Every dimension, number of heads and of tokens, then other starts, forms and steps."""
+    least = min(min(n, draws + 1) for n, draws, _ in p.sizes)
+    sensible = min(*p.d, least) >= 2 and min(p.heads) >= 1 and p.time >= 8
     require(sensible, "d, n >= 2, heads, draws >= 1, time >= 8", p)
-    sizes = [(h, p.n, p.draws, "sphere", "any") for h in p.heads]
-    cells = over_grid(_cell, p, {"d": p.d, "heads": sizes}, part(progress, 0, 0.6))
-    others = over_grid(_cell, p, {"d": p.d, "heads": p.varied}, part(progress, 0.6, 1))
+    sizes = [(h, *size, "sphere", "any") for size in p.sizes for h in p.heads]
+    cells = over_grid(_cell, p, {"d": p.d, "heads": sizes}, part(progress, 0, 0.9))
+    others = over_grid(_cell, p, {"d": p.d, "heads": p.varied}, part(progress, 0.9, 0.95))
+    n, draws, longest = *p.sizes[min(1, len(p.sizes) - 1)][:2], max(dt for *_, dt in p.sizes)
+    steps = [(h, n, draws, longest, "sphere", "any") for h in p.heads]
+    coarse = over_grid(_cell, p, {"d": p.d, "heads": steps}, part(progress, 0.95, 1))
     return report_of(
         __name__,
         p,
         _summary(p, cells),
-        controls=_controls(cells, others),
-        tables=[_table("Number of heads", cells), _table("Other sizes, starts, forms", others)],
+        controls=[*_controls(cells, others), *_sizes(p, cells, coarse)],
+        tables=[
+            _table("Number of heads and tokens", cells),
+            _table("Other starts and forms", others),
+            _table("The longest step", coarse),
+        ],
         figures=[
             cy.Picture("Growth beside the spectrum", _CURVES, _curves(p, cells)),
             cy.Picture("Three runs from the circle", _PANELS, _panels(p)),
@@ -133,26 +149,26 @@ def _heads(p: Params, d: int, h: int, form: str, draw: int) -> tuple[np.ndarray,
     return (A @ A.swapaxes(1, 2) if form == "definite" else A), V
 
 
-def _run(p: Params, d: int, size: tuple[int, int, int, str, str], draw: int) -> cy.Trajectory:
-    h, n, _, start, form = size
+def _run(p: Params, d: int, size: Size, draw: int) -> cy.Trajectory:
+    h, n, _, dt, start, form = size
     A, V = _heads(p, d, h, form, draw)
     x = np.random.default_rng([p.seed, n, draw]).standard_normal((n, d))
     if start == "sphere":
         x /= np.linalg.norm(x, axis=1, keepdims=True)
     heads = cy.Heads([cy.Softmax(1.0, form_h) for form_h in A], list(V))
     root = float(np.sqrt(h))  # a mean of h random matrices is so much smaller: as much slower
-    times = np.linspace(0, p.time * root, 81)
-    stepper = cy.RK4(p.dt * root)
+    times = np.linspace(0, p.time * root, 65)
+    stepper = cy.RK4(dt * root)
     return cy.simulate(cy.UnnormalizedFlow(heads), x, times=times, stepper=stepper)
 
 
-def _cell(p: Params, d: int, size: tuple[int, int, int, str, str]) -> Draws:
-    h, n, draws, start, form = size
+def _cell(p: Params, d: int, size: Size) -> Draws:
+    h, n, draws, dt, start, form = size
     runs = []
     for draw in range(draws):
         A, V = _heads(p, d, h, form, draw)
         runs.append(_settled(_run(p, d, size, draw), A, V))
-    return Draws(d, h, n, start, form, runs)
+    return Draws(d, h, n, dt, start, form, runs)
 
 
 def _settled(tr: cy.Trajectory, A: np.ndarray, V: np.ndarray) -> Settled:
@@ -198,7 +214,7 @@ def _table(title: str, cells: list[Draws]) -> cy.Table:
         return float(np.median([of(r) for r in c.line])) if c.line else None
 
     columns: dict[str, Any] = {
-        **{name: name for name in ("d", "H", "n", "start", "form")},
+        **{name: name for name in ("d", "H", "n", "dt", "start", "form")},
         "runs": lambda c: len(c.runs),
         "on a line": lambda c: len(c.line),
         "of these both sides": lambda c: sum(r.sides == 2 for r in c.line),
@@ -270,22 +286,61 @@ def _controls(cells: list[Draws], others: list[Draws]) -> list[cy.Comparison]:
     ]
 
 
+def _sizes(p: Params, cells: list[Draws], coarse: list[Draws]) -> list[cy.Comparison]:
+    """The same heads with other numbers of tokens, and with the longest step."""
+    by_n = {n: [c for c in cells if c.n == n] for n, *_ in p.sizes}
+    shares, right, same = [], [], []
+    first = next(iter(by_n.values()))
+    for n, group in by_n.items():
+        line = [r for c in group for r in c.line]
+        runs = sum(len(c.runs) for c in group)
+        shares.append(f"n = {n}: {_counted(len(line), runs)}")
+        right.append((sum(r.right(r.signed) for r in line), len(line)))
+        pairs = [(a, b) for c, o in zip(group, first) for a, b in zip(c.runs, o.runs)]
+        agree = sum(a.on_a_line == b.on_a_line for a, b in pairs)
+        same.append(f"n = {n}: {_counted(agree, len(pairs))}")
+    told = "; ".join(f"n = {n}: {_counted(*pair)}" for n, pair in zip(by_n, right))
+    fine = [c for c in cells if c.n == coarse[0].n]
+    steps = [(a, b) for c, o in zip(coarse, fine) for a, b in zip(c.runs, o.runs)]
+    lines = [(a, b) for a, b in steps if a.on_a_line and b.on_a_line]
+    off = [abs(a.growth / b.growth - 1) for a, b in lines]
+    alike = sum(a.on_a_line == b.on_a_line for a, b in steps)
+    return [
+        cy.Comparison(
+            "The number of tokens changes neither how many runs end on a line nor what they grow "
+            "by.",
+            f"{', '.join(str(n) for n in by_n)} tokens under the same heads",
+            f"on a line: {'; '.join(shares)}; signed eigenvalue right: {told}; the same end as "
+            f"with n = {next(iter(by_n))}: {'; '.join(same)}",
+            all(total and wilson(some, total)[0] > 0.6 for some, total in right),
+        ),
+        cy.Comparison(
+            "The longest step is short enough.",
+            f"n = {coarse[0].n} with steps of {coarse[0].dt:g} and {fine[0].dt:g}",
+            f"the same end in {_counted(alike, len(steps))}; growth on a line differs by "
+            f"{max(off, default=0.0):.1g} at most",
+            max(off, default=1.0) < NEAR / 5,
+        ),
+    ]
+
+
 def _counted(some: int, total: int) -> str:
     return counted(some, total) if total else "no runs"
 
 
 def _summary(p: Params, cells: list[Draws]) -> str:
     told = []
-    for d in p.d:
-        ours = [c for c in cells if c.d == d]
-        shares = ", ".join(f"{len(c.line)} of {len(c.runs)} (H = {c.H})" for c in ours)
-        told.append(f"d = {d}: on a line {shares}")
+    for n, *_ in p.sizes:
+        ours = [c for c in cells if c.n == n]
+        runs = sum(len(c.runs) for c in ours)
+        told.append(f"{sum(len(c.line) for c in ours)} of {runs} with {n} tokens")
     line = [r for c in cells for r in c.line]
     both = [r for r in line if r.sides == 2]
     crossed = [r for r in both if r.minus]
     return (
-        f"{p.n} tokens from the unit sphere, H heads with Gaussian A_h and V_h, {p.draws} draws. "
-        f"{'. '.join(told)}. Of these {len(line)} runs {len(both)} end on both sides of 0, "
+        f"Tokens from the unit sphere, d = {' and '.join(map(str, p.d))}, {min(p.heads)} to "
+        f"{max(p.heads)} heads with Gaussian A_h and V_h. On a line end {', '.join(told)}. Of "
+        f"these {len(line)} runs {len(both)} end on both sides of 0, "
         f"{len(crossed)} of them with a head that looks across; for those the eigenvalues of the "
         f"plain sum of the V_h give the growth in {sum(r.right(r.plain) for r in crossed)}, those "
         f"of the signed sum in {sum(r.right(r.signed) for r in crossed)}. Tokens end in "
@@ -294,10 +349,11 @@ def _summary(p: Params, cells: list[Draws]) -> str:
 
 
 _CURVES = (
-    "Each run on a line: growth against the leading eigenvalue of the mean of the V_h (left) and "
-    "of the mean signed by who looks across (middle); on the diagonal it is right. Circles: "
-    "tokens on one side of 0, squares: on both. Right: share of the draws that end on a line, with "
-    "95 % intervals; the others turn or disagree for ever."
+    "Each run on a line: growth against the leading eigenvalue of the mean of the V_h (top left) "
+    "and of the mean signed by who looks across (top right); on the diagonal it is right. Circles: "
+    "tokens on one side of 0, squares: on both. Bottom left: the rate at which distances to the "
+    "line shrink against the smaller of that eigenvalue and the spectral gap. Bottom right: share "
+    "of the draws that end on a line, with 95 % intervals; the others turn or disagree for ever."
 )
 _PANELS = (
     "Tokens over the length of the longest, in the plane: the first draw that ends on one side of "
@@ -307,28 +363,36 @@ _PANELS = (
 
 
 def _curves(p: Params, cells: list[Draws]) -> Any:
-    figure, axes = cy.plot.sheet(1, 3, 4.1, 3.8)
+    figure, axes = cy.plot.sheet(2, 2, 5, 4.2)
     line = [(c.d, r) for c in cells for r in c.line]
-    for ax, name in zip(axes[0], ("plain", "signed")):
+    panels: dict[Any, tuple[str, str, str]] = {
+        axes[0, 0]: ("plain", "growth", "leading eigenvalue, plain mean of the V_h"),
+        axes[0, 1]: ("signed", "growth", "leading eigenvalue, signed mean of the V_h"),
+        axes[1, 0]: ("expected", "rate", "smaller of eigenvalue and gap, signed mean"),
+    }
+    for ax, (name, found, said) in panels.items():
         for colour, d in zip(cy.plot.PALETTE, p.d):
             for sides, mark in ((1, "o"), (2, "s")):
                 of = [r for e, r in line if e == d and r.sides == sides]
-                x, y = [getattr(r, name) for r in of], [r.growth for r in of]
+                x, y = [getattr(r, name) for r in of], [getattr(r, found) for r in of]
                 label = f"d = {d}, {'one side' if sides == 1 else 'both sides'}"
-                ax.plot(x, y, mark, mfc="none", color=colour, ms=5, label=label)
+                ax.plot(x, y, mark, mfc="none", color=colour, ms=4.5, label=label)
         ax.axline((0, 0), slope=1, color=cy.plot.GREY, lw=0.8, ls="--", zorder=0)
-        ax.set(xlabel=f"leading eigenvalue, {name} mean of the V_h", ylabel="growth of the tokens")
-    for colour, d in zip(cy.plot.PALETTE, p.d):
-        ours = [c for c in cells if c.d == d]
-        share = np.array([len(c.line) / len(c.runs) for c in ours])
-        ends = np.array([wilson(len(c.line), len(c.runs)) for c in ours]).T
-        place = np.array([c.H for c in ours]) * (1.04 if d == p.d[-1] else 0.96)
+        ax.set(xlabel=said, ylabel="growth of the tokens" if found == "growth" else "fitted rate")
+    ax = axes[1, 1]
+    for k, (colour, (n, *_)) in enumerate(zip(cy.plot.PALETTE, p.sizes)):
+        ours = [[c for c in cells if c.n == n and h == c.H] for h in p.heads]
+        pairs = [(sum(len(c.line) for c in g), sum(len(c.runs) for c in g)) for g in ours]
+        share = np.array([some / total for some, total in pairs])
+        ends = np.array([wilson(*pair) for pair in pairs]).T
+        place = np.array(p.heads) * 1.07 ** (k - (len(p.sizes) - 1) / 2)
         look: dict[str, Any] = {"ms": 4, "capsize": 2, "color": colour, "lw": 1}
-        axes[0, 2].errorbar(place, share, np.abs(ends - share), fmt="o-", **look)
-    axes[0, 2].set_xscale("log", base=2)
-    axes[0, 2].set(xlabel="heads H", ylabel="draws that end on a line", ylim=(0, 1))
-    axes[0, 2].set(xticks=p.heads, xticklabels=map(str, p.heads))
-    axes[0, 2].minorticks_off()
+        ax.errorbar(place, share, np.abs(ends - share), fmt="o-", label=f"n = {n}", **look)
+    ax.set_xscale("log", base=2)
+    ax.set(xlabel="heads H", ylabel="draws that end on a line", ylim=(0, 1))
+    ax.set(xticks=p.heads, xticklabels=map(str, p.heads))
+    ax.minorticks_off()
+    ax.legend(frameon=False, ncols=2, fontsize=8)
     handles = axes[0, 0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside lower center", ncols=4, frameon=False)
     return figure
@@ -338,8 +402,8 @@ def _panels(p: Params) -> Any:
     figure, axes = cy.plot.sheet(1, 3, 3.8, 3.7)
     wanted = {"one side": 1, "both sides": 2, "no line": 0}
     h = p.heads[min(1, len(p.heads) - 1)]
-    size = (h, p.n, p.draws, "sphere", "any")
-    for draw in range(p.draws):
+    size: Size = (h, *p.sizes[min(1, len(p.sizes) - 1)], "sphere", "any")
+    for draw in range(size[2]):
         A, V = _heads(p, 2, h, "any", draw)
         tr = _run(p, 2, size, draw)
         end = _settled(tr, A, V)

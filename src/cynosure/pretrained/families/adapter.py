@@ -11,8 +11,12 @@ import numpy as np
 from jaxtyping import Float
 
 from ...attention import Turn
+from ..patches import Grid
 
-__all__ = ["Adapter", "Scoring", "Weights", "linear", "rotary", "split", "window"]
+__all__ = [
+    "Adapter", "Scoring", "Weights", "halves", "linear", "refuse", "rotary", "split", "turning",
+    "window",
+]  # fmt: skip
 
 Weights = tuple[tuple[Any, Any], ...]  # (matrix (out, in), bias or None) of W_Q, W_K, W_V, W_O
 CHANGING = ("dynamic", "longrope")  # rotary positions whose frequencies depend on the text's length
@@ -26,7 +30,8 @@ class Scoring:
     `rotary` turns queries and keys, whose turned coordinates are also `stretch` times longer; a
     token looks at those less than `window` places away; scores are bent to `cap` tanh(score / cap);
     head h adds `slopes[h]` (j - i) to them; `gains` are the weights of norms on queries and keys,
-    and their eps.
+    of one head or of all heads together, and their eps; the softmax of head h has one more score,
+    `sinks[h]`, whose weight goes to nobody.
     """
 
     rotary: Turn | None = None
@@ -35,6 +40,7 @@ class Scoring:
     cap: float | None = None
     slopes: Float[np.ndarray, "heads"] | None = None
     gains: tuple[Any, Any, float] | None = None
+    sinks: Any | None = None
 
 
 @final
@@ -49,8 +55,9 @@ class Adapter:
     `scaling(block)` is the factor 1/√d_k, `scoring(model, layer)` all else that makes the scores.
     `sublayer(block, attend, z)` is the block without its feed-forward part, attend(x, ...) being a
     call of the attention module with its first arguments. `causal(config)`: token i looks at j <= i
-    only. `positions(config)` is the longest input. `picture(config)` names the patches of a model
-    that reads pictures; None: it reads texts.
+    only. `positions(config)` is the longest input. `picture(config)` has the patches of a model
+    that reads pictures; None: it reads texts. `tables(block)` are tensors, by module and name, that
+    the library fills in float32 when a model is made: what they are in float64.
     """
 
     blocks: Callable[[Any], list[Any]]
@@ -62,7 +69,8 @@ class Adapter:
     scoring: Callable[[Any, int], Scoring] = lambda model, layer: Scoring()
     causal: Callable[[Any], bool] = lambda config: bool(getattr(config, "is_decoder", False))
     positions: Callable[[Any], int] = lambda config: int(config.max_position_embeddings)
-    picture: Callable[[Any], tuple[str, ...]] | None = None
+    picture: Callable[[Any], Grid] | None = None
+    tables: Callable[[Any], tuple[tuple[Any, str, Any], ...]] = lambda block: ()
 
 
 def linear(*paths: str) -> Callable[[Any], Weights]:
@@ -85,6 +93,32 @@ def split(joint: Any, heads: int) -> Weights:
         return tuple(part.flatten(0, 1) for part in by_head.unbind(1))
 
     return tuple(zip(three(joint.weight), three(joint.bias), strict=True))
+
+
+def halves(weights: Weights, size: int, turned: int) -> Weights:
+    """The same heads with their turned coordinates in another order, which no score can see.
+
+    Some families turn coordinates 0 and 1, 2 and 3, ... of a head of `size`; in the order 0, 2, 4,
+    ..., 1, 3, 5, ... they are the planes of a `Turn`.
+    """
+    order = [*range(0, turned, 2), *range(1, turned, 2), *range(turned, size)]
+
+    def put(x: Any) -> Any:
+        return None if x is None else x.reshape(-1, size, *x.shape[1:])[:, order].flatten(0, 1)
+
+    (Wq, bq), (Wk, bk), *rest = weights
+    return ((put(Wq), put(bq)), (put(Wk), put(bk)), *rest)
+
+
+def refuse(config: Any, flag: str, why: str) -> None:
+    """A variant whose heads are not rebuilt; the model itself runs."""
+    if getattr(config, flag, False):
+        raise ValueError(f"heads: {config.model_type} with {flag}=True {why}; trace() still runs")
+
+
+def turning(model: Any, layer: int) -> Scoring:
+    """Rotary positions, and the window where the layer has one."""
+    return Scoring(*rotary(model, layer), window(model.config, layer))
 
 
 def rotary(model: Any, layer: int) -> tuple[Turn, float]:

@@ -1,4 +1,5 @@
-"""BERT (MiniLM is one) and RoBERTa: the norm comes last and belongs to the attention module."""
+"""BERT (MiniLM is one), ELECTRA and RoBERTa (XLM-R, CamemBERT): the norm comes last and belongs to
+the attention module."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ BERT = Adapter(
     scaling=attrgetter("attention.self.scaling"),
     sublayer=lambda block, attend, z: attend(z),
 )
+ROBERTA = replace(  # its first positions are counted, but never used
+    BERT, positions=lambda c: int(c.max_position_embeddings) - c.pad_token_id - 1
+)
 ADAPTERS = {
-    "bert": BERT,
-    "roberta": replace(  # its first positions are counted, but never used
-        BERT, positions=lambda c: int(c.max_position_embeddings) - c.pad_token_id - 1
-    ),
+    **dict.fromkeys(("bert", "electra"), BERT),
+    **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA),
 }

@@ -1,17 +1,14 @@
-"""Llama, Mistral, Qwen 2, Gemma: rotary positions, grouped queries, norm first, some windows."""
+"""Llama and its kin: rotary positions, grouped queries, norm first, some with windows.
+
+Where a layer has experts (Mixtral, Qwen-MoE) they are its feed-forward part: attention is as here.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import attrgetter
-from typing import Any
 
-from .adapter import Adapter, Scoring, linear, rotary, window
-
-
-def turning(model: Any, layer: int) -> Scoring:
-    """Rotary positions, and the window where the layer has one."""
-    return Scoring(*rotary(model, layer), window(model.config, layer))
-
+from .adapter import Adapter, linear, turning
 
 LLAMA = Adapter(
     blocks=lambda model: list(model.layers),
@@ -23,4 +20,13 @@ LLAMA = Adapter(
     scoring=turning,
     causal=lambda config: not getattr(config, "use_bidirectional_attention", False),
 )
-ADAPTERS = dict.fromkeys(("llama", "mistral", "qwen2", "gemma"), LLAMA)
+KIN = ("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "gemma", "starcoder2")
+ADAPTERS = {
+    **dict.fromkeys(KIN, LLAMA),
+    "granite": replace(
+        LLAMA,
+        sublayer=lambda block, attend, z: (
+            z + block.residual_multiplier * attend(block.input_layernorm(z))
+        ),
+    ),
+}

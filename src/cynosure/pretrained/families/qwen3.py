@@ -1,12 +1,12 @@
-"""Qwen 3: Llama with norms on queries and keys."""
+"""Qwen 3 and OLMo 2: Llama with norms on queries and keys, of each head or of all together."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-from .adapter import Scoring
-from .llama import LLAMA, turning
+from .adapter import Scoring, turning
+from .llama import LLAMA
 
 
 def _scoring(model: Any, layer: int) -> Scoring:
@@ -15,4 +15,12 @@ def _scoring(model: Any, layer: int) -> Scoring:
     return replace(turning(model, layer), gains=gains)
 
 
-ADAPTERS = {"qwen3": replace(LLAMA, scoring=_scoring)}
+QWEN3 = replace(LLAMA, scoring=_scoring)
+ADAPTERS = {
+    "qwen3": QWEN3,
+    "qwen3_moe": QWEN3,
+    "olmo2": replace(
+        QWEN3,
+        sublayer=lambda block, attend, z: z + block.post_attention_layernorm(attend(z)),
+    ),
+}
