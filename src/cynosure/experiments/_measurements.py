@@ -40,7 +40,7 @@ import numpy as np
 
 from .. import __version__
 from .._files import member_names, parsed_json, read_arrays, write_atomically
-from ..sweeps.engines import finished
+from ..sweeps.engines import Lost, finished
 
 __all__ = ["Kept", "forget", "keeping", "kept", "kept_apart"]
 
@@ -120,7 +120,9 @@ def kept_apart(
     names = [_file(measure, args) for args in every]
     missing = {k: every[k] for k, name in enumerate(names) if not _read(store.folder / name)[0]}
     work = partial(_keep, store.folder, measure)
-    for done, (k, _) in enumerate(finished(work, missing, store.workers), 1):
+    for done, (k, lost) in enumerate(finished(work, missing, store.workers), 1):
+        if isinstance(lost, Lost):
+            raise RuntimeError(f"{measure.__qualname__}{every[k]}: {lost.reason}")
         store.apart.add(names[k])
         progress(done / len(missing), f"{done} of {len(missing)} measured")
     return True

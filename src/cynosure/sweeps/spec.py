@@ -7,6 +7,8 @@ vectorized = true
 beta = {start = 0, stop = 10, num = 200}    # evenly; log = true for equal ratios
 d = [2, 3, 32]
 n = 32                        # the same in every cell
+[units]                       # shown by plots
+t = "seconds"
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from .._files import parsed_toml, read_bytes
 
 __all__ = ["asked_for"]
 
-_KEYS = {"cell", "seeds", "vectorized", "grid"}
+_KEYS = {"cell", "seeds", "vectorized", "grid", "units"}
 _MOST = 1 << 20  # bytes of a file, values of an axis, seeds
 
 
@@ -59,6 +61,7 @@ def asked_for(spec: str | os.PathLike[str]) -> dict[str, Any]:
         "grid": {name: _axis(f"{spec}: {name}", values) for name, values in grid.items()},
         "seeds": seeds,
         "vectorized": vectorized,
+        "units": found.get("units"),
     }
 
 
