@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -485,6 +486,40 @@ def test_a_kill_loses_no_finished_block(tmp_path: Path, small: None) -> None:
     assert len(log.read_text().splitlines()) - before == 48 - kept
 
 
+def test_a_full_disk_is_said_with_how_to_go_on(
+    tmp_path: Path, monkeypatch, want: dict, small: None
+) -> None:
+    """The store is named, not the temporary file that could not be written."""
+    where, real, left = tmp_path / "s.zarr", os.fsync, [40]
+
+    def full(handle: int) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=r"No space.*of 48 cells are in .*start the same again"):
+            cy.sweep(cells.plain, GRID, SEEDS, store=where)
+        with pytest.raises(OSError, match=r"No space.*the store cannot be made.*'.*t\.zarr'"):
+            cy.sweep(cells.plain, GRID, SEEDS, store=tmp_path / "t.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["s.zarr"]
+    assert is_loop(cy.sweep(cells.plain, GRID, SEEDS, store=where), want)
+
+
+def test_two_drivers_on_one_store(tmp_path: Path, want: dict, small: None) -> None:
+    """They do some work twice, and the store is as if there had been one."""
+    where, log = tmp_path / "s.zarr", tmp_path / "log"
+    asked = (cells.counted, {**GRID, "log": str(log), "pause": 0.002}, SEEDS)
+    child = in_child(lambda: cy.sweep(*asked, store=where))
+    here = cy.sweep(*asked, store=where)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert is_loop(here, want) and is_loop(cy.open_sweep(where), want)
+    assert len({line.split()[0] for line in log.read_text().splitlines()}) == 2
+    assert not list(tmp_path.rglob(".cynosure-*"))
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """As on a terminal: jobs in the background of a shell ignore SIGINT."""
@@ -500,7 +535,9 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path, want: dict) -> None:
             signal.raise_signal(signal.SIGINT)
 
     where = tmp_path / "s.zarr"
-    with pytest.raises(KeyboardInterrupt, match=r"of 48 cells are in .*s\.zarr; the same call"):
+    with pytest.raises(
+        KeyboardInterrupt, match=r"of 48 cells are in .*s\.zarr; start the same again"
+    ):
         cy.sweep(cells.plain, GRID, SEEDS, store=where, progress=stop)
     assert (cy.open_sweep(where)["status"] == DONE).sum() >= 10
     assert is_loop(cy.sweep(cells.plain, GRID, SEEDS, store=where), want)
@@ -528,7 +565,7 @@ def test_a_cell_that_kills_its_process_ends_the_sweep_with_a_word(tmp_path: Path
     log = tmp_path / "pid"
     log.write_text(str(os.getpid()))
     grid = {"beta": list(range(12)), "log": str(log)}
-    said = r"1 of 4 blocks.*at beta = \d: it killed the process.*the same call goes on"
+    said = r"1 of 4 blocks.*at beta = \d: it killed the process.*start the same again"
     with pytest.raises(RuntimeError, match=said):
         cy.sweep(cells.dies, grid, store=tmp_path / "s.zarr", workers=2)
     state = cy.open_sweep(tmp_path / "s.zarr")["status"].values
@@ -594,7 +631,7 @@ def test_a_cluster_without_workers_is_not_waited_for(tmp_path: Path, monkeypatch
     with (
         distributed.LocalCluster(n_workers=0, **how) as empty,
         distributed.Client(empty, set_as_default=False) as client,
-        pytest.raises(RuntimeError, match=r"no worker for 0.5 s.*the same call goes on"),
+        pytest.raises(RuntimeError, match=r"no worker for 0.5 s.*start the same again"),
     ):
         cy.sweep(cells.plain, GRID, SEEDS, store=tmp_path / "s.zarr", client=client)
 
@@ -623,7 +660,7 @@ def test_a_scheduler_killed(tmp_path: Path, want: dict, small: None) -> None:
             time.sleep(0.05)
         with distributed.Client(scheduler_file=file, set_as_default=False) as client:
             client.wait_for_workers(1, timeout=60)
-            with pytest.raises(RuntimeError, match=r"the cluster gave up.*the same call goes on"):
+            with pytest.raises(RuntimeError, match=r"the cluster gave up.*start the same again"):
                 cy.sweep(cells.plain, GRID, SEEDS, store=where, client=client, progress=shoot)
     finally:
         for process in started:
@@ -673,7 +710,7 @@ def test_the_command_interrupted(tmp_path: Path, monkeypatch, capsys) -> None:
 
     monkeypatch.setattr(running, "finished", interrupted)
     assert main(["sweep", "s.toml", "--store", "s.zarr"]) == 130
-    assert "0 of 12 cells are in s.zarr; the same command goes on" in capsys.readouterr().err
+    assert "0 of 12 cells are in s.zarr; start the same again to go on" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

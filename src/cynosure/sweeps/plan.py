@@ -115,10 +115,11 @@ class Plan:
 
 
 def _units(given: Any) -> dict[str, str]:
-    named = dict(given or {}) if isinstance(given, Mapping | None) else {"": given}
-    if not all(isinstance(text, str) for pair in named.items() for text in pair):
+    words = given if isinstance(given, Mapping) else {}
+    wrong = given is not None and not isinstance(given, Mapping)
+    if wrong or not all(isinstance(word, str) for pair in words.items() for word in pair):
         raise TypeError(f'units: expected {{"t": "seconds", ...}}, got {given!r}')
-    return named
+    return dict(words)
 
 
 def _scalar(name: str, value: Any) -> Any:

@@ -73,7 +73,11 @@ def sweep(
     if found is None:
         outputs, known, seconds = _sampled(plan)
         outputs.check_units(plan)
-        found = make(path, plan, outputs, block_shape(plan.shape, _cells(plan, outputs, seconds)))
+        block = block_shape(plan.shape, _cells(plan, outputs, seconds))
+        try:
+            found = make(path, plan, outputs, block)
+        except OSError as error:
+            raise _unwritten(error, path, "the store cannot be made") from error
     waiting = _Waiting(found, known, retry_failed)
     done, total, work = 0, len(waiting), partial(compute, plan, found.outputs)
     lost: list[str] = []
@@ -92,7 +96,16 @@ def sweep(
         raise KeyboardInterrupt(f"interrupted; {waiting.how_to_go_on()}") from None
     except RuntimeError as error:
         raise RuntimeError(f"{error}; {waiting.how_to_go_on()}") from error
+    except OSError as error:
+        raise _unwritten(error, path, waiting.how_to_go_on()) from error
     return found.dataset()
+
+
+def _unwritten(error: OSError, path: Path | None, what: str) -> OSError:
+    """The error of a file of the store, a temporary one perhaps, as one of the store."""
+    if error.errno is None or path is None:
+        return error
+    return OSError(error.errno, f"{os.strerror(error.errno)}; {what}", str(path))
 
 
 @final
@@ -149,7 +162,7 @@ class _Waiting(Mapping[int, np.ndarray]):
         done = f"{int((self.status != WAITING).sum())} of {self.status.size} cells"
         if self.store.path is None:
             return f"{done} were done, and are lost; with store=... they would stay"
-        return f"{done} are in {self.store.path}; the same call goes on from there"
+        return f"{done} are in {self.store.path}; start the same again to go on"
 
 
 def _sampled(plan: Plan) -> tuple[Outputs, dict[int, Rows], float]:

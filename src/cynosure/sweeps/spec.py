@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from .._files import parsed_toml, read_bytes
+from .plan import Plan
 
 __all__ = ["asked_for"]
 
@@ -56,13 +57,18 @@ def asked_for(spec: str | os.PathLike[str]) -> dict[str, Any]:
         seeds = range(seeds)
     elif not isinstance(seeds, list | None):
         raise ValueError(f"{spec}: seeds: expected a number of seeds or a list, got {seeds!r}")
-    return {
+    asked = {
         "cell": _imported(found["cell"], path),
         "grid": {name: _axis(f"{spec}: {name}", values) for name, values in grid.items()},
         "seeds": seeds,
         "vectorized": vectorized,
         "units": found.get("units"),
     }
+    try:
+        Plan.of(**asked)
+    except (TypeError, ValueError) as error:  # of the file, not of whoever called
+        raise ValueError(f"{spec}: {error}") from None
+    return asked
 
 
 def _axis(name: str, values: Any) -> Any:
