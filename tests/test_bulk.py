@@ -224,7 +224,13 @@ def test_what_is_before_the_damage_is_not_lost(tmp_path) -> None:
     packed = gzip.compress(rows.encode())
     (tmp_path / "a.csv.gz").write_bytes(packed[: len(packed) // 2])
     (tmp_path / "b.csv").write_text('n,text\n1,good\n2,bad\n3,"' + 17 * ("x" * (1 << 20) + "\n"))
-    for name, rows_, match in (("a.csv.gz", 20, "cut short"), ("b.csv", 2, r"row 2: over 16 MB")):
+    lines = gzip.compress("".join(f'{{"text": "{hash(i)}"}}\n' for i in range(5000)).encode())
+    (tmp_path / "c.jsonl.gz").write_bytes(lines[: len(lines) // 2])
+    for name, rows_, match in (
+        ("a.csv.gz", 20, "cut short"),
+        ("b.csv", 2, r"row 2: over 16 MB"),
+        ("c.jsonl.gz", 20, "cut short"),
+    ):
         *whole, last = cutting.cut(tmp_path, [name], rows_, "text", None)
         assert whole and last.stop == -1
         for part in whole:

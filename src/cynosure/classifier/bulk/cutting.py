@@ -118,7 +118,7 @@ def _line_runs(path: Path, i: int, rows: int) -> Iterator[Part]:
         with opened(path) as stream:
             if encoding(stream.peek(64)[:64], path) != "utf-8-sig":
                 raise ValueError(f"{path}: UTF-16; convert it with `iconv -f utf-16 -t utf-8`")
-            while block := stream.read(_BLOCK):
+            while block := stream.read1(_BLOCK):  # before a damage, what is there
                 lines += block.count(b"\n")
                 if lines - first >= rows:
                     ends = np.flatnonzero(np.frombuffer(block, np.uint8) == 10)

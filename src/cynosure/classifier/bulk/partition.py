@@ -51,7 +51,8 @@ def make(task: Task) -> str:
     try:
         _make(task)
     except (ValueError, OSError) as error:
-        return f"{task.name[:100]}: {' '.join(str(error).split())[:300]}"
+        said = str(error).removeprefix(f"{task.path}: ")
+        return f"{task.name[:100]}: {' '.join(said.split())[:300]}"
     return ""
 
 

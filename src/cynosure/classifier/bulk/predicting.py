@@ -101,7 +101,7 @@ def predict(
     if failed:
         raise ValueError(
             f"{len(failed)} of {len(tasks)} partitions failed, the others are in {out}; first: "
-            f"{failed[0]}. Mend it and start the same again"
+            f"{failed[0]}. Start the same again when it is mended (changed input: another folder)"
         )
     return _summary(Path(out), tasks, len(open_))
 
