@@ -1,13 +1,17 @@
 """Labelling many texts: texts per second, memory, and what kills cost.
 
-    python benchmarks/bulk.py --data aclImdb.tar.gz [--quick] [--large]   (or CYNOSURE_IMDB=...)
+    python benchmarks/bulk.py --data aclImdb.tar.gz [--quick] [PART ...]   (or CYNOSURE_IMDB=...)
 
-1. Parquet in, parquet out: ours in one process, in two, and on two Dask workers; beside it
+All parts but `large`, or those that are named; the others stay in the JSON as they were.
+
+speed: parquet in, parquet out: ours in one process, in two, and on two Dask workers; beside it
    scikit-learn's TF-IDF + logistic regression (the same n-grams, as many terms) under Dask, on one
    and on two workers of the same cluster. Ours writes the words that decided as well.
-2. The largest memory of a process that labels 10^5 and 10^6 texts (--large: 10^7): the reviews
-   again and again, by links to one file.
-3. A run killed over and over with SIGKILL and started again: rows lost, doubled, different.
+long: 10^6 texts in one process and in two, where opening the model no longer counts.
+opening: CPU seconds of what a worker does before its first text.
+memory: the largest memory of a process that labels 10^5 and 10^6 texts (large: 10^7), the reviews
+   again and again, by links to one file; and those of one .csv with 10^5 and 5 10^5 rows.
+kills: a run killed over and over with SIGKILL and started again: rows lost, doubled, different.
 
 Without the reviews, made-up ones are labelled by the shipped model.
 """
@@ -15,6 +19,8 @@ Without the reviews, made-up ones are labelled by the shipped model.
 from __future__ import annotations
 
 import argparse
+import csv
+import json
 import os
 import random
 import signal
@@ -111,6 +117,59 @@ def speed(base: Path, texts: list[str], fitted: Any, rounds: int) -> dict[str, A
     return row
 
 
+def linked(base: Path, texts: list[str], count: int) -> Path:
+    """`count` texts or some more, by links to one file of them."""
+    folder = base / f"links{count}"
+    if folder.exists():
+        return folder
+    one = stored(base / f"one{count}", texts, 1) / "000.parquet"
+    folder.mkdir()
+    for i in range(-(-count // len(texts))):
+        os.link(one, folder / f"{i:05d}.parquet")
+    return folder
+
+
+def long(base: Path, texts: list[str], count: int) -> dict[str, Any]:
+    """One after the other, once each: minutes, in which the start of a process does not show."""
+    there, row, rates = linked(base, texts, count), {"question": "long run"}, {}
+    for workers in (1, 2):
+        begin = time.perf_counter()
+        done = bulk.predict(there, out=base / f"long{workers}", workers=workers)
+        rates[workers] = done.rows / (time.perf_counter() - begin)
+        row |= {"texts": done.rows, f"texts per second, {workers}": round(rates[workers])}
+    return row | {"2 processes / 1": round(rates[2] / rates[1], 2)}
+
+
+OPENING = """
+import json, time
+import numpy
+at = [time.process_time()]
+import pyarrow.parquet
+at.append(time.process_time())
+from cynosure.classifier.bulk.manifest import fingerprint
+from cynosure.classifier.bulk.partition import answers, opened_model
+from cynosure.classifier.shipped import folder_of
+at.append(time.process_time())
+place = folder_of("imdb")
+model = opened_model(str(place), fingerprint(place))
+at.append(time.process_time())
+answers(model, ["A superb film, not a dull one."])
+at.append(time.process_time())
+print(json.dumps([b - a for a, b in zip(at, at[1:])]))
+"""
+
+
+def opening() -> dict[str, Any]:
+    env = {**os.environ, "PYTHONPATH": str(SRC)}
+    line = [sys.executable, "-c", OPENING]
+    ran = [subprocess.run(line, env=env, capture_output=True, check=True) for _ in range(5)]
+    seconds = np.median([json.loads(one.stdout) for one in ran], axis=0)
+    parts = ("pyarrow", "our modules", "the model's files", "first text")
+    return {"question": "opening", "texts": 1} | {
+        f"CPU seconds, {name}": round(value, 3) for name, value in zip(parts, seconds.tolist())
+    }
+
+
 # --- memory --------------------------------------------------------------------------------------
 
 CHILD = """
@@ -124,22 +183,26 @@ print(json.dumps([done.rows, most, seconds]))
 """
 
 
-def memory(base: Path, texts: list[str], count: int) -> dict[str, Any]:
-    """Labels `count` texts in a process of its own, which then says how large it became."""
-    import json
+def one_table(base: Path, texts: list[str], count: int) -> Path:
+    """A single .csv of so many rows."""
+    path = base / f"one{count}.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow(["n", "text"])
+        rows.writerows([i, texts[i % len(texts)]] for i in range(count))
+    return path
 
-    folder = base / f"links{count}"
-    one = stored(base / f"one{count}", texts, 1) / "000.parquet"
-    folder.mkdir()
-    for i in range(-(-count // len(texts))):
-        os.link(one, folder / f"{i:05d}.parquet")
-    line = [sys.executable, "-c", CHILD, str(folder), str(base / f"labels{count}")]
+
+def memory(base: Path, source: Path, what: str) -> dict[str, Any]:
+    """Labels texts in a process of its own, which then says how large it became."""
+    out = base / f"labels-{source.name}"
+    line = [sys.executable, "-c", CHILD, str(source), str(out)]
     env = {**os.environ, "PYTHONPATH": str(SRC)}
     ran = subprocess.run(line, env=env, capture_output=True, text=True, check=True)
     rows, most, seconds = json.loads(ran.stdout)
-    size = sum(path.stat().st_size for path in (base / f"labels{count}").iterdir())
+    size = sum(path.stat().st_size for path in out.iterdir())
     return {
-        "question": "memory", "texts": rows, "largest, MB": round(most / 1024),
+        "question": what, "texts": rows, "largest, MB": round(most / 1024),
         "CPU seconds": round(seconds, 1), "texts per CPU second": round(rows / seconds),
         "bytes of output per text": round(size / rows, 1),
     }  # fmt: skip
@@ -187,12 +250,16 @@ def kills(base: Path, texts: list[str], count: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
+PARTS = ("speed", "long", "opening", "memory", "kills", "large")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", default=os.environ.get("CYNOSURE_IMDB"), help="aclImdb.tar.gz")
     parser.add_argument("--quick", action="store_true", help="a tenth of it; nothing is written")
-    parser.add_argument("--large", action="store_true", help="memory for 10^7 texts as well")
+    parser.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART")
     given = parser.parse_args()
+    chosen = given.parts or PARTS[:-1]
     folder_of("imdb")
     if given.data:
         train, test = (datasets.imdb(given.data, part) for part in ("train", "test"))
@@ -200,21 +267,33 @@ def main() -> None:
         train, test = (datasets.synthetic(25_000, seed=seed, noise=0.3) for seed in (0, 1))
     less = 10 if given.quick else 1
     texts = list(test.texts[::less])
-    rows = []
+    path = Path(__file__).with_suffix(".json")
+    before = json.loads(path.read_text())["rows"] if path.exists() else []
+    rows = {(row["question"], row["texts"]): row for row in before}
 
     def keep(row: dict[str, Any]) -> None:
-        rows.append({"data": "IMDb" if given.data else "made up", **row})
-        print("  ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
+        row = {"data": "IMDb" if given.data else "made up", **row}
+        rows[row["question"], row["texts"]] = row
+        print("  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        if not given.quick:  # a long run that is stopped keeps what it has
+            write(__file__, list(rows.values()))
 
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder)
-        fitted = pipeline(list(train.texts[::less]), train.labels[::less])
-        keep(speed(base, texts, fitted, 2 if given.quick else 3))
-        for count in (10**5 // less, 10**6 // less, *([10**7] if given.large else [])):
-            keep(memory(base, texts, count))
-        keep(kills(base, texts[: 6000 // less], 3 if given.quick else 10))
-    if not given.quick:
-        write(__file__, rows)
+        if "speed" in chosen:
+            fitted = pipeline(list(train.texts[::less]), train.labels[::less])
+            keep(speed(base, texts, fitted, 2 if given.quick else 3))
+        if "long" in chosen:
+            keep(long(base, texts, 10**6 // less))
+        if "opening" in chosen:
+            keep(opening())
+        counts = [10**5 // less, 10**6 // less] if "memory" in chosen else []
+        for count in counts + ([10**7 // less] if "large" in chosen else []):
+            keep(memory(base, linked(base, texts, count), "memory"))
+        for count in (10**5 // less, 5 * 10**5 // less) if "memory" in chosen else ():
+            keep(memory(base, one_table(base, texts, count), "memory, one .csv"))
+        if "kills" in chosen:
+            keep(kills(base, texts[: 6000 // less], 3 if given.quick else 10))
 
 
 if __name__ == "__main__":

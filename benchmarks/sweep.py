@@ -1,6 +1,6 @@
 """Sweeps: what a cell costs beside its own work, processes and clusters, large stores, kills.
 
-    python benchmarks/sweep.py [--quick] [overhead] [speed-up] [large] [kills]
+    python benchmarks/sweep.py [--quick] [overhead] [speed-up] [scheduler] [large] [kills]
 
 All of them, or those that are named; the others stay in the JSON as they were.
 
@@ -8,8 +8,10 @@ All of them, or those that are named; the others stay in the JSON as they were.
    in memory and into a store, and in joblib cell by cell, in turns; milliseconds per cell.
 2. Speed-up of two processes on a cell of some 20 ms (a softmax flow), against one: sweep() with
    workers=2, joblib alone on the same blocks, and sweep() on a Dask cluster of two processes.
-3. A million cells: seconds to compute, bytes on disk, files, seconds to open and to read a slice.
-4. Kills: a driver killed with SIGKILL at random files, then gone on with; cells lost and computed
+3. What a task costs the scheduler: empty ones, through the loop that feeds blocks to a cluster, a
+   scheduler and two workers of their own processes; CPU milliseconds of each process per task.
+4. A million cells: seconds to compute, bytes on disk, files, seconds to open and to read a slice.
+5. Kills: a driver killed with SIGKILL at random files, then gone on with; cells lost and computed
    again, results that differ from a plain loop.
 """
 
@@ -19,9 +21,11 @@ import json
 import os
 import random
 import signal
+import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 from interleave import interleave, write  # sets the number of threads: first
@@ -114,6 +118,51 @@ def speed_up(folder, betas):
     return row
 
 
+def nothing(job):
+    return job
+
+
+def scheduler(folder, tasks):
+    from distributed import Client
+
+    from cynosure.sweeps.engines import finished
+
+    file, alone = str(folder / "scheduler.json"), ["--no-dashboard", "--host", "127.0.0.1"]
+    dask, here = [sys.executable, "-m", "dask"], str(Path(__file__).parent)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
+    how = {"env": env, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    line = [*dask, "scheduler", "--port", "0", "--scheduler-file", file, *alone]
+    started = [subprocess.Popen(line, **how)]
+    try:
+        line = [*dask, "worker", "--scheduler-file", file, "--nthreads", "1", "--no-nanny", *alone]
+        started += [subprocess.Popen(line, **how) for _ in range(2)]
+        while not os.path.exists(file):
+            time.sleep(0.05)
+        with Client(scheduler_file=file, set_as_default=False) as client:
+            client.wait_for_workers(2, timeout=60)
+
+            def used():
+                of_workers = sum(client.run(time.process_time).values())
+                return np.array(
+                    [client.run_on_scheduler(time.process_time), of_workers, time.process_time()]
+                )
+
+            work = partial(nothing)
+            list(finished(work, dict.fromkeys(range(200)), None, client))  # warm
+            before, began = used(), time.perf_counter()
+            done = list(finished(work, dict.fromkeys(range(tasks)), None, client))
+            spent, wall = used() - before, time.perf_counter() - began
+    finally:
+        for process in started[::-1]:
+            process.kill()
+            process.wait()
+    each = dict(zip(("scheduler", "two workers together", "driver"), 1e3 * spent / len(done)))
+    row = {"tasks": len(done), "CPU ms per task": {k: round(v, 3) for k, v in each.items()}}
+    row["tasks per second, all on two cores"] = round(len(done) / wall)
+    print(row, flush=True)
+    return row
+
+
 def large(folder, side):
     grid, seeds = cells(side)
     began = time.perf_counter()
@@ -188,6 +237,7 @@ def main() -> None:
     parts = {
         "overhead": lambda folder: overhead(folder, 10 if quick else 40),
         "speed-up": lambda folder: speed_up(folder, 2 if quick else 16),
+        "scheduler": lambda folder: scheduler(folder, 1000 if quick else 10_000),
         "large": lambda folder: large(folder, 100 if quick else 316),
         "kills": lambda folder: kills(folder, 10 if quick else 100),
     }

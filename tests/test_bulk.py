@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import io
 import json
 import os
 import random
@@ -23,8 +24,10 @@ import pytest
 
 import cynosure as cy
 from cynosure import datasets
-from cynosure.classifier import bulk, partitions
+from cynosure.classifier import bulk
+from cynosure.classifier.bulk import cutting, files, predicting, reading
 from cynosure.cli import main
+from cynosure.sweeps.engines import Lost
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -104,7 +107,7 @@ def test_every_format_gives_what_a_plain_loop_gives(tmp_path, clf, model) -> Non
     done = cy.bulk.predict(there, out=tmp_path / "out", model=model, rows=20)
     names = ["a.parquet", "c.jsonl.gz", "d.csv", "deep/b.jsonl", "e.tsv"]
     assert done.rows == len(names) * len(TEXTS) and done.bad == 0
-    assert done.unknown == 2 * len(names) and done.made == done.parts == 2 + 4 + 3
+    assert done.unknown == 2 * len(names) and done.made == done.parts == 2 + 4 * 4
     rows = labelled(tmp_path / "out")
     assert {file for file, _ in rows} == set(names)
     for name in names:
@@ -116,19 +119,125 @@ def test_every_format_gives_what_a_plain_loop_gives(tmp_path, clf, model) -> Non
 def test_lines_are_cut_at_line_ends_whatever_the_block(tmp_path, monkeypatch) -> None:
     """Against a loop over the lines; the last line may lack its end."""
     for block in (7, 64, 1 << 20):
-        monkeypatch.setattr(partitions, "_BLOCK", block)
+        monkeypatch.setattr(cutting, "_BLOCK", block)
         for seed in range(6):
             draw = random.Random(seed)
             lines = ["x" * draw.choice((0, 1, 5, 90)) for _ in range(draw.randrange(1, 40))]
             path = tmp_path / "a.jsonl"
             path.write_text("\n".join(lines) + draw.choice(("", "\n")))
             data, rows = path.read_bytes(), draw.randrange(1, 9)
-            parts = list(partitions._line_runs(path, 0, rows))
+            parts = list(cutting._line_runs(path, 0, rows))
             assert b"".join(data[p.start : p.stop] for p in parts) == data
             whole = data.splitlines(keepends=True)
             for part in parts:
                 expected = b"".join(whole[part.first : part.first + rows])
                 assert data[part.start : part.stop] == expected
+
+
+FIELDS = [
+    "",
+    "good",
+    'he said "no"',
+    "two\nlines",
+    "a\r\nb",
+    "c\rd",
+    'end"',
+    "é, ü",
+    "日本",
+    "x" * 70,
+]
+
+
+def some_table(draw: random.Random, end: str) -> str:
+    """A table as spreadsheets and careless scripts write it; not every row is one."""
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator=end)
+    rows.writerow(["n", "text"])
+    for i in range(draw.randrange(0, 40)):
+        if draw.random() < 0.2:  # quotes that open nothing, rows too short, empty lines, no end
+            file.write(draw.choice(('5" disk,it is 3" wide', "alone", "", '7,"a"b', '8,"""')) + end)
+        else:
+            rows.writerow([i, draw.choice(FIELDS)])
+    text = file.getvalue()
+    return text if draw.random() < 0.7 else text.removesuffix(end)
+
+
+def plainly(text: str) -> dict[int, list[str]]:
+    """The oracle: Python's own reader, on the whole text at once."""
+    rows = [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+    return dict(enumerate(rows[1:]))
+
+
+@pytest.mark.parametrize("written", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_tables_are_cut_between_rows_whatever_is_quoted(tmp_path, written, packed) -> None:
+    path = tmp_path / ("a.csv.gz" if packed else "a.csv")
+    for seed in range(25):
+        draw = random.Random(seed)
+        text, rows = some_table(draw, draw.choice(("\n", "\r\n", "\r"))), draw.randrange(1, 9)
+        data = text.encode(written)
+        path.write_bytes(gzip.compress(data) if packed else data)
+        os.utime(path, ns=(seed, seed))
+        parts = cutting.cut(tmp_path, [path.name], rows, "text", None)
+        assert [a.stop for a in parts[:-1]] == [b.start for b in parts[1:]]
+        want = plainly(text)
+        got, bad = {}, set()
+        for part in draw.sample(parts, len(parts)):  # in any order
+            held = list(reading.batches(path, part, "text", None))
+            numbers = [k for b in held for k in b.rows] + [k for b in held for k, _ in b.bad]
+            assert sorted(numbers) == list(range(part.first, part.first + len(numbers)))
+            assert len(numbers) == rows or part == parts[-1]
+            got |= {k: t for b in held for k, t in zip(b.rows, b.texts)}
+            bad |= {k for b in held for k, _ in b.bad}
+        assert got == {k: row[1] for k, row in want.items() if len(row) == 2}
+        assert bad == {k for k, row in want.items() if len(row) != 2}
+    files.release()
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.csv.gz"])
+def test_a_packed_file_is_unpacked_once_by_whoever_reads_it_in_order(
+    tmp_path, name, monkeypatch
+) -> None:
+    path, texts = tmp_path / name, [f"text {i}" for i in range(100)]
+    whole = "n,text\n" + "".join(f"{i},{t}\n" for i, t in enumerate(texts))
+    lines = "".join(json.dumps({"text": t}) + "\n" for t in texts)
+    path.write_bytes(gzip.compress((lines if "jsonl" in name else whole).encode()))
+    parts = cutting.cut(tmp_path, [name], 10, "text", None)
+    assert len(parts) == 10
+    list(reading.batches(path, parts[0], "text", None))  # the head of a table is known from now on
+    times, real = [], gzip.open
+    monkeypatch.setattr(gzip, "open", lambda *what: times.append(what) or real(*what))
+    read = [
+        t for part in parts[1:] for b in reading.batches(path, part, "text", None) for t in b.texts
+    ]
+    assert read == texts[10:] and not times
+    list(reading.batches(path, parts[3], "text", None))  # backwards: once more from the beginning
+    assert [t for b in reading.batches(path, parts[4], "text", None) for t in b.texts] == texts[
+        40:50
+    ]
+    files.release()
+
+
+def test_what_is_before_the_damage_is_not_lost(tmp_path) -> None:
+    """A packed table cut short, and a quote that is never closed: the last partition fails."""
+    rows = "n,text\n" + "".join(f"{i},{random.Random(i).random()}\n" for i in range(200))
+    packed = gzip.compress(rows.encode())
+    (tmp_path / "a.csv.gz").write_bytes(packed[: len(packed) // 2])
+    (tmp_path / "b.csv").write_text('n,text\n1,good\n2,bad\n3,"' + 17 * ("x" * (1 << 20) + "\n"))
+    lines = gzip.compress("".join(f'{{"text": "{hash(i)}"}}\n' for i in range(5000)).encode())
+    (tmp_path / "c.jsonl.gz").write_bytes(lines[: len(lines) // 2])
+    for name, rows_, match in (
+        ("a.csv.gz", 20, "cut short"),
+        ("b.csv", 2, r"row 2: over 16 MB"),
+        ("c.jsonl.gz", 20, "cut short"),
+    ):
+        *whole, last = cutting.cut(tmp_path, [name], rows_, "text", None)
+        assert whole and last.stop == -1
+        for part in whole:
+            held = list(reading.batches(tmp_path / name, part, "text", None))
+            assert sum(len(b.rows) for b in held) == rows_
+        with pytest.raises(ValueError, match=match):
+            list(reading.batches(tmp_path / name, last, "text", None))
 
 
 def test_a_glob_an_id_and_numbers_as_labels(tmp_path) -> None:
@@ -206,8 +315,8 @@ def test_bad_rows_go_to_a_side_file_with_place_and_reason(tmp_path, clf, model) 
 
 
 def test_a_row_without_end_is_a_bad_row_and_takes_no_memory(tmp_path, model, monkeypatch) -> None:
-    monkeypatch.setattr(partitions, "LONGEST_LINE", 1000)
-    monkeypatch.setattr(partitions, "_BLOCK", 64)
+    monkeypatch.setattr(reading, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(reading, "_BLOCK", 64)
     long = json.dumps({"text": "dull " * 900})
     (tmp_path / "a.jsonl").write_text(f'{{"text": "good"}}\n{long}\n{{"text": "dull"}}\n')
     done = cy.bulk.predict(tmp_path, out=tmp_path / "out", model=model, rows=1)
@@ -382,28 +491,27 @@ def test_processes_make_the_same_bits(tmp_path, model) -> None:
     assert content(tmp_path / "out") == content(tmp_path / "plain")
 
 
-def test_a_killed_process_is_said_and_the_rest_goes_on_later(tmp_path, model, monkeypatch) -> None:
-    """What joblib raises when a worker is gone, as it raises it."""
-    from joblib.externals.loky.process_executor import TerminatedWorkerError
-
-    there = work(tmp_path, 4)
+def test_a_partition_that_kills_its_process_fails_alone(tmp_path, model, monkeypatch) -> None:
+    """As the engines tell it; test_sweeps has the engines themselves."""
+    there, out = work(tmp_path, 4), tmp_path / "out"
     bulk.predict(there, out=tmp_path / "plain", model=model, rows=12)
 
-    class Dying:
-        def __init__(self, **_: Any) -> None:
-            pass
+    def losing(make: Any, jobs: Any, *_: Any) -> Iterator[tuple[int, Any]]:
+        yield from ((k, make(jobs[k]) if k != 1 else Lost("it killed its process")) for k in jobs)
 
-        def __call__(self, calls: Any) -> Iterator[str]:
-            function, args, _ = next(iter(calls))
-            yield function(*args)
-            raise TerminatedWorkerError("A worker process managed by the executor was killed")
+    def ending(make: Any, jobs: Any, *_: Any) -> Iterator[tuple[int, Any]]:
+        raise RuntimeError("no worker is left")
+        yield
 
-    monkeypatch.setattr("joblib.Parallel", Dying)
-    with pytest.raises(ValueError, match=r"a worker process was killed.*start the same again"):
-        bulk.predict(there, out=tmp_path / "out", model=model, rows=12, workers=2)
-    assert len(list((tmp_path / "out").glob("part-*"))) == 1
-    assert bulk.predict(there, out=tmp_path / "out", model=model, rows=12).made == 3
-    assert content(tmp_path / "out") == content(tmp_path / "plain")
+    monkeypatch.setattr(predicting, "finished", losing)
+    with pytest.raises(ValueError, match=r"1 of 4 partitions failed.*a\.jsonl: it killed"):
+        bulk.predict(there, out=out, model=model, rows=12)
+    monkeypatch.setattr(predicting, "finished", ending)
+    with pytest.raises(RuntimeError, match=r"no worker is left; 3 of 4 partitions are in .*again"):
+        bulk.predict(there, out=out, model=model, rows=12)
+    monkeypatch.undo()
+    assert bulk.predict(there, out=out, model=model, rows=12).made == 1
+    assert content(out) == content(tmp_path / "plain")
 
 
 @pytest.fixture
@@ -495,7 +603,7 @@ def test_flags_that_contradict_each_other(tmp_path, monkeypatch, capsys, words, 
 
 
 def test_a_scheduler_that_is_not_there_is_named(tmp_path, model, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(bulk, "_CONNECT", 0.2)
+    monkeypatch.setattr(predicting, "_CONNECT", 0.2)
     jsonl(tmp_path / "a.jsonl", TEXTS[:2])
     line = ["predict", str(tmp_path / "a.jsonl"), "--model", str(model), "--out", "out"]
     monkeypatch.chdir(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,6 +45,29 @@ def test_a_grid_is_every_combination_with_the_last_axis_fastest(tmp_path: Path) 
     assert [(c["d"], c["alpha"]) for c in cells] == [(2, 0.5), (2, 1.0), (3, 0.5), (3, 1.0)]
     assert said[2] == (0.5, "d = 3, alpha = 0.5")
     assert again == cells and len(store.made) == len(store.reused) == 4
+
+
+def _looped(tree: ast.AST) -> list[int]:
+    """Lines on which `kept` is called again and again, one after the other."""
+    loops = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp)
+    return [
+        call.lineno
+        for loop in ast.walk(tree)
+        if isinstance(loop, loops)
+        for call in ast.walk(loop)
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "kept"
+    ]
+
+
+def test_every_grid_of_an_experiment_can_be_measured_by_workers() -> None:
+    """A loop over `kept` would leave `cynosure run --workers 2` with one process."""
+    assert _looped(ast.parse("x = [kept(f, k) for k in y]")) == [1]
+    assert not _looped(ast.parse("x = kept_each(f, [(k,) for k in y])"))
+    found = {}
+    for path in Path(_frame.__file__).parent.rglob("*.py"):
+        if path.name != "_measurements.py":
+            found[path.name] = _looped(ast.parse(path.read_text(encoding="utf-8")))
+    assert len(found) > 40 and not any(found.values()), found
 
 
 def test_a_part_of_the_progress() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -123,6 +124,34 @@ def test_no_seeds_texts_truths_and_fixed_values(tmp_path: Path) -> None:
     data = cy.sweep(cells.text_axis, {"norm": "pre", "on": [True, False]})
     assert data["x"].values.tolist() == [4, 3] and data["norm"].item() == "pre"
     assert cy.sweep(cells.text_axis, grid, store=tmp_path / "s.zarr").sizes == {"norm": 2, "on": 2}
+
+
+def test_units_are_told_by_the_dataset_and_its_plots(tmp_path: Path, want: dict) -> None:
+    units = {"beta": "1/kT", "seed": "draw", "t": "s", "mean": "m", "curve": "m/s"}
+    for where in (None, tmp_path / "s.zarr"):
+        data = cy.sweep(cells.plain, GRID, SEEDS, store=where, units=units)
+        assert {name: data[name].attrs["units"] for name in units} == units
+        assert "units" not in data["count"].attrs and is_loop(data, want)
+    line = cy.open_sweep(tmp_path / "s.zarr")["curve"].isel(beta=1, d=0, seed=0).plot()[0]
+    assert line.axes.get_xlabel() == "t [s]" and "curve [m/s]" in line.axes.get_ylabel()
+    line.figure.clear()
+    # words, which belong to no number: a new one is written over the old one, the others stay
+    asked = {"store": tmp_path / "s.zarr", "units": {"mean": "km", "count": "pieces"}}
+    assert is_loop(cy.sweep(cells.plain, GRID, SEEDS, **asked), want)
+    after = cy.open_sweep(tmp_path / "s.zarr")
+    assert [after[x].attrs["units"] for x in ("mean", "count", "t")] == ["km", "pieces", "s"]
+    for wrong, message in (
+        ({"meen": "m"}, "'meen' is none of"),
+        ("m", "expected"),
+        ({"t": 1}, "expected"),
+    ):
+        for where in (None, tmp_path / "s.zarr"):
+            with pytest.raises((ValueError, TypeError), match=f"units: {message}"):
+                cy.sweep(cells.plain, GRID, SEEDS, store=where, units=wrong)
+    fixed = {"norm": "pre", "on": [True, False]}
+    for where in (None, tmp_path / "f.zarr"):
+        data = cy.sweep(cells.text_axis, fixed, store=where, units={"norm": "kind"})
+        assert data["norm"].attrs == {"units": "kind"}
 
 
 def test_nan_and_nothing_are_kept_apart(tmp_path: Path) -> None:
@@ -457,6 +486,40 @@ def test_a_kill_loses_no_finished_block(tmp_path: Path, small: None) -> None:
     assert len(log.read_text().splitlines()) - before == 48 - kept
 
 
+def test_a_full_disk_is_said_with_how_to_go_on(
+    tmp_path: Path, monkeypatch, want: dict, small: None
+) -> None:
+    """The store is named, not the temporary file that could not be written."""
+    where, real, left = tmp_path / "s.zarr", os.fsync, [40]
+
+    def full(handle: int) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(handle)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match=r"No space.*of 48 cells are in .*start the same again"):
+            cy.sweep(cells.plain, GRID, SEEDS, store=where)
+        with pytest.raises(OSError, match=r"No space.*the store cannot be made.*'.*t\.zarr'"):
+            cy.sweep(cells.plain, GRID, SEEDS, store=tmp_path / "t.zarr")
+    assert [path.name for path in tmp_path.iterdir()] == ["s.zarr"]
+    assert is_loop(cy.sweep(cells.plain, GRID, SEEDS, store=where), want)
+
+
+def test_two_drivers_on_one_store(tmp_path: Path, want: dict, small: None) -> None:
+    """They do some work twice, and the store is as if there had been one."""
+    where, log = tmp_path / "s.zarr", tmp_path / "log"
+    asked = (cells.counted, {**GRID, "log": str(log), "pause": 0.002}, SEEDS)
+    child = in_child(lambda: cy.sweep(*asked, store=where))
+    here = cy.sweep(*asked, store=where)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert is_loop(here, want) and is_loop(cy.open_sweep(where), want)
+    assert len({line.split()[0] for line in log.read_text().splitlines()}) == 2
+    assert not list(tmp_path.rglob(".cynosure-*"))
+
+
 @pytest.fixture
 def interruptible() -> Iterator[None]:
     """As on a terminal: jobs in the background of a shell ignore SIGINT."""
@@ -472,7 +535,9 @@ def test_interrupted_it_says_how_to_go_on(tmp_path: Path, want: dict) -> None:
             signal.raise_signal(signal.SIGINT)
 
     where = tmp_path / "s.zarr"
-    with pytest.raises(KeyboardInterrupt, match=r"of 48 cells are in .*s\.zarr; the same call"):
+    with pytest.raises(
+        KeyboardInterrupt, match=r"of 48 cells are in .*s\.zarr; start the same again"
+    ):
         cy.sweep(cells.plain, GRID, SEEDS, store=where, progress=stop)
     assert (cy.open_sweep(where)["status"] == DONE).sum() >= 10
     assert is_loop(cy.sweep(cells.plain, GRID, SEEDS, store=where), want)
@@ -500,7 +565,8 @@ def test_a_cell_that_kills_its_process_ends_the_sweep_with_a_word(tmp_path: Path
     log = tmp_path / "pid"
     log.write_text(str(os.getpid()))
     grid = {"beta": list(range(12)), "log": str(log)}
-    with pytest.raises(RuntimeError, match=r"1 blocks killed the process.*the same call goes on"):
+    said = r"1 of 4 blocks.*at beta = \d: it killed the process.*start the same again"
+    with pytest.raises(RuntimeError, match=said):
         cy.sweep(cells.dies, grid, store=tmp_path / "s.zarr", workers=2)
     state = cy.open_sweep(tmp_path / "s.zarr")["status"].values
     assert state[5] == WAITING and (state == DONE).sum() >= 9  # all but its block of three
@@ -565,7 +631,7 @@ def test_a_cluster_without_workers_is_not_waited_for(tmp_path: Path, monkeypatch
     with (
         distributed.LocalCluster(n_workers=0, **how) as empty,
         distributed.Client(empty, set_as_default=False) as client,
-        pytest.raises(RuntimeError, match=r"no worker for 0.5 s.*the same call goes on"),
+        pytest.raises(RuntimeError, match=r"no worker for 0.5 s.*start the same again"),
     ):
         cy.sweep(cells.plain, GRID, SEEDS, store=tmp_path / "s.zarr", client=client)
 
@@ -594,7 +660,7 @@ def test_a_scheduler_killed(tmp_path: Path, want: dict, small: None) -> None:
             time.sleep(0.05)
         with distributed.Client(scheduler_file=file, set_as_default=False) as client:
             client.wait_for_workers(1, timeout=60)
-            with pytest.raises(RuntimeError, match=r"lost a block.*the same call goes on"):
+            with pytest.raises(RuntimeError, match=r"the cluster gave up.*start the same again"):
                 cy.sweep(cells.plain, GRID, SEEDS, store=where, client=client, progress=shoot)
     finally:
         for process in started:
@@ -612,6 +678,8 @@ seeds = [0, 1]
 [grid]
 beta = {start = 1, stop = 4, num = 3, log = true}
 d = [2, 3]
+[units]
+beta = "1/kT"
 """
 
 
@@ -622,7 +690,9 @@ def test_the_command(tmp_path: Path, monkeypatch, capsys) -> None:
     said = capsys.readouterr()
     assert said.out == "s.zarr: 12 cells, 6 done, 6 failed\n"
     assert "failed: ValueError: no d = 3" in said.err and "--retry-failed" in said.err
-    np.testing.assert_allclose(cy.open_sweep("s.zarr")["beta"], [1, 2, 4], rtol=1e-15)
+    beta = cy.open_sweep("s.zarr")["beta"]
+    np.testing.assert_allclose(beta, [1, 2, 4], rtol=1e-15)
+    assert beta.attrs == {"units": "1/kT"}
     assert main(["sweep", "--store", "s.zarr", "--status", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["cells"], told["done"], told["failed"], told["waiting"]) == (12, 6, 6, 0)
@@ -640,7 +710,7 @@ def test_the_command_interrupted(tmp_path: Path, monkeypatch, capsys) -> None:
 
     monkeypatch.setattr(running, "finished", interrupted)
     assert main(["sweep", "s.toml", "--store", "s.zarr"]) == 130
-    assert "0 of 12 cells are in s.zarr; the same command goes on" in capsys.readouterr().err
+    assert "0 of 12 cells are in s.zarr; start the same again to go on" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -703,7 +773,7 @@ def test_without_dask_or_zarr(tmp_path: Path, monkeypatch, capsys, want: dict) -
 def test_the_named_sweeps_can_be_swept() -> None:
     for name in NAMED:
         asked = asked_for(name)
-        plan = Plan.of(asked["cell"], asked["grid"], asked["seeds"], asked.get("vectorized", False))
+        plan = Plan.of(**asked)
         assert plan.size > 10 and plan.identity()["cell"].startswith("cynosure.sweeps.cells:")
 
 
@@ -738,7 +808,7 @@ def test_leaders_counted_are_as_many_as_expected() -> None:
     assert all(x["final"] >= x["first"] and x["undecided"] == 0 for x in many)
     z = cy.configurations.gaussian(20, 2, 5)
     born = cy.limit(cy.PureAttention(alpha=2.0), z).born.tolist()
-    found = emergent_leaders(2.0, 20, 5)
+    found = emergent_leaders(2.0, 20, 2, 5)
     assert found["first"] == born.count(0) and found["last"] == max(born)
     assert found["late"] == sum(k > 0 for k in born)
 
@@ -747,7 +817,10 @@ def test_a_layer_on_a_long_context_is_the_closed_form() -> None:
     for gamma, r in product((0.5, 2.0, 4.0), (0.1, 0.5, 0.9)):
         found = long_context(gamma, r, n=64)
         assert found["cosine"] == pytest.approx(found["closed"], abs=1e-12)
-    assert long_context(0.5, 0.5)["cosine"] > 0.95 and long_context(4.0, 0.5)["cosine"] < 0.55
+    assert (
+        long_context(0.5, 0.5, 256)["cosine"] > 0.95
+        and long_context(4.0, 0.5, 256)["cosine"] < 0.55
+    )
 
 
 def test_the_picture_of_the_page_is_drawn_from_a_store(tmp_path: Path) -> None:

@@ -6,6 +6,6 @@ convex fits of `fitting` and the grades of `grading`) and `training` (through th
 `soft_model`) are two ways to fit a model; `estimator` is the scikit-learn class, `opened` the same
 model only to be read. `explanation` says why a text got its label (`clusters`, `striking`, `view`),
 `deletions` tests explanations, `evaluation` measures a classifier, `card` puts it on a page;
-`shipped` opens the models that come with the package. `bulk` labels files of texts, which
-`partitions` cuts and reads, with the words that decided, which `deciding` finds for many at once.
+`shipped` opens the models that come with the package. `bulk` labels files of texts, with the
+words that decided, which `deciding` finds for many at once.
 """

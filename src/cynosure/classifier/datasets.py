@@ -244,7 +244,7 @@ def stream(
 
 
 @final
-class _RowByRow:
+class RowByRow:
     """Lines for the reader of a table, so many characters at most between two of its rows.
 
     A quote that is never closed would otherwise make one row of the rest of the file.
@@ -256,7 +256,7 @@ class _RowByRow:
         self._read = self._number = 0
         self._began = 1
 
-    def __iter__(self) -> _RowByRow:
+    def __iter__(self) -> RowByRow:
         return self
 
     def __next__(self) -> str:
@@ -275,13 +275,14 @@ class _RowByRow:
 
 
 def table_rows(
-    source: Iterable[str], path: Path, wanted: Sequence[str], mark: str
-) -> tuple[_RowByRow, Any, list[str]]:
-    """(lines, rows, header) of a table whose columns `wanted`, the text first, are all there.
+    source: Any, path: Path, wanted: Sequence[str], mark: str
+) -> tuple[RowByRow, Any, list[str]]:
+    """(lines, rows, header) of a table whose columns `wanted`, the text first, are all there;
+    `source` has lines to iterate or a `readline`.
 
     Whoever takes a row says so to the lines: `row_ended`."""
     csv.field_size_limit(LONGEST_LINE)
-    lines = _RowByRow(source, path)
+    lines = RowByRow(source, path)
     first = next(lines, "")
     for other in ",;\t":  # a spreadsheet of many a country writes semicolons
         if set(wanted) <= set(next(csv.reader([first], delimiter=other), [])):

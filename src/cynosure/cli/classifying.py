@@ -263,8 +263,10 @@ def _bulk(
                 workers=workers, client=scheduler, progress=told, **how,
             )  # fmt: skip
     except KeyboardInterrupt:
-        voice.note(f"what is in {out} is whole; the same command goes on from there")
+        voice.note(f"what is in {out} is whole; start the same again to go on")
         raise
+    except RuntimeError as error:  # of the workers, not of the command
+        raise ValueError(str(error)) from error
     if done.bad:
         voice.note(
             f"{done.bad} rows could not be read, see {out}/_bad-*.jsonl; first: {done.first_bad}"

@@ -85,8 +85,10 @@ def sweep(
             )
         except KeyboardInterrupt as stopped:
             if str(stopped):
-                voice.note(str(stopped).replace("the same call", "the same command"))
+                voice.note(str(stopped))
             raise
+        except RuntimeError as error:  # of the workers, not of the command
+            raise ValueError(str(error)) from error
     failed = _tell(voice, store, found, json_)
     if failed:
         voice.note("--retry-failed tries them again")

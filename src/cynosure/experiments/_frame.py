@@ -20,7 +20,7 @@ import numpy as np
 
 import cynosure as cy
 
-from ._measurements import kept, kept_apart
+from ._measurements import kept_each
 
 __all__ = [
     "Progress",
@@ -100,15 +100,9 @@ def over_grid(
     Each is kept where measurements are kept, in processes if those of `keeping` are asked for;
     `progress` is told which one comes next.
     """
-    out = []
     cells = list(product(*axes.values()))
-    if kept_apart(cell, [(p, *values) for values in cells], progress):
-        progress = silent
-    for done, values in enumerate(cells):
-        said = ", ".join(f"{name} = {_short(value)}" for name, value in zip(axes, values))
-        progress(done / len(cells), said)
-        out.append(kept(cell, p, *values))
-    return out
+    said = [", ".join(f"{name} = {_short(x)}" for name, x in zip(axes, cell)) for cell in cells]
+    return kept_each(cell, [(p, *values) for values in cells], progress, said)
 
 
 def _short(value: Any) -> str:

@@ -26,7 +26,7 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -40,9 +40,9 @@ import numpy as np
 
 from .. import __version__
 from .._files import member_names, parsed_json, read_arrays, write_atomically
-from ..sweeps.engines import finished
+from ..sweeps.engines import Lost, finished
 
-__all__ = ["Kept", "forget", "keeping", "kept", "kept_apart"]
+__all__ = ["Kept", "forget", "keeping", "kept", "kept_each"]
 
 T = TypeVar("T")
 _PACKAGE = __name__.partition(".")[0]
@@ -107,7 +107,27 @@ def kept(measure: Callable[..., T], *args: Any, **told: Any) -> T:
     return value
 
 
-def kept_apart(
+def kept_each(
+    measure: Callable[..., T],
+    every: Iterable[tuple[Any, ...]],
+    progress: Callable[[float, str], Any] | None = None,
+    said: Sequence[str] = (),
+) -> list[T]:
+    """[kept(measure, *args) for args in every], in the workers of `keeping` where there are some.
+
+    `progress` is told how far it is, and what comes next as `said` has it.
+    """
+    every, tell = list(every), progress or (lambda share, what: None)
+    if _made_apart(measure, every, tell):
+        return [kept(measure, *args) for args in every]
+    out = []
+    for done, args in enumerate(every):
+        tell(done / len(every), said[done] if said else f"{done} of {len(every)}")
+        out.append(kept(measure, *args))
+    return out
+
+
+def _made_apart(
     measure: Callable[..., Any], every: list[tuple[Any, ...]], progress: Callable[[float, str], Any]
 ) -> bool:
     """Make what is missing of measure(*args) in the workers of `keeping`; False if there are none.
@@ -120,7 +140,9 @@ def kept_apart(
     names = [_file(measure, args) for args in every]
     missing = {k: every[k] for k, name in enumerate(names) if not _read(store.folder / name)[0]}
     work = partial(_keep, store.folder, measure)
-    for done, (k, _) in enumerate(finished(work, missing, store.workers), 1):
+    for done, (k, lost) in enumerate(finished(work, missing, store.workers), 1):
+        if isinstance(lost, Lost):
+            raise RuntimeError(f"{measure.__qualname__}{every[k]}: {lost.reason}")
         store.apart.add(names[k])
         progress(done / len(missing), f"{done} of {len(missing)} measured")
     return True

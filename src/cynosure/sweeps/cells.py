@@ -57,13 +57,13 @@ def leaders(d: int, n: int, seed: int, alpha: float | int = 0.5) -> dict[str, An
     }
 
 
-def emergent_leaders(alpha: float | int, n: int, seed: int, d: int = 2) -> dict[str, Any]:
+def emergent_leaders(alpha: float | int, n: int, d: int, seed: int) -> dict[str, Any]:
     """Leaders of n Gaussian tokens that are born after layer 0, and the layer of the last one."""
     born = limit(PureAttention(alpha=alpha), gaussian(n, d, seed)).born
     return {"first": int((born == 0).sum()), "late": int((born > 0).sum()), "last": int(born.max())}
 
 
-def long_context(gamma: float | int, r: float | int, n: int = 256) -> dict[str, Any]:
+def long_context(gamma: float | int, r: float | int, n: int) -> dict[str, Any]:
     """One softmax layer at beta = gamma log n on n tokens of common cosine r (B32).
 
     `cosine` is that of two outputs y_i = sum_j P_ij x_j, computed on tokens; `closed` the formula.
@@ -77,36 +77,57 @@ def long_context(gamma: float | int, r: float | int, n: int = 256) -> dict[str, 
 
 NAMED: dict[str, tuple[str, dict[str, Any]]] = {  # name -> what it shows, arguments of sweep()
     "sphere": (
-        "pairs that have met on the sphere, over beta, d and time",
+        "pairs that have met on the sphere, over beta, d, n and time",
         {
             "cell": sphere_met,
-            "grid": {"beta": np.linspace(0, 10, 200), "d": [2, 3, 32], "n": 32},
+            "grid": {"beta": np.linspace(0, 10, 200), "d": [2, 3, 32], "n": [32, 64]},
             "seeds": range(8),
             "vectorized": True,
+            "units": {"n": "tokens", "t": "time of the flow", "met": "share of pairs"},
         },
     ),
     "leaders": (
         "leaders of Gaussian tokens over d and n, beside the formula",
         {
             "cell": leaders,
-            "grid": {"d": [1, 2, 3, 4, 8, 16, 32], "n": [10, 32, 100, 316, 1000]},
-            "seeds": range(50),
+            "grid": {
+                "d": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
+                "n": [10, 18, 32, 56, 100, 178, 316, 562, 1000],
+            },
+            "seeds": range(100),
+            "units": {
+                "n": "tokens",
+                "first": "leaders",
+                "final": "leaders",
+                "undecided": "tokens",
+                "expected": "leaders",
+            },
         },
     ),
     "emergent_leaders": (
-        "leaders born after layer 0 over alpha and n, in the plane",
+        "leaders born after layer 0 over alpha, n and d",
         {
             "cell": emergent_leaders,
-            "grid": {"alpha": np.geomspace(0.1, 10, 21), "n": [10, 20, 40, 80, 160]},
-            "seeds": range(100),
+            "grid": {
+                "alpha": np.geomspace(0.1, 10, 13),
+                "n": [10, 14, 20, 28, 40, 57, 80, 113, 160],
+                "d": [1, 2, 8],
+            },
+            "seeds": range(500),
+            "units": {"n": "tokens", "first": "leaders", "late": "leaders", "last": "layers"},
         },
     ),
     "long_context": (
-        "the cosine of two outputs of a layer over gamma and r",
+        "the cosine of two outputs of a layer over gamma, r and n",
         {
             "cell": long_context,
-            "grid": {"gamma": np.linspace(0.1, 4, 40), "r": np.linspace(0.05, 0.95, 19), "n": 256},
+            "grid": {
+                "gamma": np.linspace(0.05, 4, 80),
+                "r": np.linspace(0.02, 0.98, 49),
+                "n": [32, 512],
+            },
             "seeds": None,
+            "units": {"n": "tokens", "cosine": "cosine", "closed": "cosine"},
         },
     ),
 }

@@ -1,8 +1,8 @@
-"""Where blocks are computed: in this process, in processes of joblib, on a cluster of Dask.
+"""Where jobs are done: in this process, in processes of joblib, on a cluster of Dask.
 
 `finished(work, jobs)` gives (key, work(job)) as each is done, in any order. No scheduler of our
-own: joblib and Dask start, feed and restart workers; what comes back is written by the caller, so
-that workers need no file system in common with it.
+own: joblib and Dask start, feed and restart workers. Blocks of a sweep, partitions of bulk reading
+and the grids of experiments go through here.
 """
 
 from __future__ import annotations
@@ -11,13 +11,19 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["finished", "first_done"]
+__all__ = ["Lost", "finished"]
 
 AHEAD = 3  # tasks at the scheduler for each thread that computes
 REFRESH = 5.0  # seconds, after which it is asked again how many there are: workers come and go
 SILENCE = 120.0  # seconds without any worker, after which nobody is waited for any more
+
+
+class Lost(NamedTuple):
+    """In place of a result: the job killed the processes it was given to."""
+
+    reason: str
 
 
 def finished(
@@ -26,11 +32,15 @@ def finished(
     workers: int | None = None,
     client: Any = None,
 ) -> Iterator[tuple[int, Any]]:
-    """(key, work(job)) of every job by its key, as they are done."""
+    """(key, work(job) or Lost) of every job by its key, as they are done.
+
+    RuntimeError where nobody is left to do the work. An error of `work` itself is raised as it is
+    from processes, so `work` had better give it as a result.
+    """
     if client is not None:
         return _on_cluster(work, jobs, client)
-    if workers is not None and workers > 1:
-        return _in_processes(work, jobs, workers)
+    if workers is not None and workers > 1 and len(jobs) > 1:
+        return _in_processes(work, jobs, min(workers, len(jobs)))
     return ((key, work(jobs[key])) for key in jobs)
 
 
@@ -39,7 +49,7 @@ def _in_processes(
 ) -> Iterator[tuple[int, Any]]:
     """Where a process dies, joblib ends them all: what was on its way is tried one by one.
 
-    So a block that kills every process it meets is found, and does not keep the others from done.
+    So a job that kills every process it meets is found, and does not keep the others from done.
     """
     from joblib import Parallel, delayed  # type: ignore[import-untyped]
     from joblib.externals.loky.process_executor import (  # type: ignore[import-untyped]
@@ -48,7 +58,7 @@ def _in_processes(
 
     ahead = AHEAD * workers
     run = Parallel(workers, return_as="generator_unordered", pre_dispatch=ahead, batch_size=1)
-    left, suspects, deadly = dict.fromkeys(jobs), list[int](), 0
+    left, suspects = dict.fromkeys(jobs), list[int]()
     while left:
         asked = suspects[:1] or list(left)
         done = run(delayed(_keyed)(work, key, jobs[key]) for key in asked)
@@ -59,14 +69,12 @@ def _in_processes(
         except TerminatedWorkerError:
             if suspects:
                 del left[asked[0]]
-                deadly += 1
+                yield asked[0], Lost("it killed the process it was computed in")
             else:
                 suspects = [-1, *islice(left, ahead)]  # the first is dropped below
         finally:
             done.close()
         suspects = suspects[1:]
-    if deadly:
-        raise RuntimeError(f"{deadly} blocks killed the process they were computed in")
 
 
 def _keyed(work: Callable[[Any], Any], key: int, job: Any) -> tuple[int, Any]:
@@ -77,7 +85,7 @@ def _on_cluster(
     work: Callable[[Any], Any], jobs: Mapping[int, Any], client: Any
 ) -> Iterator[tuple[int, Any]]:
     """A few tasks ahead for each thread; Dask gives those of a worker that dies to another."""
-    waiting, flying = iter(jobs), set[Any]()
+    waiting, flying = iter(jobs), dict[Any, int]()
     threads, asked, alive = 0, -REFRESH, time.monotonic()
     try:
         while True:
@@ -85,21 +93,20 @@ def _on_cluster(
             if now > asked + REFRESH:
                 threads, asked = sum(client.nthreads().values()), now
             for key in islice(waiting, max(0, AHEAD * max(1, threads) - len(flying))):
-                flying.add(client.submit(_keyed, work, key, jobs[key], pure=False))
+                flying[client.submit(work, jobs[key], pure=False)] = key
             if not flying:
                 return
-            done = first_done(client, flying, REFRESH)
+            done = _first_done(client, flying, REFRESH)
             alive = now if done or threads else alive
             if now > alive + SILENCE:
                 raise RuntimeError(f"the cluster has had no worker for {SILENCE:g} s")
             for future in done:
-                flying.discard(future)
-                yield _result(future)
+                yield flying.pop(future), _result(future)
     finally:
         client.cancel(list(flying))
 
 
-def first_done(client: Any, futures: Iterable[Any], seconds: float) -> list[Any]:
+def _first_done(client: Any, futures: Iterable[Any], seconds: float) -> list[Any]:
     """Those of the client's futures that are done, waited for so long at most."""
     from distributed import wait
 
@@ -109,10 +116,14 @@ def first_done(client: Any, futures: Iterable[Any], seconds: float) -> list[Any]
 
 
 def _result(future: Any) -> Any:
+    from distributed import KilledWorker
+
     try:
         return future.result()
+    except KilledWorker as error:
+        return Lost(_first_line(error))
     except Exception as error:
-        raise RuntimeError(f"the cluster lost a block ({_first_line(error)})") from error
+        raise RuntimeError(f"the cluster gave up ({_first_line(error)})") from error
 
 
 def _first_line(error: Exception) -> str:

@@ -7,7 +7,7 @@ import inspect
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -34,13 +34,15 @@ class Plan:
     axes: dict[str, np.ndarray]
     fixed: dict[str, Any]
     seeds: np.ndarray | None = None
+    units: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def of(
         cell: Any,
         grid: Any,
-        seeds: Iterable[Any] | None,
-        vectorized: bool,
+        seeds: Iterable[Any] | None = None,
+        vectorized: bool = False,
+        units: Any = None,
     ) -> Plan:
         """The plan of sweep()'s arguments, which are judged here."""
         if not callable(cell):
@@ -62,7 +64,7 @@ class Plan:
             raise TypeError(f"seeds: expected whole numbers, got {drawn[:5].tolist()}")
         if drawn is not None and not vectorized:
             axes["seed"] = drawn
-        plan = Plan(cell, axes, fixed, drawn if vectorized else None)
+        plan = Plan(cell, axes, fixed, drawn if vectorized else None, _units(units))
         if not axes:
             raise ValueError("grid: expected an axis with several values, got single values only")
         try:
@@ -110,6 +112,14 @@ class Plan:
             "fixed": self.fixed,
             "vectorized": self.seeds is not None,
         }
+
+
+def _units(given: Any) -> dict[str, str]:
+    words = given if isinstance(given, Mapping) else {}
+    wrong = given is not None and not isinstance(given, Mapping)
+    if wrong or not all(isinstance(word, str) for pair in words.items() for word in pair):
+        raise TypeError(f'units: expected {{"t": "seconds", ...}}, got {given!r}')
+    return dict(words)
 
 
 def _scalar(name: str, value: Any) -> Any:
@@ -207,6 +217,12 @@ class Outputs:
             raise ValueError(f"cell: expected a number or an array at least, got {list(found)}")
         _lengths([*arrays.values(), *(Output((k,), x.shape, x.dtype) for k, x in coords.items())])
         return Outputs(arrays, coords)
+
+    def check_units(self, plan: Plan) -> None:
+        """Refuse units of what is not there, which would be a slip of the pen."""
+        known = [*plan.call(0), *self.coords, *self.arrays]
+        if unknown := [name for name in plan.units if name not in known]:
+            raise ValueError(f"units: {unknown[0]!r} is none of {', '.join(known)}")
 
     def fit(self, plan: Plan, found: Any) -> dict[str, np.ndarray]:
         """The arrays of a cell, if it gave what the first one did; ValueError if not."""

@@ -12,7 +12,7 @@ from typing import Any, final
 
 import numpy as np
 
-from .engines import finished
+from .engines import Lost, finished
 from .plan import DONE, WAITING, Outputs, Plan, Rows, block_shape, compute, rows, said
 from .store import NEEDED, Store, find, make
 
@@ -33,6 +33,7 @@ def sweep(
     workers: int | None = None,
     client: Any = None,
     vectorized: bool = False,
+    units: Any = None,
     retry_failed: bool = False,
     progress: Callable[[float, str], Any] | None = None,
 ) -> Any:
@@ -42,7 +43,8 @@ def sweep(
     cell gives a dict of numbers and arrays of fixed shape; (dims, array) names the dimensions of
     an array, and {"t": ("t", times)} is their coordinate, the same in all cells. With
     `vectorized=True` one call gets all seeds, and its arrays begin with their axis; without
-    `seeds` the cell takes none.
+    `seeds` the cell takes none. `units` names those of axes and results, {"t": "seconds"}: they
+    are attributes of the Dataset, which its plots show.
 
     Blocks of cells are computed in this process, in `workers` processes, or on the Dask cluster of
     `client`. With `store` each finished block is written into that zarr folder, whole; the same
@@ -64,26 +66,46 @@ def sweep(
         raise ValueError(f"workers: expected a number of processes, got {workers!r}")
     if workers is not None and client is not None:
         raise ValueError("workers are processes of this machine, client is a cluster: choose one")
-    plan = Plan.of(cell, grid, seeds, vectorized)
+    plan = Plan.of(cell, grid, seeds, vectorized, units)
     path = None if store is None else Path(store)
     known: dict[int, Rows] = {}
     found = None if path is None else find(path, plan)
     if found is None:
         outputs, known, seconds = _sampled(plan)
-        found = make(path, plan, outputs, block_shape(plan.shape, _cells(plan, outputs, seconds)))
+        outputs.check_units(plan)
+        block = block_shape(plan.shape, _cells(plan, outputs, seconds))
+        try:
+            found = make(path, plan, outputs, block)
+        except OSError as error:
+            raise _unwritten(error, path, "the store cannot be made") from error
     waiting = _Waiting(found, known, retry_failed)
     done, total, work = 0, len(waiting), partial(compute, plan, found.outputs)
+    lost: list[str] = []
     try:
         for number, result in finished(work, waiting, workers, client):
-            waiting.enter(number, result)
+            if isinstance(result, Lost):
+                lost.append(f"at {plan.in_words(int(waiting[number][0]))}: {result.reason}")
+            else:
+                waiting.enter(number, result)
             done += 1
             if progress is not None:
                 progress(done / total, f"block {done} of {total}")
+        if lost:
+            raise RuntimeError(f"{len(lost)} of {total} blocks could not be computed, {lost[0]}")
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"interrupted; {waiting.how_to_go_on()}") from None
     except RuntimeError as error:
         raise RuntimeError(f"{error}; {waiting.how_to_go_on()}") from error
+    except OSError as error:
+        raise _unwritten(error, path, waiting.how_to_go_on()) from error
     return found.dataset()
+
+
+def _unwritten(error: OSError, path: Path | None, what: str) -> OSError:
+    """The error of a file of the store, a temporary one perhaps, as one of the store."""
+    if error.errno is None or path is None:
+        return error
+    return OSError(error.errno, f"{os.strerror(error.errno)}; {what}", str(path))
 
 
 @final
@@ -140,7 +162,7 @@ class _Waiting(Mapping[int, np.ndarray]):
         done = f"{int((self.status != WAITING).sum())} of {self.status.size} cells"
         if self.store.path is None:
             return f"{done} were done, and are lost; with store=... they would stay"
-        return f"{done} are in {self.store.path}; the same call goes on from there"
+        return f"{done} are in {self.store.path}; start the same again to go on"
 
 
 def _sampled(plan: Plan) -> tuple[Outputs, dict[int, Rows], float]:

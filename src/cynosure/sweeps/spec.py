@@ -7,6 +7,8 @@ vectorized = true
 beta = {start = 0, stop = 10, num = 200}    # evenly; log = true for equal ratios
 d = [2, 3, 32]
 n = 32                        # the same in every cell
+[units]                       # shown by plots
+t = "seconds"
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from typing import Any
 import numpy as np
 
 from .._files import parsed_toml, read_bytes
+from .plan import Plan
 
 __all__ = ["asked_for"]
 
-_KEYS = {"cell", "seeds", "vectorized", "grid"}
+_KEYS = {"cell", "seeds", "vectorized", "grid", "units"}
 _MOST = 1 << 20  # bytes of a file, values of an axis, seeds
 
 
@@ -54,12 +57,18 @@ def asked_for(spec: str | os.PathLike[str]) -> dict[str, Any]:
         seeds = range(seeds)
     elif not isinstance(seeds, list | None):
         raise ValueError(f"{spec}: seeds: expected a number of seeds or a list, got {seeds!r}")
-    return {
+    asked = {
         "cell": _imported(found["cell"], path),
         "grid": {name: _axis(f"{spec}: {name}", values) for name, values in grid.items()},
         "seeds": seeds,
         "vectorized": vectorized,
+        "units": found.get("units"),
     }
+    try:
+        Plan.of(**asked)
+    except (TypeError, ValueError) as error:  # of the file, not of whoever called
+        raise ValueError(f"{spec}: {error}") from None
+    return asked
 
 
 def _axis(name: str, values: Any) -> Any:

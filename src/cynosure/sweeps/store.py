@@ -86,7 +86,8 @@ class Store:
         coords = {**_coords(self.plan), **self.outputs.coords}
         found = xarray.Dataset(data, coords=coords)
         found["status"].attrs = _FLAGS
-        return _told(found, list(self.outputs.arrays), self.plan.fixed, self.plan.name)
+        plan = self.plan
+        return _told(found, list(self.outputs.arrays), plan.fixed, plan.name, plan.units)
 
 
 _FLAGS = {"flag_values": [WAITING, DONE, FAILED], "flag_meanings": MEANING}
@@ -102,10 +103,14 @@ def _dims(store: Store, name: str) -> tuple[str, ...]:
     return (*_coords(store.plan), *store.outputs.arrays[name].dims)
 
 
-def _told(found: Any, names: list[str], fixed: Mapping[str, Any], cell: str) -> Any:
+def _told(
+    found: Any, names: list[str], fixed: Mapping[str, Any], cell: str, units: Mapping[str, str]
+) -> Any:
     """The Dataset in our order, with the fixed parameters as coordinates of no dimension."""
     found = found[[*names, "status", "error"]].assign_coords(dict(fixed))
     found.attrs = {"cell": cell}
+    for name, unit in units.items():
+        found[name].attrs["units"] = unit
     return found
 
 
@@ -141,12 +146,14 @@ def _create(folder: Path, plan: Plan, outputs: Outputs, block: tuple[int, ...]) 
     shapes = {name: [out.dims, out.shape, out.dtype.str] for name, out in outputs.arrays.items()}
     about = {"format": FORMAT, "version": VERSION, **plan.identity(), "axes": list(plan.axes)}
     about |= {"block": block, "outputs": shapes, "coords": list(outputs.coords)}
+    about |= {"units": plan.units}
     about = json.loads(json.dumps(about))  # tuples are lists there
     about["checksum"] = sha256(canonical(about))
     group: Any = zarr.create_group(_whole(folder), attributes=about)
     lead = () if plan.seeds is None else plan.seeds.shape
     packed: dict[str, Any] = {"compressors": ZstdCodec(level=1, checksum=True)}
     packed |= {"chunk_key_encoding": {"name": "default", "separator": "."}}
+    unit = {name: {"units": word} for name, word in plan.units.items()}
     dims = tuple(_coords(plan))
     for name, out in outputs.arrays.items():
         group.create_array(
@@ -156,6 +163,7 @@ def _create(folder: Path, plan: Plan, outputs: Outputs, block: tuple[int, ...]) 
             dtype=out.dtype,
             fill_value=missing(out.dtype),
             dimension_names=(*dims, *out.dims),
+            attributes=unit.get(name),
             **packed,
         )
     own: dict[str, Any] = {
@@ -167,8 +175,9 @@ def _create(folder: Path, plan: Plan, outputs: Outputs, block: tuple[int, ...]) 
     group.create_array("status", dtype="i1", fill_value=WAITING, attributes=_FLAGS, **own, **packed)
     for name, x in {**_coords(plan), **outputs.coords}.items():
         kind = "str" if x.dtype.kind == "U" else x.dtype
+        own = {"shape": x.shape, "chunks": x.shape, "dimension_names": (name,)}
         coordinate = group.create_array(
-            name, shape=x.shape, chunks=x.shape, dtype=kind, dimension_names=(name,), **packed
+            name, dtype=kind, attributes=unit.get(name), **own, **packed
         )
         coordinate[:] = x.astype(object) if kind == "str" else x
 
@@ -231,7 +240,22 @@ def find(path: str | os.PathLike[str], plan: Plan) -> Store | None:
         )
     for name in (".", *found):
         sweep(folder / name)  # temporaries of a driver that was killed
+    outputs.check_units(plan)
+    _label(group, about, plan.units)
     return Store(plan, outputs, tuple(about["block"]), found, Path(path))
+
+
+def _label(group: Any, about: Mapping[str, Any], units: Mapping[str, str]) -> None:
+    """Units are words beside the numbers: new ones are written over those of the store."""
+    there = about.get("units", {})
+    new = {name: word for name, word in units.items() if there.get(name) != word}
+    if not new:
+        return
+    for name in new:
+        if name in group:
+            group[name].update_attributes({"units": new[name]})
+    about = {**about, "units": {**there, **new}}
+    group.update_attributes({**about, "checksum": sha256(canonical(about))})
 
 
 def _header(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -319,7 +343,8 @@ def open_sweep(store: str | os.PathLike[str]) -> Any:
     how: dict[str, Any] = {"engine": "zarr", "chunks": None, "consolidated": False}
     try:
         found = xarray.open_dataset(str(store), decode_cf=False, **how)
-        return _told(found, list(about["outputs"]), about["fixed"], about["cell"])
+        names, units = list(about["outputs"]), about.get("units", {})
+        return _told(found, names, about["fixed"], about["cell"], units)
     except OSError:
         raise
     except Exception as error:

@@ -11,7 +11,7 @@ import cynosure as cy
 
 from ...pretrained.examples import SENTENCE, example_transformer, weights_note
 from .._frame import Progress
-from .._measurements import kept
+from .._measurements import kept_each
 from ._forms import FormEffect, effect_of
 
 __all__ = ["LearnedForm", "head_table", "heads", "heads_picture", "learned_text"]
@@ -39,12 +39,9 @@ def heads(
         return []
     found = [h for k in range(min(blocks, transformer.depth)) for h in transformer.heads(k)]
     z0 = transformer.trace(SENTENCE).z[0].astype(np.float64)
-    out = []
-    for done, h in enumerate(found):
-        progress(done / len(found), h.name)
-        A = h.A.astype(np.float64)
-        out += [kept(_learned, h.name, A, z0, float(alpha), layers) for alpha in alphas]
-    return out
+    forms = [(h.name, h.A.astype(np.float64)) for h in found]
+    every = [(*form, z0, float(alpha), layers) for form in forms for alpha in alphas]
+    return kept_each(_learned, every, progress, [args[0] for args in every])
 
 
 def _learned(

@@ -25,7 +25,7 @@ import cynosure as cy
 
 from ...analysis.probes import NO_LEADER, OPEN, OWN, basins
 from .._frame import Progress, all_of, over_grid, part, report_of, require, silent
-from .._measurements import kept
+from .._measurements import kept, kept_each
 
 TITLE = "Basins: a certified atlas of where a token ends up"
 Box = tuple[float, float, float, float]  # left, right, bottom, top
@@ -89,13 +89,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Three starts, a zoom, and the same starts at other alphas."""
     sensible = p.pixels >= 8 and p.coarse >= 8 and p.n >= 3 and 0 < p.zoom < 1 and len(p.alphas)
     require(bool(sensible), "pixels and coarse >= 8, n >= 3, 0 < zoom < 1, some alphas", p)
-    say = progress or silent
-    atlases: list[Atlas] = []
     starts = _starts(p)
-    for name, z in starts.items():
-        say(0.2 * len(atlases), name)
-        atlases.append(kept(_atlas, p, name, z, _box(z)))
-    say(0.6, "zoom")
+    every = [(p, name, z, _box(z)) for name, z in starts.items()]
+    atlases: list[Atlas] = kept_each(_atlas, every, part(progress, 0, 0.6), list(starts))
+    (progress or silent)(0.6, "zoom")
     whole = atlases[1]
     zoom = kept(_atlas, p, f"zoom into: {whole.name}", whole.z, _window(p, whole))
     axes = {"start": tuple(starts), "alpha": p.alphas}

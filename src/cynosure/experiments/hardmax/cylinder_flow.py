@@ -22,7 +22,7 @@ import cynosure as cy
 
 from ...analysis.clustering import medoids
 from .._frame import Progress, part, report_of, require, silent
-from .._measurements import kept
+from .._measurements import kept, kept_each
 from ._street import Pod, Street, street_of
 
 TITLE = "The leaders of a flow past a cylinder"
@@ -103,12 +103,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     (progress or silent)(0.85, "leaders")
     pod, d = street.pod, max(p.dims)
     cases = [*((modes, 0.0) for modes in p.dims), *((d, power) for power in p.powers if power)]
-    choices = [kept(_choice, p.alpha, pod, *case) for case in cases]
-    samples = [kept(_sampled, p.alpha, pod.tokens[:, : p.dims[0]], stride) for stride in p.strides]
-    samples += [
-        kept(_ellipses, p.alpha, pod.energy, p.snapshots, street.period, p.turns, stride)
-        for stride in p.strides
-    ]
+    choices = kept_each(_choice, [(p.alpha, pod, *case) for case in cases])
+    tokens, law = pod.tokens[:, : p.dims[0]], (pod.energy, p.snapshots, street.period, p.turns)
+    samples = kept_each(_sampled, [(p.alpha, tokens, stride) for stride in p.strides])
+    samples += kept_each(_ellipses, [(p.alpha, *law, stride) for stride in p.strides])
     tr = cy.simulate(cy.PureAttention(alpha=p.alpha), pod.tokens[:, : p.dims[0]], layers=12)
     modes = zip(range(1, d + 1), pod.energy, np.cumsum(pod.energy))
     energy = cy.Table("Energy of the modes", ("mode", "share", "together"), tuple(modes))

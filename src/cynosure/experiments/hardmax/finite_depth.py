@@ -19,7 +19,7 @@ import numpy as np
 import cynosure as cy
 
 from .._frame import Progress, at_most, counted, part, report_of, require, resampled
-from .._measurements import kept
+from .._measurements import kept_each
 
 TITLE = "Finite depth: how much of the limit a few layers see"
 LAWS = ("gaussian", "ball", "words")
@@ -73,11 +73,9 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     grid = list(product([law for law in p.laws if law not in drawn], p.d, p.n, p.alpha))
     for law, rows in drawn.items():
         grid += product([law], [rows.shape[1]], [n for n in p.n if n <= len(rows)], p.alpha)
-    say = part(progress, 0, 0.9)
-    cells: list[DepthCurves] = []
-    for law, d, n, alpha in grid:
-        say(len(cells) / len(grid), f"{law}, d = {d}, n = {n}, alpha = {alpha:g}")
-        cells.append(kept(_curves, p, law, drawn.get(law), d, n, alpha))
+    said = [f"{law}, d = {d}, n = {n}, alpha = {alpha:g}" for law, d, n, alpha in grid]
+    every = [(p, law, drawn.get(law), *rest) for law, *rest in grid]
+    cells: list[DepthCurves] = kept_each(_curves, every, part(progress, 0, 0.9), said)
     statement = "a settled follower approaches its leader by the factor 1 + alpha every layer"
     slowest = 1 - min(c.slow for c in cells)  # relative
     rate = at_most("rate", "docs/mathematics.md B8", statement, slowest, 1e-6, cells=len(cells))

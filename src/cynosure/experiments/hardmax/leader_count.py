@@ -25,7 +25,7 @@ import cynosure as cy
 from ...pretrained.examples import example_transformer, weights_note
 from ...theorems import expected_leaders
 from .._frame import Progress, at_most, counted, over_grid, part, report_of, require, wilson
-from .._measurements import kept
+from .._measurements import kept_each
 from ..reviews._texts import REVIEWS
 
 TITLE = "How many tokens lead: counts beside the formula"
@@ -115,7 +115,8 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     require(set(p.data) <= set(known), f"data among {', '.join(known)}", p)
     cells = over_grid(_count, p, {"d": p.d, "n": p.n}, part(progress, 0, 0.8))
     part(progress, 0.8, 1)(0.0, "data")
-    data = [count for name, z in _data(p).items() for count in kept(_against_gaussian, p, name, z)]
+    every = [(p, name, z) for name, z in _data(p).items()]
+    data = [count for counts in kept_each(_against_gaussian, every) for count in counts]
     counts: dict[str, Any] = {
         **{"d": "d", "n": "n", "mean |L_0|": "mean", "standard error": "error"},
         **{"expected": "expected", "difference in errors": "deviation"},

@@ -27,7 +27,7 @@ import numpy as np
 import cynosure as cy
 
 from .._frame import Progress, counted, over_grid, part, report_of, require
-from .._measurements import kept
+from .._measurements import kept_each
 from . import _low_rank
 
 TITLE = "Boolean attention: d = 1, two columns take over"
@@ -88,7 +88,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     ranks = _low_rank.compare(p.n, p.d, p.eps, p.long, p.seed)
     grid = {"size": p.sizes, "start": range(p.starts)}
     ends = over_grid(_end, p, grid, part(progress, 0.6, 0.8))
-    again = [kept(_ranks_again, p, s) for s in range(1, 1 + max(1, p.starts // 3))]
+    again = kept_each(_ranks_again, [(p, s) for s in range(1, 1 + max(1, p.starts // 3))])
     say(0.8, "figures")
     figures = (
         cy.Picture("P(t)", _caption(examples), _heat_maps(p, examples)),

@@ -23,7 +23,7 @@ import cynosure as cy
 
 from ...theorems.noise import PairLaw, antipodal_probability, antipodal_threshold, tail_of_ends
 from .._frame import Progress, at_most, counted, over_grid, part, report_of, require, wilson
-from .._measurements import kept
+from .._measurements import kept_each
 
 TITLE = "Common noise: meeting or antipodes"
 NOISES = ("common", "own")
@@ -223,7 +223,7 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
         _crowd, p, {"n": p.n, "sigma": p.sigma, "time": (p.time,)}, part(progress, 0.7, 0.85)
     )
     later = Later(
-        [kept(_pairs, p, c.beta, c.sigma, p.d, p.r, 0, p.late) for c in _below(grid)],
+        kept_each(_pairs, [(p, c.beta, c.sigma, p.d, p.r, 0, p.late) for c in _below(grid)]),
         over_grid(
             _crowd,
             p,

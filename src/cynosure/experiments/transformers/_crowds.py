@@ -11,7 +11,7 @@ import cynosure as cy
 
 from ...pretrained.head_flows import TOGETHER, sphere_run
 from .._frame import counted, wilson
-from .._measurements import kept
+from .._measurements import kept_each
 from ._head_ends import GAUSSIAN, UNIFORM
 from ._null_heads import random_head, uniform_head
 
@@ -40,22 +40,21 @@ def crowds_of(
     if nulls:
         kinds[GAUSSIAN] = [random_head(head, rng) for head in heads]
         kinds[UNIFORM] = [uniform_head(head) for head in heads]
-    out = []
-    for kind, group in kinds.items():
-        for start, z0 in starts.items():
-            end, when = kept(sphere_run, tuple(group), z0, time)
-            crowd = Crowd(
-                layer=layer,
-                heads=kind,
-                start=start,
-                clusters=end["clusters"],
-                mean_cosine=end["mean_cosine"],
-                step=end["step"],
-                when=when,
-                tokens=len(z0),
-            )
-            out.append(crowd)
-    return out
+    runs = [(kind, start) for kind in kinds for start in starts]
+    ends = kept_each(sphere_run, [(tuple(kinds[kind]), starts[at], time) for kind, at in runs])
+    return [
+        Crowd(
+            layer=layer,
+            heads=kind,
+            start=start,
+            clusters=end["clusters"],
+            mean_cosine=end["mean_cosine"],
+            step=end["step"],
+            when=when,
+            tokens=len(starts[start]),
+        )
+        for (kind, start), (end, when) in zip(runs, ends, strict=True)
+    ]
 
 
 def alone(crowds: Sequence[Crowd]) -> dict[str, tuple[int, int]]:

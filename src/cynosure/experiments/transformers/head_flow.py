@@ -26,8 +26,8 @@ import cynosure as cy
 from ...pretrained.examples import ONE_THREAD, example_transformer, weights_note
 from ...pretrained.head_flows import TWIN, decay, growth_rate, head_run
 from ...theorems import Hypothesis
-from .._frame import Progress, report_of, require, silent
-from .._measurements import kept
+from .._frame import Progress, part, report_of, require, silent
+from .._measurements import kept_each
 from ._crowds import Crowd, crowd_controls, crowd_summary, crowd_table, crowds_of
 from ._head_ends import (
     COARSER,
@@ -94,18 +94,20 @@ def _report(p: Params, m: cy.Transformer, say: Progress) -> cy.Report:
     good = {head.name for head in heads if is_good(head)}
     named = named_heads(heads, p.only)
     chosen = sorted(named, key=lambda head: head.name not in good)[: p.heads or len(named)]
+    every = [
+        (head, start, z0, p.time, p.dt, done < p.drawn and start in ("text", "random"))
+        for done, head in enumerate(chosen)
+        for start, z0 in _starts(p, trace, head, p.starts if head.name in good else 1).items()
+    ]
+    found = kept_each(_one, every, part(say, 0.1, 0.6), [args[0].name for args in every])
     runs, checks, pictures = [], {}, []
-    for done, head in enumerate(chosen):
-        say(0.1 + 0.5 * done / len(chosen), head.name)
-        for start, z0 in _starts(p, trace, head, p.starts if head.name in good else 1).items():
-            drawn = done < p.drawn and start in ("text", "random")
-            row, check, tr = kept(_one, head, start, z0, p.time, p.dt, drawn)
-            runs.append(row)
-            if check is not None:
-                checks[f"{head.name}, {start}"] = [check]
-            if tr is not None:
-                words = trace.words if start == "text" else None
-                pictures.append(_picture(head, row, replace(tr, words=words)))
+    for (head, start, *_), (row, check, tr) in zip(every, found, strict=True):
+        runs.append(row)
+        if check is not None:
+            checks[f"{head.name}, {start}"] = [check]
+        if tr is not None:
+            words = trace.words if start == "text" else None
+            pictures.append(_picture(head, row, replace(tr, words=words)))
     say(0.6, "null models")
     ends = grouped([*runs, *_null_runs(p, trace, chosen)])
     say(0.7, "master equation")
@@ -171,12 +173,12 @@ def _starts(p: Params, trace: cy.Trace, head: cy.Head, draws: int = 1) -> dict[s
 
 def _null_runs(p: Params, trace: cy.Trace, heads: list[cy.Head]) -> list[Row]:
     """Gaussian heads in the place of some of the heads; uniform attention in that of all."""
-    out = []
+    every = []
     for head in heads[:: max(1, len(heads) // p.nulls)][: p.nulls] if p.nulls else ():
         copy = random_head(head, np.random.default_rng([p.seed, head.layer, head.index, 0, 1]))
-        for start, z0 in _starts(p, trace, head).items():
-            row, _, _ = kept(_one, copy, start, z0, p.time, p.dt, False)
-            out.append(row | {"group": GAUSSIAN})
+        starts = _starts(p, trace, head).items()
+        every += [(copy, start, z0, p.time, p.dt, False) for start, z0 in starts]
+    out = [row | {"group": GAUSSIAN} for row, _, _ in kept_each(_one, every)]
     for head in heads:
         starts = _starts(p, trace, head).items()
         out += [uniform_row(head, start, z0, p.time) for start, z0 in starts]
