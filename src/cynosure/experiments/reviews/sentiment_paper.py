@@ -128,8 +128,10 @@ def _fits(p: Params, ids: Ids, schedule: Schedule, say: Progress) -> list[list[F
 
 
 def _accuracies(models: list[TrainedModel]) -> cy.Table:
+    some = max(int(m.history.get("watched", 0)) for m in models)
+    scored = f"on {some} reviews of each part, evenly spaced" if some else "on all reviews"
     note = (
-        "Test accuracies of the epoch with the lowest held-out loss. `best on test` picks the "
+        f"Accuracies of the epoch with the lowest held-out loss, {scored}. `best on test` picks the "
         "epoch on the test part, as the published maxima do: it is no fair number. The published "
         "ones are from another split (the last 15,000 of 50,000), padding not masked, n = 128."
     )
@@ -246,9 +248,9 @@ def _summary(
 ) -> str:
     few, many = (pick(models, key=lambda m: m.hard.leaders.mean()) for pick in (min, max))
     lines = "; ".join(
-        f"{m.name}: {m.accuracy:.4f}"
+        f"{m.name}: {x.hard.mean():.4f}"
         + (f" (published {m.published[0]:.4f})" if m.published[0] else "")
-        for m in models
+        for m, x in zip(models, nulls, strict=True)
     )
     above = {m.name: m.chosen["train hard accuracy"] - m.accuracy for m in models}
     worst = max(above, key=lambda name: above[name])
