@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -32,7 +33,8 @@ class Word:
 @final
 @dataclass(frozen=True)
 class Leader:
-    """A leader with its cluster: share of the tokens, score of the leader, their contribution."""
+    """A leader with its cluster: share of the tokens, score of the leader, their contribution;
+    `subject` by its most telling terms, where words were gathered by subject."""
 
     text: str
     offsets: tuple[tuple[int, int], ...]
@@ -41,6 +43,7 @@ class Leader:
     contribution: float
     followers: tuple[Word, ...]
     token: int
+    subject: str = ""
 
     def __repr__(self) -> str:
         return f"Leader({self.text!r}, {self.contribution:+.3f}, {len(self.followers)} followers)"
@@ -63,8 +66,11 @@ def followed_leader(trajectory: Trajectory) -> np.ndarray:
     return owner
 
 
-def clusters(words: list[Word], owner: np.ndarray) -> tuple[Leader, ...]:
-    """A leader with its followers for each owner, the largest contribution first."""
+def clusters(
+    words: list[Word], owner: np.ndarray, subjects: Sequence[str] = ()
+) -> tuple[Leader, ...]:
+    """A leader with its followers for each owner, the largest contribution first; `subjects` of
+    the words, if there are any."""
     members: dict[int, list[Word]] = {}
     for word, lead in zip(words, owner.tolist()):
         members.setdefault(lead, []).append(word)
@@ -83,6 +89,7 @@ def clusters(words: list[Word], owner: np.ndarray) -> tuple[Leader, ...]:
                 contribution=sum(w.contribution for w in cluster),
                 followers=tuple(followers),
                 token=lead,
+                subject=subjects[lead] if subjects else "",
             )
         )
     return tuple(sorted(out, key=lambda x: (-abs(x.contribution), x.token)))

@@ -31,8 +31,9 @@ from ..drawing.page import page
 from ..simulation.trajectory import Trajectory
 from .clusters import Leader, Word, clusters, followed_leader
 from .documents import Documents
-from .model import Model
+from .model import Model, Plane
 from .striking import Reader, Span, spans, words_of
+from .subjects import subject_names
 from .text import Vocabulary
 from .view import plane_view
 
@@ -239,6 +240,7 @@ class Explanation:
                 {
                     **word(leader),
                     "share": leader.share,
+                    **({"subject": leader.subject} if leader.subject else {}),
                     "followers": list(map(word, leader.followers)),
                 }
                 for leader in self.leaders
@@ -298,6 +300,14 @@ def row_of(ex: Explanation) -> dict[str, Any]:
     }
 
 
+def _subjects(plane: Plane, vocabulary: Vocabulary, terms: np.ndarray) -> tuple[str, ...]:
+    """Subjects of the anchor, which has none, and of the terms; () in a model without them."""
+    if plane.subject is None:
+        return ()
+    names = subject_names(plane, vocabulary)
+    return ("", *(names[t] for t in plane.subject[terms].tolist()))
+
+
 def explain(
     text: str,
     vocabulary: Vocabulary,
@@ -334,7 +344,7 @@ def explain(
                 zip((NEUTRAL, *names), spans, score.tolist(), weight)
             )
         ]
-        leaders = clusters(words, followed_leader(trajectory))
+        leaders = clusters(words, followed_leader(trajectory), _subjects(plane, vocabulary, terms))
         decision = b + float(np.dot(weight, score)) / total
     else:
         b = decision = float(plane.prior[r])

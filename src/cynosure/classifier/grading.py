@@ -17,7 +17,7 @@ import numpy as np
 
 from .documents import Documents
 
-__all__ = ["MOST_LEVELS", "Graded", "lloyd", "placed"]
+__all__ = ["MOST_LEVELS", "Graded", "lloyd", "placed", "told_apart"]
 
 MOST_LEVELS = 255  # 2 x 255 rays and the anchor's: few enough for one pass over a text
 _STEEPEST = 0.96  # largest |u|
@@ -27,11 +27,16 @@ _CLOSEST = 1e-4  # of two levels' u: their cosines with the anchor differ well b
 @final
 @dataclass(frozen=True, eq=False)
 class Graded:
-    """Grade of every term (terms,), value of every grade (grades,), level (grades,) of |value|."""
+    """Grade of every term (terms,), value of every grade (grades,), level (grades,) of |value|.
+
+    `towards` (grades, d - 2), where given, are unit vectors: to which side of the anchor's axis a
+    grade lies (`subjects`).
+    """
 
     grade: np.ndarray
     value: np.ndarray
     level: np.ndarray
+    towards: np.ndarray | None = None
 
     @property
     def weight(self) -> np.ndarray:
@@ -77,7 +82,7 @@ def lloyd(s: np.ndarray, weight: np.ndarray, levels: int) -> Graded:
         if np.array_equal(moved, value):
             break
         value = moved
-    value = value[_told_apart(value)]
+    value = value[told_apart(value)]
     edge = _edges(ranked, value)
     level = np.empty(len(s), dtype=np.intp)
     level[order] = np.repeat(np.arange(len(value)), np.diff(edge))
@@ -93,8 +98,8 @@ def _edges(ranked: np.ndarray, value: np.ndarray) -> np.ndarray:
     return np.concatenate(([0], cut, [len(ranked)]))
 
 
-def _told_apart(value: np.ndarray) -> list[int]:
-    """Positions of values that differ enough from the one kept before."""
+def told_apart(value: np.ndarray) -> list[int]:
+    """Positions of rising values that differ enough from the one kept before."""
     least = _CLOSEST / _STEEPEST * float(value[-1])
     kept = [0]
     for h in range(1, len(value)):
@@ -106,10 +111,11 @@ def _told_apart(value: np.ndarray) -> list[int]:
 def placed(graded: Graded, evidence: np.ndarray, dim: int) -> tuple[np.ndarray, float]:
     """Places of the terms (terms, dim), and how much of a grade's value one unit of u stands for.
 
-    In more than two dimensions the directions fan out around the anchor's axis, neighbouring levels
-    on different axes: all keep their cosine with the anchor in order, and grades lie further apart.
+    In more than two dimensions the directions fan out around the anchor's axis, to the side of
+    their subject if there are subjects, else neighbouring levels on different axes: all keep their
+    cosine with the anchor in order, and grades lie further apart.
     """
-    top = max(float(graded.value.max(initial=0.0)), 1e-12) / _STEEPEST
+    top = max(float(np.abs(graded.value).max(initial=0.0)), 1e-12) / _STEEPEST
     u = graded.value / top
     direction = np.zeros((len(u), dim))
     direction[:, 0] = u
@@ -117,7 +123,9 @@ def placed(graded: Graded, evidence: np.ndarray, dim: int) -> tuple[np.ndarray, 
     aside = np.where((graded.level > 0) & (dim > 2), 0.6, 0.0)
     direction[:, 1] = rest * np.sqrt(1.0 - aside**2)
     if dim > 2:
-        direction[np.arange(len(u)), 2 + graded.level % (dim - 2)] = rest * aside
+        side = graded.towards
+        side = np.eye(dim - 2)[graded.level % (dim - 2)] if side is None else side
+        direction[:, 2:] = (rest * aside)[:, None] * side
     cosine = direction @ direction.T
     np.fill_diagonal(cosine, -1.0)
     near = np.unique(direction[:, 1])  # cosines with the anchor

@@ -29,6 +29,7 @@ from ..engine.layers import certified_layers
 from ..simulation.loop import simulate
 from ..simulation.trajectory import Trajectory
 from .plane import Plane, Rays
+from .subjects import MOST_SUBJECTS
 from .text import Documents, Tokenizer, Vocabulary
 
 __all__ = ["Model", "Plane", "Verdicts", "load_files", "save_files"]
@@ -227,6 +228,8 @@ def save_files(
     for p, plane in enumerate(model.planes):
         for name in ("embedding", "anchor", "v", "b", "prior"):
             arrays[f"{name}.{p}"] = np.ascontiguousarray(getattr(plane, name))
+        if plane.subject is not None:
+            arrays[f"subject.{p}"] = plane.subject.astype(np.int16)
     if model.layers > MOST_LAYERS:
         raise ValueError(f"layers: a saved model has at most {MOST_LAYERS}, got {model.layers}")
     tokenizer = vocabulary.tokenizer
@@ -324,7 +327,14 @@ def _plane(arrays: dict[str, np.ndarray], p: int, terms: int, count: float, kapp
     shapes = {"embedding": (terms, d), "anchor": (d,), "v": (rows, d)}
     for name, values in parts.items():
         _finite(f"{name}.{p}", values, shapes.get(name, (rows,)))
-    return Plane(**parts, count=count, kappa=kappa)
+    subject = arrays.get(f"subject.{p}")
+    if subject is not None and (
+        subject.dtype != np.int16
+        or subject.shape != (terms,)
+        or not ((subject >= 0) & (subject < MOST_SUBJECTS)).all()
+    ):
+        raise ValueError(f"subject.{p}: expected the number of the subject of each term")
+    return Plane(**parts, count=count, kappa=kappa, subject=subject)
 
 
 def _finite(name: str, values: np.ndarray, shape: tuple[int, ...]) -> None:

@@ -11,13 +11,16 @@
 Within a grade all directions are equal, so its longest token has the largest score and leads. So
 each grade heard in a text is one cluster, led by its most telling term, and all others follow the
 anchor. The number of leaders is the number of grades heard.
+
+With `subjects` a grade belongs to one subject as well (`subjects`): a cluster is one subject with
+one tendency, and its followers are words of the leader's kind.
 """
 
 from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, replace
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, final
 
 import numpy as np
@@ -26,6 +29,7 @@ from .fitting import decoder, joint_decoder, log_ratio, loss, presence, weights
 from .grading import MOST_LEVELS, Graded, lloyd, placed
 from .model import Model
 from .plane import Plane
+from .subjects import MOST_SUBJECTS, Subjects
 from .text import Documents
 
 __all__ = ["Fit", "Placed", "Task"]
@@ -122,25 +126,30 @@ class Placed(Fit):
     the decision a calibrated log-odds. Blocks follow the order of the texts (neighbours are alike:
     reviews of one film), so that order matters a little; where a class has too few texts for blocks
     it does not matter at all.
+
+    `subjects` > 0 gathers words by that many subjects, found in the texts without their labels; it
+    needs dim >= 4 (3 for two subjects). 0 gathers them by weight alone.
     """
 
     C: float | int | None = None
     folds: int = 3
     kappa: float | int | None = None
+    subjects: int = 0
 
     def describe(self) -> dict[str, Any]:
         return {"name": "placed", **self.get_params()}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name, as scikit-learn asks for them."""
-        return {"C": self.C, "folds": self.folds, "kappa": self.kappa}
+        return {name: getattr(self, name) for name in ("C", "folds", "kappa", "subjects")}
 
     def set_params(self, **given: Any) -> Placed:
         """Set parameters by name; returns itself. In place, though frozen: scikit-learn sets
         parameters of parameters (`method__C`) that way, on its own copy."""
         for name, value in given.items():
             if name not in self.get_params():
-                raise ValueError(f"Invalid parameter {name!r} for Placed; it has C, folds, kappa")
+                has = ", ".join(self.get_params())
+                raise ValueError(f"Invalid parameter {name!r} for Placed; it has {has}")
             object.__setattr__(self, name, value)
         return self
 
@@ -149,13 +158,14 @@ class Placed(Fit):
             raise ValueError(f"dim: placing grades needs at least 2 dimensions, got {task.dim}")
         if task.dim > MOST_DIMENSIONS:
             raise ValueError(f"dim: expected at most {MOST_DIMENSIONS} dimensions, got {task.dim}")
-        self._check()
+        self._check(task.dim)
         few = min(np.bincount(task.y, minlength=task.classes))
         if not self._training(np.arange(len(task.y)) < few):
             task = task.ordered()
         x = presence(task.documents, len(task.df))
         sizes, classes = task.documents.sizes, [1] if task.classes == 2 else range(task.classes)
-        found = [self._weighed(task, x, task.y == c) for c in classes]
+        subjects = Subjects.of(task, self.subjects) if self.subjects else None
+        found = [self._weighed(task, x, task.y == c, subjects) for c in classes]
         fits = [decoder(w.used, sizes, task.y == c, task.weight) for w, c in zip(found, classes)]
         if task.classes > 2:
             means = np.column_stack([w.used / (sizes + m) for w, (m, _, _) in zip(found, fits)])
@@ -164,17 +174,29 @@ class Placed(Fit):
                 (m, slope, b) for (m, _, _), slope, b in zip(fits, slopes.tolist(), biases.tolist())
             ]
         planes = tuple(
-            _plane(task, x, c, w, fit) for c, w, fit in zip(classes, found, fits, strict=True)
+            _plane(task, x, c, w, fit, subjects)
+            for c, w, fit in zip(classes, found, fits, strict=True)
         )
         return Model(planes, task.alpha, task.layers, joint=task.classes > 2)
 
-    def _check(self) -> None:
+    def _check(self, dim: int) -> None:
         for name in ("C", "kappa"):
             given = getattr(self, name)
             if given is not None and not (isinstance(given, Real) and float(given) > 0):
                 raise ValueError(f"method.{name}: expected a number > 0, or None, got {given!r}")
+        many = self.subjects
+        if not isinstance(many, Integral) or many == 1 or not 0 <= many <= MOST_SUBJECTS:
+            raise ValueError(
+                f"method.subjects: expected 0 or a number from 2 to {MOST_SUBJECTS}, got {many!r}"
+            )
+        if dim < (2 if not many else 3 if many == 2 else 4):
+            raise ValueError(
+                f"dim: {many} subjects need at least {3 if many == 2 else 4} dimensions, got {dim}"
+            )
 
-    def _weighed(self, task: Task, x: Any, inside: np.ndarray) -> _Weighed:
+    def _weighed(
+        self, task: Task, x: Any, inside: np.ndarray, subjects: Subjects | None
+    ) -> _Weighed:
         folds = self._training(inside)
         every = np.ones(len(inside), bool)
         C, known = self._chosen_C(task, x, inside, folds)
@@ -184,20 +206,21 @@ class Placed(Fit):
 
         if folds:
             fits = [
-                _Part(task, ~rows, inside, known[f] if f < len(known) else fitted(rows))
+                _Part(task, ~rows, inside, known[f] if f < len(known) else fitted(rows), subjects)
                 for f, rows in enumerate(folds)
             ]
         final_s = fitted(every)
         if not folds:  # few texts, none held out: the decoder is overconfident
-            fits = [_Part(task, every, inside, final_s)]
-        levels, kappa = _budgeted(task, fits, self.kappa)
+            fits = [_Part(task, every, inside, final_s, subjects)]
+        most = MOST_LEVELS if subjects is None else subjects.most_levels
+        levels, kappa = _budgeted(task, fits, self.kappa, most)
         used = np.empty(len(inside))
         left = (1.0 / (1.0 + float(task.alpha))) ** task.layers
         for part in fits:
             graded = part.graded(levels)
             read, whole = (part.sums(graded, k) for k in (kappa, float("inf")))
             used[part.rows] = (1.0 - left) * read + left * whole
-        return _Weighed(lloyd(final_s, task.df, levels), kappa, used)
+        return _Weighed(_graded(final_s, task, levels, subjects), kappa, used)
 
     def _chosen_C(
         self, task: Task, x: Any, inside: np.ndarray, folds: list[np.ndarray]
@@ -246,12 +269,25 @@ def _fitted(task: Task, x: Any, rows: np.ndarray, inside: np.ndarray, C: float) 
     return weights(x[rows], inside[rows], task.weight[rows], C, task.seed, task.tie)
 
 
+def _graded(s: np.ndarray, task: Task, levels: int, subjects: Subjects | None) -> Graded:
+    if subjects is None:
+        return lloyd(s, task.df, levels)
+    return subjects.graded(s, task.df, levels)
+
+
 @final
 class _Part:
     """Texts of some rows and weights of the terms that were fitted without them."""
 
-    def __init__(self, task: Task, rows: np.ndarray, inside: np.ndarray, s: np.ndarray) -> None:
-        self.task, self.rows, self.s = task, np.flatnonzero(rows), s
+    def __init__(
+        self,
+        task: Task,
+        rows: np.ndarray,
+        inside: np.ndarray,
+        s: np.ndarray,
+        subjects: Subjects | None,
+    ) -> None:
+        self.task, self.rows, self.s, self.subjects = task, np.flatnonzero(rows), s, subjects
         self.documents = task.documents.take(self.rows)
         self.inside, self.weight = inside[self.rows], task.weight[self.rows]
         few = np.arange(0, len(self.rows), max(len(self.rows) // _FEW, 1))
@@ -260,7 +296,7 @@ class _Part:
 
     def graded(self, levels: int) -> Graded:
         if levels not in self._graded:
-            self._graded[levels] = lloyd(self.s, self.task.df, levels)
+            self._graded[levels] = _graded(self.s, self.task, levels, self.subjects)
         return self._graded[levels]
 
     def sums(self, graded: Graded, kappa: float) -> np.ndarray:
@@ -287,7 +323,9 @@ class _Part:
         return float(w @ named), float(w @ leaders), float(w.sum())
 
 
-def _budgeted(task: Task, parts: list[_Part], kappa: float | int | None) -> tuple[int, float]:
+def _budgeted(
+    task: Task, parts: list[_Part], kappa: float | int | None, most_levels: int
+) -> tuple[int, float]:
     """(levels, kappa): as many levels, and read as far, as the budgets of leaders and words allow.
 
     Leaders grow with the levels, words with kappa; coarser levels are read in larger steps, so
@@ -312,10 +350,10 @@ def _budgeted(task: Task, parts: list[_Part], kappa: float | int | None) -> tupl
             most = max(low, 1e-3)
         return _smallest(parts, levels, most)
 
-    low, high = 1, MOST_LEVELS + 1
-    reach = chosen(MOST_LEVELS)
-    if counted(MOST_LEVELS, reach)[1] <= task.leaders:
-        return MOST_LEVELS, reach
+    low, high = 1, most_levels + 1
+    reach = chosen(most_levels)
+    if counted(most_levels, reach)[1] <= task.leaders:
+        return most_levels, reach
     while high - low > 1:
         levels = min(2 * low, (low + high) // 2)
         if counted(levels, reach)[1] > task.leaders:
@@ -338,7 +376,14 @@ def _smallest(parts: list[_Part], levels: int, most: float) -> float:
     return next(k for k, a in zip(tried, accuracy) if a >= best - slack)
 
 
-def _plane(task: Task, x: Any, c: int, found: _Weighed, fit: tuple[float, float, float]) -> Plane:
+def _plane(
+    task: Task,
+    x: Any,
+    c: int,
+    found: _Weighed,
+    fit: tuple[float, float, float],
+    subjects: Subjects | None,
+) -> Plane:
     count, slope, b = fit
     inside = task.y == c
     evidence = task.df * log_ratio(x, inside, task.weight) ** 2
@@ -347,4 +392,7 @@ def _plane(task: Task, x: Any, c: int, found: _Weighed, fit: tuple[float, float,
     v[0, 0] = slope * unit
     prior = task.prior(c) if task.classes == 2 else task.share(c)
     anchor = np.eye(task.dim)[1]
-    return Plane(embedding, anchor, v, np.array([b]), np.array([prior]), count, found.kappa)
+    return Plane(
+        embedding, anchor, v, np.array([b]), np.array([prior]), count, found.kappa,
+        None if subjects is None else subjects.subject,
+    )  # fmt: skip

@@ -19,7 +19,7 @@ from functools import cached_property
 from typing import NamedTuple, final
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from .documents import Documents
 
@@ -58,7 +58,8 @@ class Plane:
 
     embedding (terms, d), anchor (d,), v (rows, d), b (rows,); `prior` (rows,) is the decision for a
     text without any known term; `count` is m, how often the anchor counts in the mean; `kappa` says
-    when enough was read, see the module (inf: everything is).
+    when enough was read, see the module (inf: everything is). `subject` (terms,), where words were
+    gathered by subject, is the number of that of each term.
     """
 
     embedding: Float[np.ndarray, "terms d"]
@@ -68,6 +69,7 @@ class Plane:
     prior: Float[np.ndarray, " rows"]
     count: float = 1.0
     kappa: float = float("inf")
+    subject: Int[np.ndarray, " terms"] | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.count < float("inf"):

@@ -93,13 +93,16 @@ def step(weights: Weights) -> Tensor:
     return alpha / (1 + alpha)
 
 
-def pull(z: Tensor, q: Tensor, count: Tensor, temperature: float) -> Tensor:
-    """P z with scores <q_i, q_j>. At temperature 0 ties are those of the rounded scores, and the
-    sets C_i are held constant, which is the gradient of hardmax almost everywhere."""
+def pull(
+    z: Tensor, q: Tensor, count: Tensor, temperature: float, keys: Tensor | None = None
+) -> Tensor:
+    """P z with scores <q_i, k_j>, k = q if not given. At temperature 0 ties are those of rounded
+    scores, and the sets C_i are held constant: the gradient of hardmax almost everywhere."""
+    k = (q if keys is None else keys).transpose(1, 2)
     if temperature > 0:
-        score = count.log()[:, None, :].baddbmm(q, q.transpose(1, 2), alpha=1 / temperature)
+        score = count.log()[:, None, :].baddbmm(q, k, alpha=1 / temperature)
         return score.softmax(dim=-1) @ z
-    score = (q @ q.transpose(1, 2)).masked_fill(count[:, None, :] == 0, -math.inf)
+    score = (q @ k).masked_fill(count[:, None, :] == 0, -math.inf)
     tied = (score == score.amax(dim=-1, keepdim=True)) * count[:, None, :]
     return (tied / tied.sum(dim=-1, keepdim=True)).detach() @ z
 

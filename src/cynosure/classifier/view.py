@@ -90,6 +90,7 @@ def _leader(leader: Leader, new: dict[int, int]) -> dict[str, Any]:
         "score": leader.score,
         "contribution": leader.contribution,
         "share": leader.share,
+        "subject": leader.subject,
         "followers": [{"text": w.text} for w in leader.followers if w.token in new],
     }
 

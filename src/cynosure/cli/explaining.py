@@ -123,14 +123,17 @@ def _show(ex: Explanation) -> None:
         show(f"and {len(ex.spans) - _MOST_ROWS} more")
     show(_some("enough", ex.enough))
     show((_some("overturn", ex.overturn) if ex.overturn else "overturn: none found") + "\n")
+    named = any(leader.subject for leader in ex.leaders)
     rows = tuple(
         (
             leader.text, round(leader.contribution, 3), round(leader.share, 3),
-            round(leader.score, 2), _followers(leader.followers),
+            round(leader.score, 2), *([leader.subject] if named else []),
+            _followers(leader.followers),
         )
         for leader in ex.leaders
     )  # fmt: skip
-    head = ("leader", "contribution", "share", "score", "followers")
+    subject = ("subject",) if named else ()
+    head = ("leader", "contribution", "share", "score", *subject, "followers")
     show(Table("", head, rows).to_text(WIDTH))
     show_coloured(ex)
 

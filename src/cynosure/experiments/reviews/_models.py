@@ -14,6 +14,7 @@ import cynosure as cy
 
 from ...classifier.soft_model import Schedule
 from .._frame import Progress
+from ._matrices import kind_of, matrix_of
 from ._reviews import Ids, Reviews, Split, evenly, split
 from ._training import History, alpha_of, histories, one_thread
 
@@ -44,7 +45,8 @@ def read_hard(weights: Mapping[str, Any], reviews: Reviews, layers: int = LAYERS
     """
     embedding, v = (np.asarray(weights[name], np.float64) for name in ("embedding", "v"))
     alpha = alpha_of(weights["step"])
-    dynamics, rho = cy.PureAttention(alpha=alpha), 1.0 / (1.0 + alpha)
+    dynamics = cy.PureAttention(cy.Hardmax(matrix_of(weights)), alpha=alpha)
+    rho = 1.0 / (1.0 + alpha)
     decision, on_leaders = np.empty(len(reviews)), np.empty(len(reviews))
     born = np.full(reviews.terms.shape, -1, dtype=np.intp)
     order = np.argsort(reviews.sizes, kind="stable")
@@ -68,6 +70,11 @@ def read_hard(weights: Mapping[str, Any], reviews: Reviews, layers: int = LAYERS
         born[rows, : mask.shape[1]] = np.where(mask, history.born, -1)
     leaders, initial = (born >= 0).sum(axis=1), (born == 0).sum(axis=1)
     return HardReading(decision, leaders, initial, on_leaders, born)
+
+
+def called(dim: int, tokens: int, kind: str) -> str:
+    """The name of a model."""
+    return f"d = {dim}, n = {tokens}" + ("" if kind == "I" else f", A {kind}")
 
 
 class TrainedModel(NamedTuple):
@@ -101,7 +108,17 @@ class TrainedModel(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"d = {self.dim}, n = {self.tokens}"
+        return called(self.dim, self.tokens, self.kind)
+
+    @property
+    def kind(self) -> str:
+        """ "I", or how A was trained."""
+        return kind_of(self.weights)
+
+    @property
+    def matrix(self) -> np.ndarray | None:
+        """A, or None for the identity."""
+        return matrix_of(self.weights)
 
     @property
     def alpha(self) -> float:
@@ -119,8 +136,10 @@ class TrainedModel(NamedTuple):
 
     @property
     def published(self) -> tuple[float | None, float | None]:
-        """The paper's accuracy for this d, best and last epoch; none beside made-up reviews."""
-        return PUBLISHED.get(self.dim, (None, None)) if self.real else (None, None)
+        """The paper's accuracy for this d, best and last epoch; none beside made-up reviews, nor
+        where A was trained."""
+        alike = self.real and self.kind == "I"
+        return PUBLISHED.get(self.dim, (None, None)) if alike else (None, None)
 
     @property
     def from_start(self) -> float:
@@ -155,7 +174,12 @@ def stored(ids: Ids, results: str, say: Progress) -> Iterator[Fitted]:
     if not files:
         raise ValueError(f"results: {results} has no d<dim>_n<tokens>.json; see the module")
     splits: dict[tuple[int, bool], Split] = {}
-    order = sorted(files, key=lambda path: (files[path]["tokens"], files[path]["dim"], path))
+    order = sorted(
+        files,
+        key=lambda path: (
+            files[path]["tokens"], files[path].get("matrix", "I") != "I", files[path]["dim"], path,
+        ),
+    )  # fmt: skip
     for i, path in enumerate(order):
         say(i / len(files), path.stem)
         history = files[path]

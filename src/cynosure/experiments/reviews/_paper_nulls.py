@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,8 @@ import numpy as np
 import cynosure as cy
 
 from ...classifier.soft_model import Schedule, SoftLayers
-from ._models import LAYERS, Fitted
+from ._matrices import kind_of, network
+from ._models import LAYERS, Fitted, called
 from ._null_models import above, bag_of_words, blockwise, said
 from ._reviews import Split
 from ._training import evaluate, one_thread, train
@@ -27,6 +29,7 @@ class Null(NamedTuple):
 
     dim: int
     tokens: int
+    kind: str
     seeds: int
     hard: np.ndarray
     bare: np.ndarray
@@ -36,7 +39,7 @@ class Null(NamedTuple):
 
     @property
     def name(self) -> str:
-        return f"d = {self.dim}, n = {self.tokens}"
+        return called(self.dim, self.tokens, self.kind)
 
 
 def null_model(fits: Sequence[Fitted], schedule: Schedule) -> Null:
@@ -51,12 +54,13 @@ def null_model(fits: Sequence[Fitted], schedule: Schedule) -> Null:
     return Null(
         dim=int(history["dim"]),
         tokens=int(history["tokens"]),
+        kind=kind_of(fits[0][1]),
         seeds=len(fits),
         hard=np.mean([layers == truth for layers, _ in verdicts], axis=0),
         bare=np.mean([none == truth for _, none in verdicts], axis=0),
         same=float(np.mean([layers == none for layers, none in verdicts])),
         trained=np.mean([x == truth for x in trained], axis=0),
-        linear=(bag_of_words(data) == truth).astype(float),
+        linear=(_linear(data) == truth).astype(float),
     )
 
 
@@ -66,16 +70,21 @@ def _with_and_without(weights: Mapping[str, Any], data: Split) -> tuple[np.ndarr
     import torch
 
     w = {k: torch.as_tensor(np.asarray(x), dtype=torch.float32) for k, x in weights.items()}
-    with_, without = (evaluate(w, data.test, SoftLayers(k, 0.0)) for k in (LAYERS, 0))
+    kind = kind_of(w)
+    with_, without = (evaluate(w, data.test, network(kind, k, 0.0)) for k in (LAYERS, 0))
     return with_ > 0, without > 0
 
 
+_linear = lru_cache(maxsize=4)(bag_of_words)  # models with another A have the same null models
+
+
+@lru_cache(maxsize=16)
 @one_thread()
 def _depth_0(data: Split, dim: int, schedule: Schedule) -> np.ndarray:
     """Verdicts of the model trained with 0 layers, at the epoch that is best on data.held."""
-    network = SoftLayers(0)
-    *_, last = train(data, dim, network, schedule)
-    return evaluate(last.best, data.test, network) > 0
+    bare = SoftLayers(0)
+    *_, last = train(data, dim, bare, schedule)
+    return evaluate(last.best, data.test, bare) > 0
 
 
 def null_controls(nulls: Sequence[Null]) -> list[cy.Comparison]:
@@ -104,8 +113,28 @@ def null_controls(nulls: Sequence[Null]) -> list[cy.Comparison]:
             any(above(x.hard - x.bare) for x in nulls),
         )
     )
-    if len({x.dim for x in nulls}) > 1:
-        out.append(_growth(nulls))
+    plain = [x for x in nulls if x.kind == "I"]
+    if len({x.dim for x in plain}) > 1:
+        out.append(_growth(plain))
+    return out + _trained_matrices(plain, nulls)
+
+
+def _trained_matrices(plain: Sequence[Null], nulls: Sequence[Null]) -> list[cy.Comparison]:
+    """Each model with a trained A beside the one with A = I."""
+    out = []
+    for x in nulls:
+        same = [p for p in plain if (p.dim, p.tokens) == (x.dim, x.tokens)]
+        if x.kind != "I" and same:
+            gain = x.hard - same[0].hard
+            out.append(
+                cy.Comparison(
+                    f"{x.name}: training A makes the model more accurate.",
+                    "the same words and schedule with A = I",
+                    f"{x.hard.mean():.4f}, with A = I {same[0].hard.mean():.4f}, difference "
+                    f"{said(gain)}",
+                    above(gain),
+                )
+            )
     return out
 
 
@@ -126,6 +155,7 @@ def _growth(nulls: Sequence[Null]) -> cy.Comparison:
 def null_table(nulls: Sequence[Null]) -> cy.Table:
     columns: dict[str, Any] = {
         "d": "dim",
+        "A": "kind",
         "n": "tokens",
         "seeds": "seeds",
         "test reviews": lambda x: len(x.hard),

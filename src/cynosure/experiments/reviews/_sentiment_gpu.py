@@ -26,12 +26,20 @@ from ._training import History, histories, one_thread
 
 
 def fit(
-    data: Split, dim: int, schedule: Schedule, out: Path, *, deadline: float = float("inf")
+    data: Split,
+    dim: int,
+    schedule: Schedule,
+    out: Path,
+    *,
+    matrix: str = "I",
+    watched: int = 0,
+    deadline: float = float("inf"),
 ) -> History:
     """Train one model and save it after every epoch; stops early at `deadline` (monotonic)."""
-    name = f"d{dim}_n{data.tokens}" + ("" if schedule.seed == 0 else f"_s{schedule.seed}")
+    name = f"d{dim}_n{data.tokens}" + ("" if matrix == "I" else f"_{matrix}")
+    name += "" if schedule.seed == 0 else f"_s{schedule.seed}"
     began = time.monotonic()
-    for history, best in histories(data, dim, schedule):
+    for history, best in histories(data, dim, schedule, matrix=matrix, watched=watched):
         _save(out, name, history, best)
         now, passed = history["epochs"][-1], time.monotonic() - began
         print(
@@ -69,6 +77,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--longest", type=int, default=512, help="words of a review to number")
     parser.add_argument("--out", type=Path, help="folder for histories and weights")
     parser.add_argument("--dims", default="2,4,8,16")
+    parser.add_argument("--matrix", default="I", help="A: I, or trained: spd or free; several by ,")
+    parser.add_argument(
+        "--watched", type=int, default=0, help="reviews of each part scored after an epoch; 0: all"
+    )
     parser.add_argument("--tokens", type=int, default=128, help="words of a review that take part")
     parser.add_argument("--stop-words", action="store_true", help="keep the stop words")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop in time")
@@ -106,10 +118,11 @@ def _train(given: argparse.Namespace) -> None:
     names = ("epochs", "rate", "batch", "clip", "patience", "seed")
     schedule = Schedule(**{name: getattr(given, name) for name in names}, device=device)
     dims = [int(d) for d in given.dims.split(",")]
-    for i, dim in enumerate(dims):
+    cells = [(dim, matrix) for matrix in given.matrix.split(",") for dim in dims]
+    for i, (dim, matrix) in enumerate(cells):
         now = time.monotonic()
-        deadline = now + (end - now) / (len(dims) - i)  # what is left, shared by those to come
-        fit(data, dim, schedule, given.out, deadline=deadline)
+        deadline = now + (end - now) / (len(cells) - i)  # what is left, shared by those to come
+        fit(data, dim, schedule, given.out, matrix=matrix, watched=given.watched, deadline=deadline)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ...classifier.soft_model import Network, Schedule, SoftLayers, Training
-from ._reviews import Reviews, Split
+from ...classifier.soft_model import Network, Schedule, Training
+from ._matrices import network
+from ._reviews import Reviews, Split, evenly
 
 History: TypeAlias = dict[str, Any]  # what a report needs to know of a fit besides its weights
 Watch: TypeAlias = Mapping[str, tuple[Reviews, Network]]  # what to score after each epoch
@@ -30,10 +31,17 @@ class Epoch(NamedTuple):
     last: bool
 
 
-def soft_and_hard(data: Split, layers: int = 8) -> tuple[SoftLayers, Watch]:
-    """The model of the paper, and it and its hardmax on the reviews to train and to test on."""
-    soft, hard = SoftLayers(layers), SoftLayers(layers, temperature=0.0)
-    parts, kinds = {"train": data.train, "test": data.test}, {"soft": soft, "hard": hard}
+def soft_and_hard(
+    data: Split, layers: int = 8, *, matrix: str = "I", watched: int = 0
+) -> tuple[Network, Watch]:
+    """The model of the paper, and it and its hardmax on `watched` reviews (0: all) of those to
+    train and to test on."""
+    soft, hard = network(matrix, layers), network(matrix, layers, temperature=0.0)
+    parts = {
+        name: some.take(evenly(len(some), watched))
+        for name, some in (("train", data.train), ("test", data.test))
+    }
+    kinds = {"soft": soft, "hard": hard}
     return soft, {f"{a} {b}": (parts[a], kinds[b]) for a in parts for b in kinds}
 
 
@@ -64,12 +72,14 @@ def train(
 
 
 def histories(
-    data: Split, dim: int, schedule: Schedule
+    data: Split, dim: int, schedule: Schedule, *, matrix: str = "I", watched: int = 0
 ) -> Iterator[tuple[History, dict[str, Any]]]:
     """Train the model of the paper: its history and best weights after each epoch."""
-    soft, watch = soft_and_hard(data)
+    soft, watch = soft_and_hard(data, matrix=matrix, watched=watched)
     history: History = {
         "dim": dim,
+        "matrix": matrix,
+        "watched": watched,
         "tokens": data.tokens,
         "stop_words": data.stop_words,
         "words": len(data.words),

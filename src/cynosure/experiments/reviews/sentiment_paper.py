@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from .._frame import Progress, at_most, part, report_of, require, silent
 from ._models import LAYERS, Fitted, TrainedModel, stored, trained
 from ._null_models import said
 from ._paper_nulls import Null, null_controls, null_model, null_table
+from ._review_panels import examples, moving, panels
 from ._reviews import Ids, numbered
 from ._word_bars import LeaderWord, word_bars
 
@@ -80,16 +81,16 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     say(0.75, "null models")
     nulls = [null_model(group, schedule) for group in groups]
     say(0.8, "figures")
-    first = min(models, key=lambda m: (m.dim, m.tokens))  # the most readable
+    first = min(models, key=lambda m: (m.dim, m.tokens, m.kind != "I"))  # the most readable
     leaders = _leader_words(first)
-    examples, soft_is_hard = _examples(first), _soft_is_hard(models)
+    shown, soft_is_hard = examples(first), _soft_is_hard(models)
     figures = [
         cy.Picture("Accuracy by epoch", _ACCURACY, _curves(models, "accuracy")),
         cy.Picture("Loss by epoch", _LOSS, _curves(models, "loss")),
         cy.Picture("Words that lead", _LEADERS.format(first.name), word_bars(leaders)),
     ]
-    for kind, example in examples.items():
-        drawing = _panels(first, example)
+    for kind, example in shown.items():
+        drawing = panels(first, example)
         figures.append(cy.Picture(f"A {kind} review", _REVIEW.format(first.name), drawing))
     say(0.9, "movies")
     return report_of(
@@ -101,12 +102,13 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
             null_table(nulls),
             _accuracies(models),
             _leader_table(models),
+            _matrix_table(models),
             _words_table(first, leaders[:15]),
         ),
         checks={"all runs": [soft_is_hard]}
-        | {f"{kind} review": cy.check(e.trajectory) for kind, e in examples.items()},
+        | {f"{kind} review": cy.check(e.trajectory) for kind, e in shown.items()},
         figures=figures,
-        movies=[_movie(kind, e.trajectory) for kind, e in examples.items()] if p.movies else (),
+        movies=[moving(first, kind, e) for kind, e in shown.items()] if p.movies else (),
     )
 
 
@@ -126,13 +128,16 @@ def _fits(p: Params, ids: Ids, schedule: Schedule, say: Progress) -> list[list[F
 
 
 def _accuracies(models: list[TrainedModel]) -> cy.Table:
+    some = max(int(m.history.get("watched", 0)) for m in models)
+    scored = f"on {some} reviews of each part, evenly spaced" if some else "on all reviews"
     note = (
-        "Test accuracies of the epoch with the lowest held-out loss. `best on test` picks the "
+        f"Accuracies of the epoch with the lowest held-out loss, {scored}. `best on test` picks the "
         "epoch on the test part, as the published maxima do: it is no fair number. The published "
         "ones are from another split (the last 15,000 of 50,000), padding not masked, n = 128."
     )
     columns: dict[str, Any] = {
         "d": "dim",
+        "A": "kind",
         "n": "tokens",
         "words": lambda m: m.history["words"],
         "epochs": lambda m: len(m.history["epochs"]),
@@ -154,6 +159,7 @@ def _leader_table(models: list[TrainedModel]) -> cy.Table:
     note = "Hardmax, 8 layers, test reviews. A repeated word is one token with a multiplicity."
     columns: dict[str, Any] = {
         "d": "dim",
+        "A": "kind",
         "n": "tokens",
         "reviews": lambda m: len(m.test),
         "leaders, mean": lambda m: float(m.hard.leaders.mean()),
@@ -166,6 +172,39 @@ def _leader_table(models: list[TrainedModel]) -> cy.Table:
         "weight on leaders": lambda m: float(m.hard.on_leaders.mean()),
     }
     return cy.Table.of("Leaders", models, columns, note)
+
+
+def _matrix_table(models: list[TrainedModel]) -> cy.Table:
+    """What became of the step and of A."""
+    note = (
+        "alpha and, where it was trained, A of the scores <A z_i, z_j>, which starts as the "
+        "identity. A symmetric positive definite A is a change of coordinates of the embedding and "
+        "adds nothing that could be expressed; the part that is not symmetric would."
+    )
+
+    def symmetric(m: TrainedModel) -> np.ndarray:
+        A = np.eye(m.dim) if m.matrix is None else m.matrix
+        return np.linalg.eigvalsh((A + A.T) / 2)
+
+    def turned(m: TrainedModel) -> float:
+        A = np.eye(m.dim) if m.matrix is None else m.matrix
+        return float(np.linalg.norm((A - A.T) / 2) / np.linalg.norm(A))
+
+    columns: dict[str, Any] = {
+        "d": "dim",
+        "A": "kind",
+        "alpha": "alpha",
+        "rho^8": lambda m: float((1 + m.alpha) ** -LAYERS),
+        "smallest eigenvalue of A": lambda m: float(symmetric(m)[0]),
+        "largest": lambda m: float(symmetric(m)[-1]),
+        "share of A that is not symmetric": turned,
+        "A, by rows": lambda m: "" if m.matrix is None or m.dim > 4 else _rows(m.matrix),
+    }
+    return cy.Table.of("Trained alpha and A", models, columns, note)
+
+
+def _rows(A: np.ndarray) -> str:
+    return "; ".join(" ".join(f"{x:.2f}" for x in row) for row in A)
 
 
 def _leader_words(m: TrainedModel) -> list[LeaderWord]:
@@ -209,9 +248,9 @@ def _summary(
 ) -> str:
     few, many = (pick(models, key=lambda m: m.hard.leaders.mean()) for pick in (min, max))
     lines = "; ".join(
-        f"{m.name}: {m.accuracy:.4f}"
+        f"{m.name}: {x.hard.mean():.4f}"
         + (f" (published {m.published[0]:.4f})" if m.published[0] else "")
-        for m in models
+        for m, x in zip(models, nulls, strict=True)
     )
     above = {m.name: m.chosen["train hard accuracy"] - m.accuracy for m in models}
     worst = max(above, key=lambda name: above[name])
@@ -282,60 +321,3 @@ def _curves(models: list[TrainedModel], what: str) -> Any:
     axes[0, 0].set_ylabel(what)
     cy.plot.legend_below(axes[0, 0], 3)
     return figure
-
-
-class Example(NamedTuple):
-    """A review through the layers, and the share of each of its distinct words."""
-
-    trajectory: cy.Trajectory
-    weight: np.ndarray
-
-
-def _examples(m: TrainedModel) -> dict[str, Example]:
-    """A positive and a negative test review that are decided rightly, surely and by few words."""
-    out = {}
-    for kind, sign in (("positive", 1.0), ("negative", -1.0)):
-        right = (m.test.y == (sign > 0)) & (sign * m.hard.decision > 0)
-        fits = right & (m.test.sizes >= 15) & (m.test.sizes <= 60)
-        rows = np.flatnonzero(fits if fits.any() else right)
-        if not len(rows):
-            continue
-        # not the surest: it has a dozen leaders; the one of the upper quarter with the fewest
-        sure = rows[np.argsort(-sign * m.hard.decision[rows], kind="stable")]
-        upper = sure[: max(1, len(sure) // 4)]
-        row = int(upper[np.argmin(m.hard.leaders[upper])])
-        terms, count = (x[row, : m.test.sizes[row]] for x in (m.test.terms, m.test.count))
-        words = tuple(m.words[j] for j in terms)
-        z0 = m.weights["embedding"][terms]
-        trajectory = cy.simulate(cy.PureAttention(alpha=m.alpha), z0, layers=LAYERS, words=words)
-        out[kind] = Example(trajectory, count.astype(float) / count.sum())
-    return out
-
-
-def _panels(m: TrainedModel, example: Example) -> Any:
-    trajectory, ink = example.trajectory, cy.plot.INK
-    shown = (0, 1, 2, LAYERS)
-    figure = cy.plot.layers(trajectory, show=shown)
-    if trajectory.z.shape[-1] != 2:
-        return figure
-    figure.set_size_inches(3.1 * len(shown), 3.9)
-    v, b = m.weights["v"], float(m.weights["b"])
-    foot, along = -b * v / (v @ v), np.array([-v[1], v[0]]) / np.linalg.norm(v)
-    boundary = foot + np.outer([-1e3, 1e3], along)
-    names = trajectory.words or ()
-    for ax, k in zip(figure.axes, shown):
-        z = trajectory.at(k)
-        box = {"xlim": ax.get_xlim(), "ylim": ax.get_ylim()}
-        ax.plot(*boundary.T, color=ink, lw=1.0, ls="--", zorder=1)
-        ax.plot(*(example.weight @ z), "X", color=ink, ms=8, mec="white", zorder=12)
-        ax.set(**box)
-        for i in cy.roles(trajectory).led_at(k):
-            ax.annotate(names[i], z[i], xytext=(4, 4), textcoords="offset points",
-                        fontsize=cy.plot.TICK, zorder=13)  # fmt: skip
-    return figure
-
-
-def _movie(kind: str, trajectory: cy.Trajectory) -> cy.Picture:
-    caption = "Words gather around their leaders (stars)."
-    title = f"The {kind} review, layer by layer"
-    return cy.Picture(title, caption, cy.movie.gif(trajectory, size=420))
