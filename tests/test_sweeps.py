@@ -367,6 +367,19 @@ def test_a_damaged_chunk_is_noticed(tmp_path: Path) -> None:
         _ = data["mean"].values
 
 
+def test_a_damaged_status_is_said_in_one_line(tmp_path: Path, capsys) -> None:
+    from cynosure.cli import main
+
+    store = tmp_path / "s.zarr"
+    cy.sweep(cells.plain, GRID, SEEDS, store=store)
+    (chunk,) = (store / "status").glob("c.*")
+    chunk.write_bytes(chunk.read_bytes()[:-6])
+    with pytest.raises(ValueError, match=r"s\.zarr: is damaged"):
+        cy.sweep(cells.plain, GRID, SEEDS, store=store)
+    assert main(["sweep", "--status", "--store", str(store)]) == 2
+    assert "s.zarr: is damaged" in capsys.readouterr().err
+
+
 # --- killed, interrupted -------------------------------------------------------------------------
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import signal
@@ -22,6 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from .families import FAMILIES, case  # noqa: E402
 from .outcomes import GOOD, OUTCOMES, Case, Outcome, outcome, together  # noqa: E402
+from .saved import model_files, once, saved_network, saved_runs, swept  # noqa: E402
 
 AT_ONCE = 25  # cases in one child
 FEW = 3  # findings shown of one kind and place
@@ -53,11 +56,18 @@ def _folder(place: str, number: int) -> Path:
 
 def warm() -> None:
     """Compile and import here what every child needs."""
+    import functools
+
+    import matplotlib.pyplot  # noqa: F401
     import numpy as np
+    import pyarrow.parquet  # noqa: F401
+    import torch  # noqa: F401
+    import typer.main
 
     import cynosure as cy
-    from cynosure.cli import main  # noqa: F401
+    from cynosure.cli import main
 
+    typer.main.get_command = functools.cache(typer.main.get_command)  # 25 ms of each command line
     z = np.random.default_rng(0).normal(size=(6, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -66,8 +76,10 @@ def warm() -> None:
         cy.limit(cy.PureAttention(), z, exact=True)
         cy.simulate(cy.PureAttention(cy.Softmax(1.0)), z, layers=2)
         cy.load_pretrained().explain("a good film")
-        data = cy.datasets.synthetic(20)
-        cy.HardmaxClassifier(min_df=1).fit(data.texts, data.labels).predict(["good"])
+        for made in (model_files, saved_runs, saved_network, swept):
+            once(made)
+        with contextlib.redirect_stdout(io.StringIO()):
+            main(["limit", "golden:G1", "-q"])
 
 
 def place_of(told: Outcome) -> str:
