@@ -628,6 +628,15 @@ d = [2, 3]
 """
 
 
+def test_a_file_whose_cell_refuses_its_grid_is_wrong_input(tmp_path: Path, capsys) -> None:
+    from cynosure.cli import main
+
+    spec = tmp_path / "s.toml"
+    spec.write_text('cell = "sweep_cells:helped"\n[grid]\ny = [1]\n')
+    assert main(["sweep", str(spec), "--store", str(tmp_path / "s.zarr")]) == 2
+    assert "s.toml: cell: is called with y" in capsys.readouterr().err
+
+
 def test_the_command(tmp_path: Path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     Path("s.toml").write_text(SPEC)

@@ -120,7 +120,7 @@ CALLS = {
     "construct": "cy.construct_classifier([z, z[:2], z[::-1]], [a, b, a]).predict(z)",
     "choose": "cy.control_exactly(z, [0, k], tries=1)",
     "reach": "cy.control_limit(z, k, alpha=a, tries=1)",
-    "gaussian": "cy.GaussianFlow(z[0], z[:2], V=a)",
+    "gaussian": "cy.GaussianFlow(a, z, V=b)",
     "rotary": "cy.simulate(cy.PureAttention(cy.Rotary(base=a)), z, layers=k)",
     "heads": "cy.simulate(cy.PureAttention(cy.Heads([cy.Hardmax(), cy.Softmax(a)])), z, layers=k)",
     "jump": "cy.simulate(cy.JumpChain(g=a, seed=k), z, layers=3)",

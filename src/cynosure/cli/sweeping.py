@@ -83,6 +83,8 @@ def sweep(
                 retry_failed=retry_failed,
                 progress=move,
             )
+        except TypeError as error:  # in a program a wrong call; here what the file asks for
+            raise ValueError(f"{spec}: {error}") from error
         except KeyboardInterrupt as stopped:
             if str(stopped):
                 voice.note(str(stopped).replace("the same call", "the same command"))
