@@ -58,12 +58,13 @@ attack: SEED ?= 1
 attack: setup  ## seeded hardmax starts against an exact oracle, results in build/attack.json
 	$(BIN)/python -m tests.attack --count $(COUNT) --seed $(SEED)
 
-# Seeded and replayable: `make fuzz COUNT=100000 SEED=7` is the long run.
+# Seeded and replayable: `make fuzz COUNT=100000 SEED=7` is the long run, FIRST=1234 goes on with it.
 fuzz: COUNT ?= 2000
 fuzz: SEED ?= 0
+fuzz: FIRST ?= 0
 fuzz: setup  ## mutated files, commands and calls, and every fault at every call of a save
 	PYTHONPATH=src $(BIN)/python tests/faults.py
-	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED)
+	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) --first $(FIRST)
 
 soak: MINUTES ?= 30
 soak: setup  ## mixed calls of the library in one process: memory stays flat

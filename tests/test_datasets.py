@@ -186,7 +186,9 @@ def test_a_comma_is_taken_before_a_semicolon(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "line"), [("t.csv", "review,stars\nfine,3\n"), ("t.jsonl", '{"review": "fine"}\n')]
+    ("name", "line"),
+    [("t.csv", "review,stars\nfine,3\n"), ("t.jsonl", '{"review": "fine"}\n')]
+    + [("semicolons.csv", "review;stars\nfine;3\n")],
 )
 def test_a_missing_column_says_how_to_name_it(tmp_path, name, line) -> None:
     (tmp_path / name).write_text(line)
@@ -194,6 +196,12 @@ def test_a_missing_column_says_how_to_name_it(tmp_path, name, line) -> None:
         list(stream(tmp_path / name))
     with pytest.raises(ValueError, match="--label-column"):
         list(stream(tmp_path / name, text="review"))
+
+
+def test_a_column_that_is_there_twice_is_refused(tmp_path) -> None:
+    (tmp_path / "t.csv").write_text("text,text,label\none,other,good\n")
+    with pytest.raises(ValueError, match="2 columns are called 'text'"):
+        list(stream(tmp_path / "t.csv"))
 
 
 @pytest.mark.parametrize("name", ["book.xlsx", "book.xls", "book.csv", "book.jsonl"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -22,14 +23,39 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each case runs 
 
 @pytest.mark.parametrize(
     ("families", "count"),
-    [("model", 100), ("run,table,tokens,archive,network", 100), ("command", 40), ("call", 60)]
+    [("model", 100), ("run,table,tokens,archive,network,sweep", 120), ("command", 50), ("call", 70)]
     + [("bulk", 25)],
 )
-def test_mutated_files_and_commands_work_or_are_refused(families: str, count: int) -> None:
+def test_mutated_files_and_commands_work_or_are_refused(
+    families: str, count: int, tmp_path: Path
+) -> None:
     words = ["-m", "tests.fuzz", "--families", families, "--count", str(count), "--seed", "1"]
+    words += ["--out", str(tmp_path / "fuzz.json")]
     done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert f"of {count}" in done.stdout
+    told = json.loads((tmp_path / "fuzz.json").read_text())
+    assert told["cases"] == told["next"] == count and not told["findings"]
+
+
+def test_a_run_that_is_stopped_tells_where_to_go_on(tmp_path: Path) -> None:
+    words = ["-m", "tests.fuzz", "--families", "tokens", "--count", "100000", "--first", "7"]
+    words += ["--out", str(tmp_path / "fuzz.json")]
+    code = "import sys, tests.fuzz.__main__ as m; m.OFTEN = 0; m.warm = lambda: None\n"
+    code += "m.FAMILIES['tokens'] = lambda *_: m.Case('tokens', '', lambda: None)\n"
+    code += f"sys.argv[1:] = {words[2:]!r}; sys.exit(m.main())"
+    running = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    for line in running.stdout:
+        if "ok 60 " in line:
+            running.send_signal(signal.SIGTERM)
+            break
+    rest = running.communicate(timeout=60)[0]
+    told = json.loads((tmp_path / "fuzz.json").read_text())
+    assert told["outcomes"]["ok"] == told["cases"] == told["next"] - 7 >= 60
+    assert f"--first {told['next']} " in rest and running.returncode == 1
 
 
 def _crash() -> None:
@@ -49,6 +75,11 @@ def _exits() -> int:
     return 1
 
 
+def _spin() -> None:
+    while True:
+        pass
+
+
 @pytest.mark.parametrize(
     ("act", "kind"),
     [
@@ -58,14 +89,23 @@ def _exits() -> int:
         (_foreign, "traceback"),
         (_exits, "traceback"),
         (lambda: time.sleep(9), "slow"),
+        (_spin, "slow"),
         (lambda: bytearray(b"x" * 300_000_000) and None, "fat"),
     ],
 )
 def test_the_judge_tells_the_outcomes_apart(monkeypatch, act, kind: str) -> None:
-    monkeypatch.setattr(outcomes, "SECONDS", 6)
+    monkeypatch.setattr(outcomes, "SECONDS", 3)
+    monkeypatch.setattr(outcomes, "SILENCE", 8)
     base = outcome(Case("", "", lambda: None)).megabytes
     monkeypatch.setattr(outcomes, "MEGABYTES", base + 100)
     assert outcome(Case("", "", act)).kind == kind
+
+
+def test_waiting_for_a_busy_machine_is_not_slow(monkeypatch) -> None:
+    monkeypatch.setattr(outcomes, "SECONDS", 0.5)
+    assert outcome(Case("", "", lambda: time.sleep(0.8))).kind == "ok"
+    (told,) = outcomes.together([Case("", "", lambda: time.sleep(0.8))])
+    assert told is not None and told.kind == "ok"
 
 
 def test_what_the_package_refuses_is_told_from_what_it_trips_over() -> None:

@@ -396,6 +396,19 @@ def test_a_damaged_chunk_is_noticed(tmp_path: Path) -> None:
         _ = data["mean"].values
 
 
+def test_a_damaged_status_is_said_in_one_line(tmp_path: Path, capsys) -> None:
+    from cynosure.cli import main
+
+    store = tmp_path / "s.zarr"
+    cy.sweep(cells.plain, GRID, SEEDS, store=store)
+    (chunk,) = (store / "status").glob("c.*")
+    chunk.write_bytes(chunk.read_bytes()[:-6])
+    with pytest.raises(ValueError, match=r"s\.zarr: is damaged"):
+        cy.sweep(cells.plain, GRID, SEEDS, store=store)
+    assert main(["sweep", "--status", "--store", str(store)]) == 2
+    assert "s.zarr: is damaged" in capsys.readouterr().err
+
+
 # --- killed, interrupted -------------------------------------------------------------------------
 
 
@@ -681,6 +694,15 @@ d = [2, 3]
 [units]
 beta = "1/kT"
 """
+
+
+def test_a_file_whose_cell_refuses_its_grid_is_wrong_input(tmp_path: Path, capsys) -> None:
+    from cynosure.cli import main
+
+    spec = tmp_path / "s.toml"
+    spec.write_text('cell = "sweep_cells:helped"\n[grid]\ny = [1]\n')
+    assert main(["sweep", str(spec), "--store", str(tmp_path / "s.zarr")]) == 2
+    assert "s.toml: cell: is called with y" in capsys.readouterr().err
 
 
 def test_the_command(tmp_path: Path, monkeypatch, capsys) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import errno
+import io
 import json
 import re
 import socket
@@ -26,6 +28,49 @@ from cynosure.drawing.report import Table
 CLI = Path(__file__).resolve().parent.parent / "src" / "cynosure" / "cli"
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e]")
+
+
+# --- streams that are closed, full, or lack characters -------------------------------------------
+
+
+class Full(io.StringIO):
+    """A log on a full disk, or a terminal that is gone."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_stream_that_is_closed_is_an_empty_one(monkeypatch, tmp_path, capsys) -> None:
+    for name in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, name, None)
+    assert main(["limit", "golden:G1", "--out", str(tmp_path / "limits.csv")]) == 0
+    assert (tmp_path / "limits.csv").read_text().count("\n") == 9
+    assert main(["limit", "-"]) == 2
+    assert "stdin: the file is empty" in capsys.readouterr().err
+    monkeypatch.setattr(sys, "stderr", None)
+    assert main(["limit", "-"]) == 2
+
+
+def test_status_that_cannot_be_written_ends_no_run(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(sys, "stderr", Full())
+    assert main(["limit", "golden:G1"]) == 0
+    assert capsys.readouterr().out.count("\n") == 9
+    assert main(["limit", "no such file"]) == 2
+
+
+def test_signs_that_stdout_lacks_lose_no_result(monkeypatch) -> None:
+    def said(*words: str) -> str:
+        written = io.BytesIO()
+        with io.TextIOWrapper(written, encoding="cp1252") as stream:
+            monkeypatch.setattr(sys, "stdout", stream)
+            assert main(list(words)) == 0
+            return written.getvalue().decode("cp1252")
+
+    assert r"K_{k+1} \u2282 K_k" in said("check", "golden:G1", "-q")
+    statement = json.loads(said("check", "golden:G1", "--json", "-q"))["result"]["checks"][0]
+    assert "K_{k+1} ⊂ K_k" in statement["statement"]
+    heart = json.loads(said("explain", "good 😀", "--json", "-q"))["result"]["text"]
+    assert heart == "good 😀"
 
 
 # --- escape sequences ----------------------------------------------------------------------------

@@ -641,6 +641,12 @@ def test_exit_times_are_geometric() -> None:
         JumpChain(g=1.0)
 
 
+@pytest.mark.parametrize(("g", "seed"), [(1.0, 0), (float("nan"), 0), (0.5, -1)])
+def test_a_chain_of_no_step_or_seed_is_refused(g, seed) -> None:
+    with pytest.raises(ValueError, match=r"(g: expected a step|seed: expected a whole)"):
+        cy.JumpChain(g=g, seed=seed)
+
+
 def test_the_chain_jumps_towards_tokens_with_the_weights_of_softmax() -> None:
     z = gaussian(4, 2)
     count = np.zeros((4, 4))

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import json
 import os
+import signal
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,9 +24,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from .families import FAMILIES, case  # noqa: E402
 from .outcomes import GOOD, OUTCOMES, Case, Outcome, outcome, together  # noqa: E402
+from .saved import model_files, once, saved_network, saved_runs, swept  # noqa: E402
 
 AT_ONCE = 25  # cases in one child
 FEW = 3  # findings shown of one kind and place
+OFTEN = 60.0  # seconds between two words on how far it is
 
 
 def fuzz(
@@ -48,11 +56,18 @@ def _folder(place: str, number: int) -> Path:
 
 def warm() -> None:
     """Compile and import here what every child needs."""
+    import functools
+
+    import matplotlib.pyplot  # noqa: F401
     import numpy as np
+    import pyarrow.parquet  # noqa: F401
+    import torch  # noqa: F401
+    import typer.main
 
     import cynosure as cy
-    from cynosure.cli import main  # noqa: F401
+    from cynosure.cli import main
 
+    typer.main.get_command = functools.cache(typer.main.get_command)  # 25 ms of each command line
     z = np.random.default_rng(0).normal(size=(6, 2))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -61,8 +76,10 @@ def warm() -> None:
         cy.limit(cy.PureAttention(), z, exact=True)
         cy.simulate(cy.PureAttention(cy.Softmax(1.0)), z, layers=2)
         cy.load_pretrained().explain("a good film")
-        data = cy.datasets.synthetic(20)
-        cy.HardmaxClassifier(min_df=1).fit(data.texts, data.labels).predict(["good"])
+        for made in (model_files, saved_runs, saved_network, swept):
+            once(made)
+        with contextlib.redirect_stdout(io.StringIO()):
+            main(["limit", "golden:G1", "-q"])
 
 
 def place_of(told: Outcome) -> str:
@@ -72,6 +89,59 @@ def place_of(told: Outcome) -> str:
     return f"{told.kind}: {(where or ['?'])[-1]} {(lines or ['?'])[-1][:100]}"
 
 
+@dataclass
+class Tally:
+    """What came out so far, for the screen and for a file; `next` is where to go on."""
+
+    seed: int
+    first: int
+    next: int
+    outcomes: Counter[str] = field(default_factory=Counter)
+    families: Counter[tuple[str, str]] = field(default_factory=Counter)
+    places: Counter[str] = field(default_factory=Counter)
+    findings: list[dict[str, object]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def add(self, number: int, one: Case, told: Outcome) -> None:
+        """Count it; print it where it is a finding, and the first ones of its place."""
+        self.next = number + 1
+        self.seconds += told.seconds
+        self.outcomes[told.kind] += 1
+        self.families[one.family.split()[0], told.kind] += 1
+        if told.kind in GOOD:
+            return
+        where = place_of(told)
+        self.places[where] += 1
+        if self.places[where] > FEW:
+            return
+        took = f"{told.seconds:.1f} s, {told.megabytes:.0f} MB"
+        print(f"# case {number} ({one.family}), {took}\n# {where}\n{one.code}\n", flush=True)
+        found = {"case": number, "family": one.family, "where": where, "code": one.code}
+        self.findings.append({**found, **told._asdict()})
+
+    def __str__(self) -> str:
+        said = " ".join(f"{kind} {self.outcomes[kind]}" for kind in OUTCOMES)
+        return f"{said} of {self.outcomes.total()}"
+
+    def write(self, path: Path) -> None:
+        kinds = {family: {} for family, _ in sorted(self.families)}  # type: dict[str, dict[str, int]]
+        for (family, kind), times in sorted(self.families.items()):
+            kinds[family][kind] = times
+        tree = {
+            "seed": self.seed,
+            "first": self.first,
+            "next": self.next,
+            "cases": self.outcomes.total(),
+            "seconds": round(self.seconds, 1),
+            "outcomes": {kind: self.outcomes[kind] for kind in OUTCOMES},
+            "families": kinds,
+            "places": dict(self.places),
+            "findings": self.findings,
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(tree, indent=1), "utf-8")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
     parser.add_argument("--count", type=int, default=2000)
@@ -79,33 +149,34 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="this case alone, with what it said")
     parser.add_argument("--families", default="", help=f"some of {','.join(FAMILIES)}")
+    parser.add_argument("--out", type=Path, default=Path("build/fuzz.json"))
     given = parser.parse_args()
     families = [name for name in given.families.split(",") if name]
-    numbers = range(given.first, given.first + given.count)
     if given.only is not None:
-        numbers = range(given.only, given.only + 1)
-    count: Counter[str] = Counter()
-    by_family: Counter[tuple[str, str]] = Counter()
-    shown: Counter[str] = Counter()
-    for number, one, told in fuzz(given.seed, numbers, families):
-        count[told.kind] += 1
-        if sum(count.values()) % 5000 == 0:
-            print(" ".join(f"{kind} {count[kind]}" for kind in OUTCOMES), flush=True)
-        by_family[one.family.split()[0], told.kind] += 1
-        if told.kind in GOOD and given.only is None:
-            continue
-        where = place_of(told)
-        shown[where] += 1
-        if shown[where] <= FEW:
-            took = f"{told.seconds:.1f} s, {told.megabytes:.0f} MB"
-            print(f"# case {number} ({one.family}), {took}\n# {where}\n{one.code}\n", flush=True)
-        if given.only is not None:
-            print(told.said)
-    for (family, kind), times in sorted(by_family.items()):
+        ((_, one, told),) = fuzz(given.seed, [given.only], families)
+        print(f"# {one.family}: {place_of(told)}\n{one.code}\n{told.said}")
+        print(f"# {told.kind} after {told.seconds:.1f} s, {told.megabytes:.0f} MB")
+        return int(told.kind not in GOOD)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    tally = Tally(given.seed, given.first, given.first)
+    shown = time.monotonic()
+    try:
+        for number, one, told in fuzz(
+            given.seed, range(given.first, given.first + given.count), families
+        ):
+            tally.add(number, one, told)
+            if time.monotonic() > shown + OFTEN:
+                shown = time.monotonic()
+                print(f"{tally}, {tally.seconds:.0f} s of CPU", flush=True)
+                tally.write(given.out)
+    except KeyboardInterrupt:
+        left = given.first + given.count - tally.next
+        print(f"stopped: go on with --seed {given.seed} --first {tally.next} --count {left}")
+    tally.write(given.out)
+    for (family, kind), times in sorted(tally.families.items()):
         print(f"  {family:<10} {kind:<10} {times}")
-    total = sum(count.values())
-    print(" ".join(f"{kind} {count[kind]}" for kind in OUTCOMES), "of", total)
-    return 0 if sum(count[kind] for kind in GOOD) == total else 1
+    print(f"{tally}, written to {given.out}")
+    return int(tally.outcomes.total() != given.count or bool(tally.places))
 
 
 if __name__ == "__main__":

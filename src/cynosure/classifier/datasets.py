@@ -284,10 +284,9 @@ def table_rows(
     csv.field_size_limit(LONGEST_LINE)
     lines = RowByRow(source, path)
     first = next(lines, "")
-    for other in ",;\t":  # a spreadsheet of many a country writes semicolons
-        if set(wanted) <= set(next(csv.reader([first], delimiter=other), [])):
-            mark = other
-            break
+    heads = {other: next(csv.reader([first], delimiter=other), []) for other in f"{mark},;\t"}
+    # a spreadsheet of many a country writes semicolons; without the columns, the most there are
+    mark = max(heads, key=lambda other: (set(wanted) <= set(heads[other]), len(heads[other])))
     rows = csv.reader(chain([first] if first else [], lines), delimiter=mark)
     head = next(rows, None)
     if head is None:
@@ -295,6 +294,8 @@ def table_rows(
     for name in wanted:
         if name not in head:
             raise ValueError(f"{path}: no column {name!r}; {_offered(head, name == wanted[0])}")
+        if head.count(name) > 1:
+            raise ValueError(f"{path}: {head.count(name)} columns are called {name!r}; rename one")
     lines.row_ended()
     return lines, rows, head
 

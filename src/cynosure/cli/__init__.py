@@ -10,14 +10,17 @@ import errno
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, redirect_stderr
+from io import TextIOWrapper
 from itertools import islice
+from typing import Any
 
 import typer
 
 from .app import app
 from .environment import missing_extra
-from .terminal import field
+from .terminal import Unfailing, field, has_every_character
 
 __all__ = ["app", "main"]
 
@@ -31,7 +34,11 @@ _MENDABLE = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    args = list(sys.argv[1:] if argv is None else argv)
+    with _streams():
+        return _main(list(sys.argv[1:] if argv is None else argv))
+
+
+def _main(args: list[str]) -> int:
     typed = shlex.join(["cynosure", *args])
     try:
         code = app(args=_common_first(args), prog_name="cynosure", standalone_mode=False, obj=typed)
@@ -50,6 +57,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     if code == 130:
         print("cynosure: interrupted", file=sys.stderr)
     return int(code or 0)
+
+
+@contextmanager
+def _streams() -> Iterator[None]:
+    """Standard streams that can be used, whatever we were started with.
+
+    One that is closed (`>&-`, a service) is None for Python, and the next file that is opened would
+    get its number: what a library writes to "the screen" would go into a result. Characters that
+    stdout lacks, as a pipe on many a Windows does, are written as stderr writes them. And stderr
+    may fail: no result is lost over a sign or a word on the way.
+    """
+    closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
+    with ExitStack() as opened:
+        for name in closed:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, opened.enter_context(open(os.devnull, mode, encoding="utf-8")))
+            opened.callback(setattr, sys, name, None)
+        if not has_every_character(sys.stdout) and isinstance(sys.stdout, TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        said: Any = Unfailing(sys.stderr)
+        with redirect_stderr(said):
+            yield
 
 
 def _common_first(args: list[str]) -> list[str]:

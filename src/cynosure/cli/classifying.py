@@ -97,8 +97,10 @@ def fit(
             random_state=seed,
         )  # fmt: skip
         train = labelled(data, "train", text_column, label_column)
-        step(0.1, f"reading {test}")
-        held_out = None if test is None else labelled(test, "test", text_column, label_column)
+        held_out = None
+        if test is not None:
+            step(0.1, f"reading {test}")
+            held_out = labelled(test, "test", text_column, label_column)
     voice.note(f"fitting on {len(train)} texts")
     started = time.perf_counter()
     with voice.working("fitting"):

@@ -83,6 +83,8 @@ def sweep(
                 retry_failed=retry_failed,
                 progress=move,
             )
+        except TypeError as error:  # in a program a wrong call; here what the file asks for
+            raise ValueError(f"{spec}: {error}") from error
         except KeyboardInterrupt as stopped:
             if str(stopped):
                 voice.note(str(stopped))
@@ -121,12 +123,13 @@ def _cluster(address: str | None) -> Iterator[Any]:
 
 def _tell(voice: Voice, store: Path, found: Any, json_: bool) -> int:
     """Counts on stdout, the first messages on stderr; how many cells failed."""
-    state = found["status"].values
-    counts = {
-        name: int((state == value).sum())
-        for value, name in enumerate(found["status"].attrs["flag_meanings"].split())
-    }
-    errors = list(dict.fromkeys(found["error"].values[state == 2].tolist()))[:SHOWN]
+    from ..sweeps.plan import MEANING
+    from ..sweeps.store import readable
+
+    with readable(store):
+        state = found["status"].values
+        errors = list(dict.fromkeys(found["error"].values[state == 2].tolist()))[:SHOWN]
+    counts = {name: int((state == value).sum()) for value, name in enumerate(MEANING.split())}
     if json_:
         sizes = {str(name): int(n) for name, n in found.sizes.items()}
         data = {"store": str(store), "cells": state.size, **counts, "sizes": sizes}

@@ -6,16 +6,27 @@ cursor, rename the window or hide what follows. So no other file of the command 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
 import unicodedata
-from typing import IO, TYPE_CHECKING
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..classifier.explanation import Explanation
 
-__all__ = ["coloured", "field", "plain", "show", "show_coloured", "show_json", "wants_colour"]
+__all__ = [
+    "Unfailing",
+    "coloured",
+    "field",
+    "plain",
+    "show",
+    "show_coloured",
+    "show_json",
+    "wants_colour",
+]
 
 _FOR, _AGAINST = (117, 39, 25), (223, 208, 166)  # pale, middle, deep: blue and vermilion
 _RESET = "\x1b[0m"
@@ -26,8 +37,45 @@ def wants_colour(stream: IO[str]) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
+def has_every_character(stream: IO[str]) -> bool:
+    """In UTF-8, say; not in cp1252."""
+    return "utf" in (getattr(stream, "encoding", None) or "utf-8").lower()
+
+
+class Unfailing:
+    """A stream for status: once it cannot be written, what is said is dropped and the work goes on.
+
+    The terminal of a long run may be gone, or the disk of its log full; its results are not there.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            self._stream.write(text)
+        except OSError:
+            self._drop()
+        return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            self._drop()
+
+    def _drop(self) -> None:
+        """What waits in its buffer too, or the interpreter fails with it at its end."""
+        with suppress(OSError):  # of a stream that is no file
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 _JOINERS = "\u200c\u200d"  # part of how words are written, in Persian and in emoji
 _UNSAFE_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_NOT_ASCII = re.compile("[^\x00-\x7e]")
 
 
 def plain(text: str) -> str:
@@ -55,8 +103,16 @@ def show(text: object, end: str = "\n") -> None:
 
 
 def show_json(text: str, end: str = "\n") -> None:
-    """The same document in characters no terminal obeys; JSON escapes the first 32 by itself."""
-    sys.stdout.write(_UNSAFE_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + end)
+    """The same document in characters no terminal obeys; JSON escapes the first 32 by itself.
+
+    And in ASCII where the stream has not every character, as on many a Windows.
+    """
+    unsafe = _UNSAFE_JSON if has_every_character(sys.stdout) else _NOT_ASCII
+    sys.stdout.write(unsafe.sub(_escaped, text) + end)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1] if ord(found[0]) > 127 else f"\\u{ord(found[0]):04x}"
 
 
 def show_coloured(ex: Explanation) -> None:

@@ -17,8 +17,10 @@ from .._types import (
     Array,
     as_alpha,
     as_matrix,
+    as_number,
     as_parameter,
     as_tokens,
+    as_whole,
     carries_gradient,
     is_torch,
     namespace,
@@ -236,8 +238,8 @@ class JumpChain(LayerMap):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.g < 1:
-            raise ValueError(f"g: expected a step between 0 and 1, got {self.g!r}")
+        as_number(self.g, "g", "a step between 0 and 1", lambda g: 0 < g < 1)
+        as_whole(self.seed, "seed", 0)
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
         from array_api_compat import device

@@ -14,7 +14,7 @@ import numpy as np
 
 from .engines import Lost, finished
 from .plan import DONE, WAITING, Outputs, Plan, Rows, block_shape, compute, rows, said
-from .store import NEEDED, Store, find, make
+from .store import NEEDED, Store, find, make, readable
 
 __all__ = ["sweep"]
 
@@ -117,7 +117,8 @@ class _Waiting(Mapping[int, np.ndarray]):
 
     def __init__(self, store: Store, known: dict[int, Rows], retry_failed: bool) -> None:
         self.store, self.known = store, known
-        self.status = np.asarray(store.arrays["status"][...])
+        with readable(store.path):
+            self.status = np.asarray(store.arrays["status"][...])
         self.wanted = self.status != DONE if retry_failed else self.status == WAITING
         self.numbers = [k for k in range(store.blocks) if self.wanted[store.place(k)].any()]
 

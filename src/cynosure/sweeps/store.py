@@ -13,7 +13,8 @@ import errno
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -25,7 +26,7 @@ from .._files.folders import canonical, sha256
 from .._files.writing import put, scratch
 from .plan import DONE, FAILED, MEANING, WAITING, Output, Outputs, Plan, missing
 
-__all__ = ["Store", "find", "make", "open_sweep"]
+__all__ = ["Store", "find", "make", "open_sweep", "readable"]
 
 FORMAT, VERSION = "cynosure-sweep", 1
 _LARGEST_HEADER = 64 << 20  # bytes
@@ -72,9 +73,10 @@ class Store:
 
     def read(self, place: tuple[slice, ...]) -> tuple[np.ndarray, np.ndarray, dict]:
         """(status, errors, values) of a block, to be changed and written again."""
-        values = {name: np.array(self.arrays[name][place]) for name in self.outputs.arrays}
-        errors = np.array(self.arrays["error"][place], dtype=object)
-        return np.array(self.arrays["status"][place]), errors, values
+        with readable(self.path):
+            values = {name: np.array(self.arrays[name][place]) for name in self.outputs.arrays}
+            errors = np.array(self.arrays["error"][place], dtype=object)
+            return np.array(self.arrays["status"][place]), errors, values
 
     def dataset(self) -> Any:
         """As an xarray Dataset: read from the disk as it is asked for, or what is in memory."""
@@ -218,7 +220,7 @@ def find(path: str | os.PathLike[str], plan: Plan) -> Store | None:
     about = _header(path)
     import zarr
 
-    try:
+    with readable(path):
         group: Any = zarr.open_group(_whole(folder), mode="r+")
         other = list(_differences(about, group, plan))
         arrays = {
@@ -229,10 +231,6 @@ def find(path: str | os.PathLike[str], plan: Plan) -> Store | None:
         always = {"write_empty_chunks": True}  # a block of NaN is not a block that is missing
         found = {name: group[name].with_config(always) for name in (*arrays, "status")}
         found["error"] = group["error"]
-    except OSError:
-        raise
-    except Exception as error:
-        raise _damaged(path, error) from error
     if other:
         raise ValueError(
             f"{path}: is of another sweep: {'; '.join(other)}. Choose another store for this one; "
@@ -281,10 +279,18 @@ def _header(path: str | os.PathLike[str]) -> dict[str, Any]:
     return about
 
 
-def _damaged(path: str | os.PathLike[str], error: Exception) -> ValueError:
-    """What to raise where zarr or xarray cannot read what the header promises."""
-    why = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
-    return ValueError(f"{path}: is damaged ({why}); copy it again, or sweep into another folder")
+@contextmanager
+def readable(path: str | os.PathLike[str] | None) -> Iterator[None]:
+    """In the block zarr or xarray reads a store: what they cannot read is said to be damaged."""
+    try:
+        yield
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        why = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
+        raise ValueError(
+            f"{path}: is damaged ({why}); copy it again, or sweep into another folder"
+        ) from error
 
 
 def _differences(about: Mapping[str, Any], group: Any, plan: Plan) -> Any:
@@ -341,11 +347,7 @@ def open_sweep(store: str | os.PathLike[str]) -> Any:
         raise FileNotFoundError(f"{store}: no such store")
     about = _header(store)
     how: dict[str, Any] = {"engine": "zarr", "chunks": None, "consolidated": False}
-    try:
+    with readable(store):
         found = xarray.open_dataset(str(store), decode_cf=False, **how)
         names, units = list(about["outputs"]), about.get("units", {})
         return _told(found, names, about["fixed"], about["cell"], units)
-    except OSError:
-        raise
-    except Exception as error:
-        raise _damaged(store, error) from error
