@@ -575,24 +575,6 @@ def test_a_cell_that_kills_its_process_ends_the_sweep_with_a_word(tmp_path: Path
 # --- a cluster -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """A scheduler and two worker processes of Dask on loopback."""
-    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
-    here = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join([*filter(os.path.isdir, sys.path), here])
-    patient = {"distributed.deploy.lost-worker-timeout": "10 minutes"}  # on a busy machine
-    how = {"processes": True, "dashboard_address": ":0", "host": "127.0.0.1"}
-    try:
-        with (
-            dask.config.set(patient),
-            distributed.LocalCluster(n_workers=2, threads_per_worker=1, **how) as local,
-        ):
-            yield local
-    finally:
-        os.environ["PYTHONPATH"] = here
-
-
 def test_a_cluster_with_a_worker_killed(cluster, tmp_path: Path, want: dict, small: None) -> None:
     from distributed import Client
 
