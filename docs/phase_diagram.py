@@ -109,9 +109,8 @@ def leaders(data: Any) -> Any:
     print(f"{len(off)} places with spread, {exact} without, all of them within 0.05 of B14")
     for name, values in (("B14", off), ("B14 at d + 1", control)):
         within = [int((np.abs(values) <= k).sum()) for k in (1, 2, 3)]
-        print(
-            f"{name}: within 1, 2, 3 standard errors {within}, largest {np.abs(values).max():.1f}"
-        )
+        most = np.abs(values).max(initial=0)
+        print(f"{name}: within 1, 2, 3 standard errors {within}, largest {most:.1f}")
     late = (data["final"] - data["first"]).values
     print(f"undecided tokens: {int(data['undecided'].sum())}; leaders born late: {late.sum()}")
     return figure

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import jaxtyping
@@ -63,8 +65,10 @@ def shapes(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of one experiment on one worker, which runs it once: see --dist loadgroup."""
+    """All tests of one experiment, or of the cluster, on one worker: see --dist loadgroup."""
     for item in items:
+        if "cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("cluster"))
         name = getattr(item, "callspec", None) and item.callspec.params.get("name")
         if name and item.path.stem in ("test_experiments", "test_flow_controls"):
             item.add_marker(pytest.mark.xdist_group(name))
@@ -84,3 +88,22 @@ def imdb() -> Path:
     if not path.exists():
         pytest.skip(f"needs aclImdb.tar.gz: set CYNOSURE_IMDB (looked for {path.name})")
     return path
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Any]:
+    """A scheduler and two worker processes of Dask on loopback; a worker killed is started anew."""
+    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
+    here = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join([*filter(os.path.isdir, sys.path), here])
+    patient = {"distributed.deploy.lost-worker-timeout": "10 minutes"}  # on a busy machine
+    how = {"processes": True, "dashboard_address": ":0", "host": "127.0.0.1"}
+    try:
+        with (
+            dask.config.set(patient),
+            distributed.LocalCluster(n_workers=2, threads_per_worker=1, **how) as local,
+        ):
+            os.environ["PYTHONPATH"] = here
+            yield local
+    finally:
+        os.environ["PYTHONPATH"] = here

@@ -12,7 +12,6 @@ import json
 import os
 import random
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -514,57 +513,30 @@ def test_a_partition_that_kills_its_process_fails_alone(tmp_path, model, monkeyp
     assert content(out) == content(tmp_path / "plain")
 
 
-@pytest.fixture
-def cluster(tmp_path) -> Iterator[tuple[str, list[subprocess.Popen]]]:
-    """A Dask scheduler and two workers, each a process of its own, on loopback."""
-    pytest.importorskip("distributed")
-    file = tmp_path / "scheduler.json"
-    env = {**os.environ, "PYTHONPATH": str(SRC), "DASK_DISTRIBUTED__WORKER__DAEMON": "False"}
-    base = [sys.executable, "-m", "dask"]
-    alone = ["--no-dashboard", "--host", "127.0.0.1"]
-    quiet: dict[str, Any] = {"env": env, "stdout": subprocess.DEVNULL, "cwd": tmp_path,
-                             "stderr": subprocess.DEVNULL}  # fmt: skip
-    line = [*base, "scheduler", "--port", "0", "--scheduler-file", str(file), *alone]
-    running = [subprocess.Popen(line, **quiet)]
-    try:
-        end = time.monotonic() + 60
-        while not file.exists() and time.monotonic() < end:
-            time.sleep(0.1)
-        line = [*base, "worker", "--scheduler-file", str(file), "--nthreads", "1", "--no-nanny"]
-        running += [subprocess.Popen([*line, *alone], **quiet) for _ in range(2)]
-        address = json.loads(file.read_text())["address"]
-        yield address, running
-    finally:
-        for process in running[::-1]:
-            process.kill()
-            process.wait()
-
-
 def test_a_cluster_makes_the_same_bits_though_a_worker_is_killed(tmp_path, model, cluster) -> None:
     from distributed import Client
 
-    address, (_, worker, _) = cluster
-    there = work(tmp_path, 20)
+    there, shot = work(tmp_path, 20), []
     bulk.predict(there, out=tmp_path / "plain", model=model, rows=12)
-    with Client(address, set_as_default=False) as client:
+    with Client(cluster, set_as_default=False) as client:
         client.wait_for_workers(2, timeout=60)
-        left: list[int] = []
 
         def kill_one(done: int, of: int) -> None:
-            if not left:
-                os.kill(worker.pid, signal.SIGKILL)
-                assert worker.wait() == -signal.SIGKILL
-                left.append(of - done)
+            if not shot:
+                shot.append(next(iter(client.run(os.getpid).values())))
+                os.kill(shot[0], signal.SIGKILL)
+                assert of - done >= 10
 
         done = bulk.predict(
             there, out=tmp_path / "out", model=model, rows=12, client=client, progress=kill_one
         )
-        assert left[0] >= 10
-        assert len(client.scheduler_info(n_workers=-1)["workers"]) == 1
+        client.wait_for_workers(2, timeout=60)
+        assert shot[0] not in client.run(os.getpid).values()
     assert done.made == 20
     assert content(tmp_path / "out") == content(tmp_path / "plain")
     # and by its address, from the command line
     line = ["predict", str(there), "--model", str(model), "--out", str(tmp_path / "out2")]
+    address = cluster.scheduler_address
     assert main([*line, "--rows", "12", "--scheduler", address, "-q"]) == 0
     assert content(tmp_path / "out2") == content(tmp_path / "plain")
 

@@ -588,24 +588,6 @@ def test_a_cell_that_kills_its_process_ends_the_sweep_with_a_word(tmp_path: Path
 # --- a cluster -----------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
-    """A scheduler and two worker processes of Dask on loopback."""
-    distributed, dask = pytest.importorskip("distributed"), pytest.importorskip("dask")
-    here = os.environ.get("PYTHONPATH", "")
-    os.environ["PYTHONPATH"] = os.pathsep.join([*filter(os.path.isdir, sys.path), here])
-    patient = {"distributed.deploy.lost-worker-timeout": "10 minutes"}  # on a busy machine
-    how = {"processes": True, "dashboard_address": ":0", "host": "127.0.0.1"}
-    try:
-        with (
-            dask.config.set(patient),
-            distributed.LocalCluster(n_workers=2, threads_per_worker=1, **how) as local,
-        ):
-            yield local
-    finally:
-        os.environ["PYTHONPATH"] = here
-
-
 def test_a_cluster_with_a_worker_killed(cluster, tmp_path: Path, want: dict, small: None) -> None:
     from distributed import Client
 
@@ -845,11 +827,33 @@ def test_a_layer_on_a_long_context_is_the_closed_form() -> None:
     )
 
 
-def test_the_picture_of_the_page_is_drawn_from_a_store(tmp_path: Path) -> None:
-    grid = {"beta": [0.0, 5.0], "d": [2, 3], "n": 6, "time": 6.0, "times": 5}
-    asked = {"store": tmp_path / "s.zarr", "vectorized": True}
-    data = cy.sweep(sphere_met, grid, range(2), **asked)
-    assert data["met"].dims == ("beta", "d", "seed", "t") and float(data["t"][-1]) == 6.0
-    picture = phase_diagram.draw(tmp_path / "s.zarr", tmp_path / "sphere.png")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert phase_diagram.OUT.stat().st_size <= 150_000
+SMALL: dict[str, tuple[dict[str, Any], Any]] = {
+    "sphere": ({"beta": [0.0, 5.0], "d": [2, 3], "n": [4, 6], "time": 6.0, "times": 5}, range(2)),
+    "leaders": ({"d": [1, 2], "n": [5, 9]}, range(5)),
+    "emergent_leaders": ({"alpha": [0.5, 1.0], "n": [5, 9], "d": [1, 2, 3]}, range(3)),
+    "long_context": ({"gamma": [0.5, 1.5, 3.0], "r": [0.1, 0.5], "n": [4, 8]}, None),
+}
+
+
+@pytest.mark.many
+@pytest.mark.parametrize("name", NAMED)
+def test_the_pictures_of_the_page_are_drawn_from_stores(tmp_path: Path, name: str, capsys) -> None:
+    grid, seeds = SMALL[name]
+    asked = {**asked_for(name), "grid": grid, "seeds": seeds, "store": tmp_path / "s.zarr"}
+    data = cy.sweep(**asked)
+    assert data["n"].attrs["units"] == "tokens"
+    picture = phase_diagram.draw(tmp_path / "s.zarr", tmp_path / "s.png")
+    assert picture.read_bytes().startswith(b"\x89PNG") and capsys.readouterr().out
+    assert (phase_diagram.HERE / f"{name}.png").stat().st_size <= 150_000
+
+
+def test_the_controls_of_the_pictures_can_fail() -> None:
+    """What is printed beside a picture tells a right formula from a wrong one."""
+    t = np.linspace(0, 4, 5)
+    assert phase_diagram.half_met(np.array([[0, 0.2, 0.6, 1, 1], [0, 0, 0, 0, 0]]), t)[0] == 2
+    assert np.isnan(phase_diagram.half_met(np.zeros((1, 5)), t)).all()
+    mean, error = np.array([[2.0, 3.0]]), np.array([[0.5, 0.0]])
+    assert phase_diagram._errors(mean, error, np.array([[2.5, 3.0]])).tolist() == [-1.0]
+    line = phase_diagram.meeting(8, np.array([0.0, 50.0]), 20.0)
+    assert 0 < line[0] < 20 and np.isnan(line[1])
+    assert phase_diagram.meeting(64, np.array([0.0]), 20.0) > line[0]

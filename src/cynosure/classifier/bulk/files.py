@@ -86,16 +86,16 @@ def opened(path: Path, start: int = 0, stop: int = -1) -> Iterator[io.BufferedRe
             yield io.BufferedReader(_Until(stream, stop - start), _BLOCK)
         return
     key = _key(path)
-    stream = _HELD.pop(key, None) or gzip.open(path)  # noqa: SIM115  (it may outlive this call)
+    packed: Any = _HELD.pop(key, None) or gzip.open(path)  # noqa: SIM115  (may outlive this call)
     release()  # one at a time
     try:
-        stream.seek(start)  # backwards is from the beginning
-        yield io.BufferedReader(_Until(stream, stop - start), _BLOCK)
-        if stream.tell() == stop:
-            _HELD[key], stream = stream, None
+        packed.seek(start)  # backwards is from the beginning
+        yield io.BufferedReader(_Until(packed, stop - start), _BLOCK)
+        if packed.tell() == stop:
+            _HELD[key], packed = packed, None
     finally:
-        if stream is not None:
-            stream.close()
+        if packed is not None:
+            packed.close()
 
 
 _HELD: dict[tuple[str, int, int], Any] = {}  # at most one, by its name, size and time of change

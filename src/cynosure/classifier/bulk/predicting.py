@@ -58,7 +58,7 @@ def predict(
 
     `model` is a folder, a shipped name, or a fitted classifier; None is the shipped one. `abstain`
     is the label of texts without any known word. `rows` is about how many a partition has; row
-    groups of parquet are not divided, nor are .csv and packed files. Partitions are made in this
+    groups of parquet are not divided. Partitions are made in this
     process, in `workers` processes, or by a Dask cluster (`client`, or its address), whose workers
     see the same files under the same names. progress(done, of) counts partitions.
 
