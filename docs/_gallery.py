@@ -16,7 +16,7 @@ from cynosure.drawing.report import jsonable
 from cynosure.experiments import available, chapters
 
 GALLERY = Path(__file__).resolve().parent / "gallery"
-TELLING = {"emergent_leaders": 2}  # the figure shown where it is not the first
+TELLING = {"emergent_leaders": 2, "sentiment_paper": 4}  # the figure, if not the first
 LARGEST = 90_000  # bytes of a picture
 WIDTH = 900  # pixels
 
@@ -156,14 +156,13 @@ def page(shown: dict[str, dict[str, Any]]) -> str:
 
 
 def _section(name: str, module: ModuleType, shown: dict[str, Any] | None) -> list[str]:
-    command = f"`cynosure run {name}`"
+    command = f"`cynosure run {name}{' --set data=FILE' if _reads_data(module) else ''}`"
     about = f"[parameters](experiments.md#{name.lower()})"
     if shown is None and name in TO_BE_RUN:
         again = f"Changed since its last full run, which is not shown any more: {command} · {about}"
         return [f"### {name}", f"**{module.TITLE}**", again]
     if shown is None:
-        how = f"`cynosure run {name} --set data=FILE`" if _reads_data(module) else command
-        needs = f"Needs data or weights that do not come with the package: {how} · {about}"
+        needs = f"Needs data or weights that do not come with the package: {command} · {about}"
         return [f"### {name}", f"**{module.TITLE}**", needs]
     figure = shown["figure"]
     return [

@@ -11,9 +11,10 @@ arithmetic. No lemmas are taken.
 See: hardmax predicts what softmax was trained for. Beside each model stand its null models: the
 same words trained with 0 layers of attention, its own weights read with 0 layers, and logistic
 regression on the same words. Where these are as accurate, the accuracy, and its growth with d, is
-not the work of attention. Full reviews are trained on a GPU by
-`python -m cynosure.experiments.reviews._sentiment_gpu`, and `results` names the folder it leaves;
-without it small models are trained here, on `data` or on made-up reviews.
+not the work of attention. Models with a trained A (`--matrix`) stand beside those with A = I.
+Full reviews are trained by `python -m cynosure.experiments.reviews._sentiment_gpu`, best on a GPU,
+and `results` names the folder it leaves; without it small models are trained here, on `data` or on
+made-up reviews.
 """
 
 from __future__ import annotations
@@ -131,9 +132,10 @@ def _accuracies(models: list[TrainedModel]) -> cy.Table:
     some = max(int(m.history.get("watched", 0)) for m in models)
     scored = f"on {some} reviews of each part, evenly spaced" if some else "on all reviews"
     note = (
-        f"Accuracies of the epoch with the lowest held-out loss, {scored}. `best on test` picks the "
-        "epoch on the test part, as the published maxima do: it is no fair number. The published "
-        "ones are from another split (the last 15,000 of 50,000), padding not masked, n = 128."
+        f"Accuracies of the epoch with the lowest held-out loss, {scored}. `best on test` picks "
+        "the epoch on the test part, as the published maxima do: it is no fair number. The "
+        "published ones are from another split (the last 15,000 of 50,000), padding not masked, "
+        "n = 128."
     )
     columns: dict[str, Any] = {
         "d": "dim",
