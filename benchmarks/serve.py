@@ -115,13 +115,21 @@ async def load(address: str, path: str, body: Any, clients: int, seconds: float)
     }
 
 
+def family(pid: int) -> list[int]:
+    """A process and its children."""
+    return [pid, *map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
 def memory(pid: int) -> float:
     """Resident MB of a process and its children."""
-    pids = [pid]
-    for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-        pids.append(int(child))
-    pages = sum(int(Path(f"/proc/{p}/statm").read_text().split()[1]) for p in pids)
+    pages = sum(int(Path(f"/proc/{p}/statm").read_text().split()[1]) for p in family(pid))
     return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def spent(pid: int) -> float:
+    """Processor seconds of a process and its children: what a busy machine cannot falsify much."""
+    stats = [Path(f"/proc/{p}/stat").read_text().rpartition(")")[2].split() for p in family(pid)]
+    return sum(int(s[11]) + int(s[12]) for s in stats) / os.sysconf("SC_CLK_TCK")
 
 
 def soak(address: str, pid: int, seconds: float) -> dict[str, Any]:
@@ -151,24 +159,29 @@ def main() -> None:
     ours, address = started([sys.executable, "-m", "cynosure", "serve", "--port", "0"])
     peer, other = started([sys.executable, "-c", PEER])
     cases = [
-        (address, "/api/v1/limit", {"tokens": TOKENS}),
-        (address, "/api/v1/explain", {"text": TEXTS[0]}),
-        (address, "/api/v1/predict", {"texts": TEXTS}),
-        (other, "/predict", {"texts": TEXTS}),
+        (ours, address, "/api/v1/limit", {"tokens": TOKENS}),
+        (ours, address, "/api/v1/explain", {"text": TEXTS[0]}),
+        (ours, address, "/api/v1/predict", {"texts": TEXTS}),
+        (peer, other, "/predict", {"texts": TEXTS}),
     ]
     result: dict[str, Any] = {"version": cy.__version__, "cores": os.cpu_count(), "rows": []}
+    result["texts"] = {"count": len(TEXTS), "characters": sum(map(len, TEXTS))}
     try:
-        for where, path, body in cases:
+        for _, where, path, body in cases:
             asyncio.run(load(where, path, body, 2, 1.0))  # models are loaded
         for clients in CLIENTS:
-            for where, path, body in cases:
+            for server, where, path, body in cases:
+                before = spent(server.pid)
                 row = asyncio.run(load(where, path, body, clients, asked.seconds))
-                row["server"] = "cynosure" if where == address else "TF-IDF + LR"
+                row["server"] = "cynosure" if server is ours else "TF-IDF + LR"
+                row["cpu_ms_per_request"] = 1e3 * (spent(server.pid) - before) / row["requests"]
+                row["memory_mb"] = memory(server.pid)
                 result["rows"].append(row)
                 print(
                     f"{row['server']:12} {path:16} {clients:4} clients  "
                     f"{row['requests_per_second']:8.1f}/s  p50 {row['p50_ms']:8.1f} ms  "
-                    f"p99 {row['p99_ms']:8.1f} ms  {row['errors']} errors",
+                    f"p99 {row['p99_ms']:8.1f} ms  {row['cpu_ms_per_request']:6.2f} ms of CPU  "
+                    f"{row['errors']} errors",
                     flush=True,
                 )
         if asked.soak:

@@ -542,6 +542,26 @@ def test_random_json_is_done_or_refused(client, asked) -> None:
         problem(answer, answer.status_code)
 
 
+WORDS = st.text(max_size=12) | st.sampled_from(
+    ["..", "/", "%00", "nan", "1e999", "-1", "imdb", "gaussian"]
+)
+PLACES = ["configurations/{}", "models/{}/card.html", "experiments/runs/{}", "experiments/runs/{}/events",
+          "experiments/runs/{}/report.html", "{}"]  # fmt: skip
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(place=st.sampled_from(PLACES), word=WORDS, query=st.dictionaries(WORDS, WORDS, max_size=3))
+def test_random_addresses_are_there_or_not(client, place: str, word: str, query: dict) -> None:
+    from urllib.parse import quote
+
+    path = f"/api/v1/{place.format(quote(word.encode('utf-8', 'replace'), safe=''))}"
+    sent = {k.encode("utf-8", "replace"): v.encode("utf-8", "replace") for k, v in query.items()}
+    answer = client.get(path, params=sent)
+    assert answer.status_code < 500, (path, query, answer.text)
+    if answer.status_code >= 400:
+        problem(answer, answer.status_code)
+
+
 # --- processes -----------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import tempfile
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -306,7 +307,7 @@ def _floats(tokens: Any) -> np.ndarray:
     """Tokens as floats; rationals given as text are rounded to the nearest."""
     from .._types import as_rationals, as_tokens
 
-    if any(isinstance(x, str) for row in tokens for x in row):
+    if str in set(map(type, chain.from_iterable(tokens))):
         tokens = [[float(x) for x in row] for row in as_rationals(tokens)]
     return as_tokens(tokens, "tokens", ndim=2)
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
 from time import monotonic
 from typing import Any, final
 from urllib.parse import parse_qs
 
+from pydantic_core import from_json
 from starlette.responses import RedirectResponse, Response
 
 from .bounds import BOUNDS
@@ -169,20 +169,12 @@ async def _body(
 
 def _not_json(body: bytes) -> Response | None:
     """JSON as the standard has it: no NaN, no half of a surrogate pair, no endless number."""
-
-    def constant(name: str) -> Any:
-        raise ValueError(f"{name} is no number of JSON")
-
     try:
-        value = json.loads(body, parse_constant=constant)
-        if b"\\u" in body:
-            json.dumps(value, ensure_ascii=False).encode()
-        if _deep(body, value):
-            raise RecursionError
-    except RecursionError:
-        return problem(400, f"the JSON is nested more than {BOUNDS['nesting']} deep")
-    except ValueError as error:  # UnicodeError and JSONDecodeError are ValueErrors
+        value = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
         return problem(400, f"expected JSON: {str(error)[:200]}")
+    if _deep(body, value):
+        return problem(400, f"the JSON is nested more than {BOUNDS['nesting']} deep")
     return None
 
 

@@ -1,8 +1,8 @@
 """Worker processes: each request in one that can be stopped, so that none holds up another.
 
-A few run at a time. One that takes longer than a moment gives its place up and goes on beside
-them, as far as there is room; a fresh process takes the place. One that outlives its time, or whose
-client has gone, is killed; one that dies fails its own request only.
+A few run at a time. One that takes longer than a moment, while others wait, gives its place up and
+goes on beside them, as far as there is room; a fresh process takes the place. One that outlives its
+time, or whose client has gone, is killed; one that dies fails its own request only.
 """
 
 from __future__ import annotations
@@ -253,12 +253,13 @@ class Pool:
                     raise Refusal(499, "the client went away, so the computation was stopped")
 
     def _keep(self, worker: _Worker) -> None:
-        if worker.alive and len(self._idle) <= self.size:
+        if worker.alive and (self._queue or len(self._idle) <= self.size):
             self._idle.append(worker)
-        else:
-            self._end(worker)
-            if not self._closed:
-                self.prepare()
+            return
+        replaced = not worker.alive and not self._closed
+        self._end(worker)
+        if replaced:
+            self.prepare()
 
     @property
     def processes(self) -> list[int]:
@@ -285,7 +286,8 @@ class _Place:
         self.pool, self.held, self.late = pool, True, False
 
     def make_room(self) -> None:
-        if self.held and self.pool._late < self.pool.slow:
+        """Only where somebody waits: a process more costs seconds and memory."""
+        if self.held and self.pool._queue and self.pool._late < self.pool.slow:
             self.pool._late += 1
             self.held, self.late = False, True
             self.pool._places.release()
