@@ -26,6 +26,7 @@ from cynosure.engine.kernels import (
 from cynosure.engine.kernels.planar import planar_candidates
 from cynosure.engine.kernels.pruned import WIDTH, by_norm, pruned_candidates, reaches
 from cynosure.engine.kernels.spatial import _facets, inside_hull, pays, spatial_candidates
+from cynosure.engine.layers import certified_layers
 
 U = 2.0**-53
 RNG = np.random.default_rng(20240701)
@@ -374,6 +375,22 @@ def test_run_batch_takes_equal_tokens_as_one_class() -> None:
     assert (found.born[0] == alone.born[0][label]).all()
     assert (found.leader[0] == first[alone.leader[0][label]]).all()
     assert (z[0, found.leader[0]] == z[0, found.leader[0][first]][label]).all()
+
+
+@pytest.mark.parametrize("name", ["gaussian", "square", "disc", "shifted", "circle"])
+@pytest.mark.parametrize("turned", [False, True])
+def test_keys_forgotten_in_the_plane_are_never_followed(name: str, turned: bool) -> None:
+    """Sixteen parts of a set of tokens through 30 layers, beside the walk that forgets nobody."""
+    z = np.stack([RNG.permutation(PLANE[name])[:100] for _ in range(16)])
+    A = np.array([[1.2, 0.4], [-0.3, 0.9]]) if turned else None
+    mask, saves = np.ones((16, 100), bool), np.array([1, 7, 30])
+    found = run_batch(z, mask, A, 0.2, 0.8, saves)
+    assert found.unsure.mean() < 0.5
+    for b in np.flatnonzero(~found.unsure):
+        states, _, history = certified_layers(z[b], A, Fraction(1, 4), None, saves)
+        assert np.abs(found.z[:, b] - states).max() < 1e-12
+        for name_ in ("born", "settled_at", "leader"):
+            assert (getattr(found, name_)[b] == getattr(history, name_)).all()
 
 
 def test_run_batch_admits_what_it_cannot_decide() -> None:

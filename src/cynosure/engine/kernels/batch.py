@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 
 from .contract import BatchRun, Floats, Indices
+from .octagon import corners, deep_inside
 from .pruned import FLAGS
 
 LANES = 16  # queries side by side in vector registers
@@ -46,14 +47,16 @@ def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, 
     nb, n, d = z.shape
     wide = (d + 3) // 4 * 4
     label, order = np.empty(n, np.intp), np.empty(n, np.intp)
-    norm = np.empty(n)
+    norm, raw, links = np.empty(n), np.empty(n), np.empty((4, 2 * n), np.intp)
     zc, offset, moved = np.zeros((n + 4, wide)), np.empty((n, d)), np.empty((n, d))
-    flat, q = zc.reshape(-1), np.zeros((n + LANES) * wide)
+    q, keys = np.zeros((n + LANES) * wide), np.zeros((n + 4, wide))
     room = n + LANES  # the last group of queries may be short
     since, to = np.empty(n, np.intp), np.empty(n, np.intp)
     active, closed, target = np.empty(n, np.intp), np.empty(n, np.intp), np.empty(room, np.intp)
     top, second, slack, norm_q = np.empty(room), np.empty(room), np.empty(room), np.empty(room)
     reach, partial = np.empty(n // STRIDE + 1), np.zeros(4 * LANES)
+    kept, corner, beyond = np.empty(n, np.intp), np.empty(8, np.intp), np.empty(n)
+    xs, ys = np.empty(n), np.empty(n)
     last = saves[-1]
     for b in range(nb):
         largest, tokens = _largest(z[b], mask[b])
@@ -65,44 +68,72 @@ def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, 
         ):
             unsure[b] = True
             continue
-        m, radius = _classify(z[b], mask[b], label, order, norm)
+        m, radius = _classify(z[b], mask[b], label, order, norm, raw, links)
         _lay_out(z[b], order, norm, m, zc, reach)
         size = 0.0
         for c in range(m):
             for x in range(d):
                 size = max(size, abs(zc[c, x]))
-            active[c] = c
+            active[c] = kept[c] = c
             since[c] = -1
-        n_active, n_closed, row, k = m, 0, 0, 0
+        planar = d == 2 and m > STRIDE
+        n_active, n_closed, n_kept, row, k = m, 0, m, 0, 0
         while True:
             e = np.sqrt(d) * (k * 17 * 2.0**-53 * size)
             rounding = 2.0 * (2 * d + 4) + 4 * (d + 2)  # twice the bound, and what pruning needs
-            for r in range(n_active):
-                _query(zc, active[r], A, d, r, q)
-                own = _norm(zc, active[r], d)
-                norm_q[r] = norm_A * own
-                slack[r] = d * TINY + norm_A * (
-                    rounding * 2.0**-53 * own * radius + 2.0 * ((own + radius) * e + e * e)
+            each, fixed = rounding * 2.0**-53 * radius, 2.0 * e * (radius + e)
+            if k == 0 and len(A) == 0:  # norms are known, classes are in order, nothing is missed
+                for r in range(m):
+                    at = r // LANES * LANES * wide + r % LANES
+                    for x in range(d):
+                        q[at + x * LANES] = zc[r, x]
+                for r in range(m):
+                    norm_q[r] = norm[r]
+                    slack[r] = d * TINY + each * norm[r]
+            else:
+                for r in range(n_active):
+                    _query(zc, active[r], A, d, r, q)
+                    own = _norm(zc, active[r], d)
+                    norm_q[r] = norm_A * own
+                    slack[r] = d * TINY + norm_A * ((each + 2.0 * e) * own + fixed)
+            if planar and k == 0:
+                xs[:m], ys[:m] = zc[:m, 0], zc[:m, 1]
+                n_kept = _outermost(
+                    xs, ys, m, len(A) == 0, q, norm_q, slack, radius, corner, beyond, kept
                 )
-            _best_two(q, norm_q, slack, n_active, flat, reach, m, wide, top, second, target,
-                      partial)  # fmt: skip
+                planar = n_kept < m
+            if planar:
+                reach[:] = radius
+                for r in range(n_kept):
+                    keys[r] = zc[kept[r]]
+            _best_two(q, norm_q, slack, n_active, (keys if planar else zc).reshape(-1), reach,
+                      n_kept, wide, top, second, target, partial)  # fmt: skip
             for r in range(n_active):
                 unsure[b] |= second[r] >= top[r] - slack[r]
+                target[r] = kept[target[r]]
             if unsure[b]:
                 break
             n_active, n_closed = _settle(
                 zc, k, active, target, n_active, closed, n_closed, since, to, offset
             )
+            if planar and k == 0:
+                n_kept = _ever_followed(xs, ys, m, corner, since, to, radius, beyond, kept)
             if saves[row] == k:
+                if planar:  # those that nobody follows were left where they were
+                    for r in range(n_closed):
+                        c = closed[r]
+                        if since[c] < k:
+                            _approach(zc, c, to[c], offset, powers[k - since[c]])
                 _write(out[row, b], z[b], label, zc)
                 row += 1
             if k == last or n_active == 0:
                 break
             k += 1
             _step(zc, moved, active, target, n_active, eta)
-            for r in range(n_closed):
-                c = closed[r]
-                _approach(zc, c, to[c], offset, powers[k - since[c]])
+            for r in range(n_kept if planar else n_closed):
+                c = kept[r] if planar else closed[r]
+                if since[c] >= 0 and to[c] != c:
+                    _approach(zc, c, to[c], offset, powers[k - since[c]])
             reach[:] = radius
         if unsure[b]:
             continue
@@ -117,6 +148,61 @@ def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, 
                 settled_at[b, i], leader[b, i] = since[c], order[to[c]]
                 if to[c] == c:
                     born[b, i] = since[c]
+
+
+@njit(cache=True, nogil=True)
+def _outermost(x, y, m, plain, q, norm_q, slack, radius, corner, beyond, kept):
+    """Classes that can be within the slack of a best score at layer 0; all, if that is not clear.
+
+    A key deeper inside a polygon of others than slack_r / |q_r| is not (see `octagon`). The polygon
+    is sought among the longest classes, which come first; any polygon would do."""
+    shortest, depth = np.inf, 0.0
+    if plain:  # |q_r| = |z_r| up to rounding, and slack_r / |z_r| is largest for the shortest
+        for r in range(m):
+            if norm_q[r] < shortest:
+                shortest, depth = norm_q[r], slack[r]
+        depth /= max(shortest, 1e-140)
+    else:
+        for r in range(m):
+            at = r // LANES * LANES * 4 + r % LANES
+            length = np.sqrt(q[at] * q[at] + q[at + LANES] * q[at + LANES])
+            shortest = min(shortest, length)
+            depth = max(depth, slack[r] / max(length, 1e-140))
+    if not shortest > 1e-140:
+        return m
+    depth = 1.01 * depth + 32 * 2.0**-53 * radius
+    if not depth <= 1e-9 * radius:
+        return m
+    corners(x, y, min(m, 4 * STRIDE), corner)
+    deep_inside(x, y, m, corner, 8, depth, 2.0 * radius, beyond)
+    count = 0
+    for c in range(m):
+        kept[count] = c
+        count += 1 if beyond[c] > 0.0 else 0
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _ever_followed(x, y, m, corner, since, to, radius, beyond, kept):
+    """Classes that somebody may follow after layer 0: all but followers inside the leaders' hull.
+
+    A follower of l stays on the segment from z_i to z_l. If z_i is inside the hull of leaders,
+    which stay where they are, <q, z_i> is below the best of them for every q, and <q, z_l> is not
+    above the best of all: neither is then <q, .> between the two, strictly. Exact at layer 0, where
+    the tokens are those given; no later layer needs a tolerance (docs/mathematics.md C11)."""
+    leaders = 0
+    for e in range(8):
+        c = corner[e]
+        if since[c] == 0 and to[c] == c:
+            corner[leaders] = c
+            leaders += 1
+    if leaders < 8:
+        deep_inside(x, y, m, corner, leaders, 32 * 2.0**-53 * radius, 2.0 * radius, beyond)
+    count = 0
+    for c in range(m):
+        kept[count] = c
+        count += 0 if beyond[c] <= 0.0 and since[c] == 0 and to[c] != c else 1
+    return count
 
 
 @njit(cache=True, nogil=True)
@@ -164,18 +250,22 @@ def _largest(z, mask):
 
 
 @njit(cache=True, nogil=True)
-def _classify(z, mask, label, order, norm):
+def _classify(z, mask, label, order, norm, raw, links):
     """Value classes in nearly decreasing norm: label of each token (-1 padding), first token of
     each class, its norm (rounded up). One bucket sort; equal rows meet in the same bucket. Trap:
     norms index the buckets, so coordinates must have passed the test of `_largest`."""
     n, d = z.shape
     buckets = 2 * n
+    head, start, after, place = links[0], links[1], links[2], links[3]
     radius = 0.0
-    raw = np.empty(n)
+    if d == 2:
+        _plane_norms(z, raw)
+    else:
+        for i in range(n):
+            raw[i] = _norm(z, i, d)
     for i in range(n):
-        raw[i] = _norm(z, i, d) if mask[i] else -1.0
-        radius = max(radius, raw[i])
-    head, after, place = np.full(buckets, -1), np.empty(n, np.intp), np.empty(n, np.intp)
+        radius = max(radius, raw[i] if mask[i] else 0.0)
+    head[:], start[:] = -1, 0
     graded = 1e-140 < radius < 1e140  # else the quotient overflows, and an index out of it is any
     scale = (buckets - 1) / radius if graded else 0.0
     for i in range(n):
@@ -197,15 +287,20 @@ def _classify(z, mask, label, order, norm):
         label[i] = j
         if j < 0:
             label[i] = i
+            place[i] = bucket
             after[i] = head[bucket]
             head[bucket] = i
+            start[bucket] += 1
     m = 0
     for bucket in range(buckets):
-        j = head[bucket]
-        while j >= 0:
-            place[j], order[m], norm[m] = m, j, raw[j]
-            m += 1
-            j = after[j]
+        size = start[bucket]
+        start[bucket] = m
+        m += size
+    for i in range(n):
+        if label[i] == i:
+            at = start[place[i]]
+            start[place[i]] += 1
+            place[i], order[at], norm[at] = at, i, raw[i]
     for i in range(n):
         if label[i] >= 0:
             label[i] = place[label[i]]
@@ -223,6 +318,17 @@ def _norm(z, i, d):
     if largest < 1e-140 or largest > 1e140:
         return largest * d
     return np.sqrt(total) * (1.0 + (d + 6) * 2.0**-53)
+
+
+@njit(cache=True, nogil=True)
+def _plane_norms(z, out):
+    """`_norm` of all rows, the same operations without a branch."""
+    up = 1.0 + (2 + 6) * 2.0**-53
+    for i in range(len(out)):
+        x, y = abs(z[i, 0]), abs(z[i, 1])
+        largest = x if x > y else y
+        plain = np.sqrt(x * x + y * y) * up
+        out[i] = plain if 1e-140 <= largest <= 1e140 else largest * 2
 
 
 @njit(cache=True, nogil=True)

@@ -21,6 +21,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from .contract import Candidates, Floats, Indices, U, assemble
+from .octagon import corners, deep_inside
 from .pruned import pruned_candidates, upper_norms, widened
 
 COARSE = 1e-9  # a query with slack above COARSE |q| R is searched by pruning instead
@@ -118,49 +119,10 @@ def _outline(z: Floats, names: Indices, depth: float) -> Outline | None:
 @njit(cache=True, nogil=True)
 def _survivors(z, depth):
     """Tokens not proved deeper than `depth` inside the polygon of eight extreme tokens."""
-    n = len(z)
-    value = np.full(8, -np.inf)
-    corner = np.zeros(8, np.intp)
-    for k in range(n):
-        x, y = z[k]
-        a, b = x + y, y - x
-        if x > value[0]:
-            value[0], corner[0] = x, k
-        if a > value[1]:
-            value[1], corner[1] = a, k
-        if y > value[2]:
-            value[2], corner[2] = y, k
-        if b > value[3]:
-            value[3], corner[3] = b, k
-        if -x > value[4]:
-            value[4], corner[4] = -x, k
-        if -a > value[5]:
-            value[5], corner[5] = -a, k
-        if -y > value[6]:
-            value[6], corner[6] = -y, k
-        if -b > value[7]:
-            value[7], corner[7] = -b, k
-    # <normal_e, z> <= offset_e: left of the side from corner e to the next by more than depth. Left
-    # of all sides means that the closed path winds round the token, whatever rounding did to its
-    # corners. Equal corners make no side; the margin swallows the rounding of the test itself.
-    nx, ny, offset = np.zeros(8), np.zeros(8), np.zeros(8)
-    size, sides = np.abs(value).max(), 0
-    for e in range(8):
-        p, r = corner[e], corner[(e + 1) % 8]
-        dx, dy = z[r, 0] - z[p, 0], z[r, 1] - z[p, 1]
-        length = np.hypot(dx, dy)
-        if length > 0.0:
-            sides += 1
-            nx[e], ny[e] = dy / length, -dx / length
-            offset[e] = nx[e] * z[p, 0] + ny[e] * z[p, 1] - 2.0 * depth - 2.0**-47 * size
-    keep = np.empty(n, np.bool_)
-    for k in range(n):
-        x, y = z[k]
-        deep = sides > 0
-        for e in range(8):
-            deep &= nx[e] * x + ny[e] * y <= offset[e]
-        keep[k] = not deep
-    return np.flatnonzero(keep)
+    n, corner, beyond = len(z), np.empty(8, np.intp), np.empty(len(z))
+    x, y = np.ascontiguousarray(z[:, 0]), np.ascontiguousarray(z[:, 1])
+    deep_inside(x, y, n, corner, 8, depth, corners(x, y, n, corner), beyond)
+    return np.flatnonzero(beyond > 0.0)
 
 
 @njit(cache=True, nogil=True)
