@@ -22,9 +22,9 @@ import cynosure as cy
 import oracle as other_oracle
 from attack import compare
 from attack.__main__ import FAILURES, line, report, run, table
-from attack.cases import MODES, Case, case, made
+from attack.cases import KINDS, MODES, Case, case, made
 from attack.oracle import Run, if_constant, integers, surely
-from attack.starts import KNOWN, STARTS
+from attack.starts import KNOWN
 from attack.workers import Result, attack
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -289,7 +289,7 @@ def test_a_case_is_made_again_by_its_number() -> None:
 
 def test_every_kind_and_every_mode_has_its_share() -> None:
     cases = [case(1, i) for i in range(600)]
-    assert {c.kind for c in cases} == set(STARTS)
+    assert {c.kind for c in cases} == set(KINDS)
     assert {c.mode for c in cases} == set(MODES)
     assert {type(c.alpha) for c in cases} == {float, str}
 

@@ -92,3 +92,34 @@ def test_a_deadline_leaves_a_batch_at_its_start():
     states, at, history = certified_layers(z, None, Fraction(1), None, SAVES, None, past)
     assert at.tolist() == [0] and (history.born == -1).all()
     np.testing.assert_array_equal(states, z[None])
+
+
+def test_a_batch_until_a_deadline_goes_in_parts_and_is_the_same(monkeypatch):
+    z, mask = mixed_batch(np.random.default_rng(5))
+    whole, _, history = certified_layers(z, None, Fraction(1), mask, SAVES)
+    monkeypatch.setattr("cynosure.engine.layers._PART", 4000)  # two configurations of 9 tokens
+    states, at, parts = certified_layers(z, None, Fraction(1), mask, SAVES, None, Deadline(3600))
+    assert at.tolist() == SAVES.tolist()
+    np.testing.assert_array_equal(states, whole)
+    for name in ("born", "settled_at", "leader"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(history, name))
+
+
+def test_a_batch_stops_between_its_parts(monkeypatch):
+    z = np.random.default_rng(6).normal(size=(40, 9, 2))  # nothing tied: all of it is compiled
+    monkeypatch.setattr("cynosure.engine.layers._PART", 4000)
+    seconds = count(0.0, 1.0)
+    monkeypatch.setattr(_deadline, "monotonic", lambda: next(seconds))
+    _, at, _ = certified_layers(z, None, Fraction(1), None, SAVES, None, Deadline(10))
+    assert at.tolist() == [0] and next(seconds) < 20
+
+
+def test_a_batch_of_any_depth_returns_at_once():
+    """Its configurations settle within some layers; the compiled call prepared all 1e12."""
+    z, saves = np.random.default_rng(7).normal(size=(3, 5, 2)), np.array([0, 7, 10**12])
+    states, at, history = certified_layers(z, None, Fraction(1), None, saves)
+    near, _, _ = certified_layers(z, None, Fraction(1), None, saves[:2])
+    np.testing.assert_array_equal(states[:2], near)
+    assert at[-1] == 10**12 and (history.settled_at >= 0).all()
+    for b in range(3):
+        np.testing.assert_array_equal(states[2, b], z[b, history.leader[b]])

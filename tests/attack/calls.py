@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -12,11 +11,11 @@ import numpy as np
 
 import cynosure as cy
 
-from . import compare
+from . import compare, variants
 from .cases import BATCHED, Case
-from .oracle import Run, followed, integers, step, surely
+from .oracle import Run, surely
+from .package import Package, dynamics
 from .starts import Tokens
-from .workers import WHOLE_CASE
 
 Faults = Iterator[str]
 BUDGET = 120_000  # multiplications of short numbers that the oracle may spend on a case
@@ -29,30 +28,6 @@ class Verdict:
     outcome: str
     faults: tuple[str, ...] = ()
     open: int = 0
-
-
-@dataclass(frozen=True)
-class Package:
-    """What is asked, each question with `longest` seconds of processor time to answer it.
-
-    The timer's signal ends the process, compiled loops included; 0 is no timer. What the attack
-    itself computes between questions is on another, longer clock.
-    """
-
-    longest: float = 0.0
-
-    def ask(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        signal.setitimer(signal.ITIMER_PROF, self.longest)
-        try:
-            return function(*args, **options)
-        finally:
-            signal.setitimer(signal.ITIMER_PROF, WHOLE_CASE * self.longest)
-
-    def simulate(self, *args: Any, **options: Any) -> Any:
-        return self.ask(cy.simulate, *args, **options)
-
-    def limit(self, *args: Any, **options: Any) -> Any:
-        return self.ask(cy.limit, *args, **options)
 
 
 def judge(case: Case, longest: float = 0.0) -> Verdict:
@@ -86,11 +61,6 @@ def _spending(run: Run, budget: float) -> Callable[[Run], bool]:
         return budget < 0
 
     return enough
-
-
-def dynamics(case: Case, kind: Callable[..., Any] = cy.PureAttention) -> Any:
-    A = None if case.A is None else np.array(case.A, dtype=float)
-    return kind(cy.Hardmax(A), case.alpha)
 
 
 def _arrays(case: Case) -> tuple[np.ndarray, np.ndarray | None, list[list[int]]]:
@@ -182,38 +152,6 @@ def _unnormalised(case: Case, package: Package) -> Iterator[str | int]:
             if compare.far(row, exact, within):
                 yield f"layer {k}: token {i} is at {compare.show(exact)}, not {row}"
                 return
-
-
-def _causal(case: Case, package: Package) -> Iterator[str | int]:
-    """Causal hardmax decides each layer on its rounded tokens: those sets, and single layers."""
-    A = None if case.A is None else np.array(case.A, dtype=float)
-    attention = cy.Causal(cy.Hardmax(A))
-    tr = package.simulate(
-        cy.PureAttention(attention, case.alpha), np.array(case.z[0], float), layers=2
-    )
-    form = None if case.A is None else integers(case.A)[0]
-    eta = Fraction(case.alpha) / (1 + Fraction(case.alpha))
-    for k, state in enumerate(tr.values):
-        rows, unit = integers(state.tolist())
-        sets = followed(rows, form, causal=True)
-        weights = package.ask(attention.weights, state)
-        for i, c in enumerate(sets):
-            given = np.flatnonzero(weights[i]).tolist()
-            if given != list(c):
-                yield f"layer {k}: causal C_{i} = {list(c)}, not {given}"
-                return
-        if k + 1 < len(tr.values):
-            moved, factor = step(rows, sets, eta)
-            within = compare.Room.of(state.tolist()).at(1)
-            for i, row in enumerate(tr.values[k + 1].tolist()):
-                exact = [Fraction(x, unit * factor) for x in moved[i]]
-                if compare.far(row, exact, within):
-                    yield f"layer {k + 1}: token {i} is at {compare.show(exact)}, not {row}"
-                    return
-    plain = package.ask(cy.Hardmax(A).followed, np.array(case.z[0], float))
-    run = Run(case.z[0], case.A)
-    given = [plain[i].tolist() for i in range(len(plain))]
-    yield from compare.set_faults(run[0], 0, given, range(len(plain)))
 
 
 # -- limit ----------------------------------------------------------------------------------------
@@ -340,7 +278,10 @@ _MODES: dict[str, Callable[[Case, Package], Iterator[str | int]]] = {
     "limit": _limits,
     "transformed": _transformed,
     "unnormalised": _unnormalised,
-    "causal": _causal,
+    "causal": variants.causal,
+    "rotary": variants.rotary,
+    "heads": variants.heads,
+    "layouts": variants.layouts,
 }
 
 

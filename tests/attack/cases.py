@@ -13,12 +13,15 @@ from zlib import crc32
 import numpy as np
 
 from .starts import STARTS, UNDRAWN, Rng, Start, Tokens, matrices, steps
+from .structured import STRUCTURED
 
-BATCHED = ("batch", "masked batch", "review batch")
+KINDS = STARTS | STRUCTURED
+BATCHED = ("batch", "mixed batch", "masked batch", "review batch")
 MASKED = ("masked batch", "review batch", "masked single")
 MODES = {  # mode -> share
     "single": 20,
-    "batch": 12,
+    "batch": 10,
+    "mixed batch": 4,
     "masked batch": 8,
     "review batch": 4,
     "masked single": 4,
@@ -26,6 +29,9 @@ MODES = {  # mode -> share
     "transformed": 14,
     "unnormalised": 3,
     "causal": 5,
+    "rotary": 3,
+    "heads": 3,
+    "layouts": 4,
 }
 
 
@@ -70,7 +76,8 @@ class Case:
             lines.append(f"mask = np.array({_literal(self.mask if batched else self.mask[0])})")
             mask = ", mask=mask"
         kind = "UnnormalizedAttention" if self.mode == "unnormalised" else "PureAttention"
-        attention = "cy.Causal(attention)" if self.mode == "causal" else "attention"
+        around = {"causal": "cy.Causal(attention)", "rotary": "cy.Rotary(attention)"}
+        attention = around.get(self.mode, "attention")
         lines.append(f"layers = cy.{kind}({attention}, {self.alpha!r})")
         if self.mode not in ("limit", "transformed"):
             lines.append(f"tr = cy.simulate(layers, z, layers={self.layers}{mask})")
@@ -91,7 +98,7 @@ def case(seed: int, index: int) -> Case:
     rng = np.random.default_rng([seed, crc32(kind.encode()), index])
     modes, shares = list(MODES), np.array(list(MODES.values()), dtype=float)
     mode = modes[rng.choice(len(modes), p=shares / shares.sum())]
-    return made(STARTS[kind][0](rng), mode, rng, seed, index, kind)
+    return made(KINDS[kind][0](rng), mode, rng, seed, index, kind)
 
 
 def made(start: Start, mode: str, rng: Rng, seed: int, index: int, kind: str) -> Case:
@@ -103,7 +110,8 @@ def made(start: Start, mode: str, rng: Rng, seed: int, index: int, kind: str) ->
     alpha = steps(rng) if start.alpha is UNDRAWN else start.alpha
     if mode in BATCHED:
         more = int(rng.integers(1, 4))
-        z += [_shaped(STARTS[kind][0](rng).z, start.z) for _ in range(more)]
+        kinds = rng.choice(list(KINDS), more).tolist() if mode == "mixed batch" else [kind] * more
+        z += [_shaped(KINDS[other][0](rng).z, start.z) for other in kinds]
     return Case(
         seed=seed,
         index=index,
@@ -131,13 +139,13 @@ def _mask(rng: Rng, n: int, mode: str) -> tuple[bool, ...]:
 def _shaped(z: Tokens, model: Tokens) -> Tokens:
     """Another start of the same kind, cut or repeated to the shape of the first."""
     n, d = len(model), len(model[0])
-    rows = [tuple(row[c % len(row)] for c in range(d)) for row in z]
+    rows = [tuple(float(row[c % len(row)]) for c in range(d)) for row in z]
     return tuple(rows[i % len(rows)] for i in range(n))
 
 
 def _wheel() -> tuple[str, ...]:
     """The kinds in a fixed order that mixes them, each as often as its share."""
-    slots = [kind for kind, (_, share) in STARTS.items() for _ in range(share)]
+    slots = [kind for kind, (_, share) in KINDS.items() for _ in range(share)]
     return tuple(slots[i] for i in np.random.default_rng(0).permutation(len(slots)))
 
 

@@ -2,7 +2,7 @@
 
 Every kind is a function of a random generator that gives a `Start`; what it leaves open, A or
 alpha, is drawn from `matrices` and `steps`. To add a kind, write one and give it a share in
-`STARTS`.
+`STARTS`; `structured` has more of them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def matrices(rng: Rng, d: int) -> Tokens | None:
         _any,
         _whole,
     )
-    return _rows(makers[rng.integers(len(makers))](rng, d))
+    return rows(makers[rng.integers(len(makers))](rng, d))
 
 
 def _definite(rng: Rng, d: int) -> np.ndarray:
@@ -109,13 +109,13 @@ def steps(rng: Rng) -> float | str:
     return [1e-9, 1e-300, 2.0**-54, 2.0**-60, 1e300, 1e9, 1e-20, 2.0**-1000][rng.integers(8)]
 
 
-def _rows(z: Any) -> Tokens:
+def rows(z: Any) -> Tokens:
     return tuple(tuple(float(x) for x in row) for row in z)
 
 
-def _shuffled(rng: Rng, z: Any) -> Tokens:
-    rows = _rows(z)
-    return tuple(rows[i] for i in rng.permutation(len(rows)))
+def shuffled(rng: Rng, z: Any) -> Tokens:
+    given = rows(z)
+    return tuple(given[i] for i in rng.permutation(len(given)))
 
 
 def _size(rng: Rng, n: int = 12, d: int = 6) -> tuple[int, int]:
@@ -128,27 +128,27 @@ def _size(rng: Rng, n: int = 12, d: int = 6) -> tuple[int, int]:
 def whole_numbers(rng: Rng) -> Start:
     n, d = _size(rng, d=4)
     m = int(rng.integers(1, 8))
-    return Start(_rows(rng.integers(-m, m + 1, (n, d))))
+    return Start(rows(rng.integers(-m, m + 1, (n, d))))
 
 
 def signs(rng: Rng) -> Start:
     n, d = _size(rng, 20)
-    return Start(_rows(rng.integers(-1, 2, (n, d))), layers=12)
+    return Start(rows(rng.integers(-1, 2, (n, d))), layers=12)
 
 
 def many_signs(rng: Rng) -> Start:
     n, d = int(rng.integers(60, 401)), int(rng.integers(2, 7))
-    return Start(_rows(rng.integers(-1, 2, (n, d))), layers=2)
+    return Start(rows(rng.integers(-1, 2, (n, d))), layers=2)
 
 
 def many(rng: Rng) -> Start:
     n, d = int(rng.integers(60, 401)), int(rng.integers(1, 4))
-    return Start(_rows(rng.standard_normal((n, d)).astype(np.float32)), layers=1)
+    return Start(rows(rng.standard_normal((n, d)).astype(np.float32)), layers=1)
 
 
 def gaussian(rng: Rng) -> Start:
     n, d = _size(rng, 30)
-    return Start(_rows(rng.standard_normal((n, d))), layers=16)
+    return Start(rows(rng.standard_normal((n, d))), layers=16)
 
 
 def ties(rng: Rng) -> Start:
@@ -159,31 +159,31 @@ def ties(rng: Rng) -> Start:
         corners = np.concatenate((np.eye(d), -np.eye(d)))
     inner = rng.integers(-4, 5, (int(rng.integers(1, 6)), d)) / 8
     inner[rng.random(inner.shape) < 0.5] = 0
-    return Start(_shuffled(rng, np.concatenate((corners, inner)) * float(rng.integers(1, 4))))
+    return Start(shuffled(rng, np.concatenate((corners, inner)) * float(rng.integers(1, 4))))
 
 
 def duplicates(rng: Rng) -> Start:
     n, d = _size(rng, 5, 3)
     base = rng.integers(-3, 4, (n, d)).astype(float)
-    return Start(_rows(base[rng.integers(n, size=int(rng.integers(n, 3 * n + 2)))]))
+    return Start(rows(base[rng.integers(n, size=int(rng.integers(n, 3 * n + 2)))]))
 
 
 def signed_zeros(rng: Rng) -> Start:
     n, d = _size(rng, 8, 3)
-    return Start(_rows(rng.choice([0.0, -0.0, 0.0, -0.0, 1.0, -1.0, 0.5], (n, d))))
+    return Start(rows(rng.choice([0.0, -0.0, 0.0, -0.0, 1.0, -1.0, 0.5], (n, d))))
 
 
 def collinear(rng: Rng) -> Start:
     n, d = _size(rng, 10, 4)
     along = rng.integers(-3, 4, d)
     base = rng.integers(-2, 3, d) if rng.random() < 0.5 else np.zeros(d)
-    return Start(_rows(base + rng.integers(-6, 7, n)[:, None] * along))
+    return Start(rows(base + rng.integers(-6, 7, n)[:, None] * along))
 
 
 def antipodal(rng: Rng) -> Start:
     n, d = _size(rng, 6, 4)
     z = rng.integers(-4, 5, (n, d)) if rng.random() < 0.6 else rng.standard_normal((n, d))
-    return Start(_shuffled(rng, np.concatenate((z, -z))))
+    return Start(shuffled(rng, np.concatenate((z, -z))))
 
 
 def polygons(rng: Rng) -> Start:
@@ -194,7 +194,7 @@ def polygons(rng: Rng) -> Start:
         ring = [(x, y) for x in range(-m, m + 1) for y in range(-m, m + 1) if x * x + y * y == r2]
         out += [ring[i] for i in rng.permutation(len(ring))[: int(rng.integers(2, 13))]]
     out += rng.integers(-2, 3, (int(rng.integers(0, 4)), 2)).tolist()
-    return Start(_shuffled(rng, out), layers=16)
+    return Start(shuffled(rng, out), layers=16)
 
 
 def lattices(rng: Rng) -> Start:
@@ -208,7 +208,7 @@ def lattices(rng: Rng) -> Start:
     elif turn < 0.6:
         t = rng.uniform(0, 1.6)
         z = z @ np.array([[np.cos(t), -np.sin(t)], [np.sin(t), np.cos(t)]])
-    return Start(_shuffled(rng, z), layers=2 if large else 10)
+    return Start(shuffled(rng, z), layers=2 if large else 10)
 
 
 def mirrored_spirals(rng: Rng) -> Start:
@@ -225,7 +225,7 @@ def mirrored_spirals(rng: Rng) -> Start:
     arm = np.round(arm * 2.0**20) / 2.0**20
     axis = [[float(rng.integers(1, 1 << 20)) / 2.0**20, 0.0] for _ in range(rng.integers(1, 3))]
     z = np.concatenate((arm, arm * [1, -1], axis))
-    return Start(_shuffled(rng, z), A=None if rng.random() < 0.8 else UNDRAWN, layers=20)
+    return Start(shuffled(rng, z), A=None if rng.random() < 0.8 else UNDRAWN, layers=20)
 
 
 def mirrored_chains(rng: Rng) -> Start:
@@ -237,7 +237,7 @@ def mirrored_chains(rng: Rng) -> Start:
     flip = np.ones(d)
     flip[-1] = -1
     z = np.concatenate((half, half * flip, inside))
-    return Start(_shuffled(rng, z), A=None if rng.random() < 0.7 else UNDRAWN, layers=200)
+    return Start(shuffled(rng, z), A=None if rng.random() < 0.7 else UNDRAWN, layers=200)
 
 
 def waits(rng: Rng) -> Start:
@@ -247,22 +247,22 @@ def waits(rng: Rng) -> Start:
     x = float(rng.choice([0.5, 0.25, 0.75]))
     z = [(1, 1), (1, -1), (-1, 1), (-1, -1), (x, 0), (1 + delta, y), (1 + delta, -y)]
     alpha = [0.5, 1.0, 2.0, "1/10", 3.0][rng.integers(5)]
-    return Start(_shuffled(rng, z), A=None, alpha=alpha, layers=200)
+    return Start(shuffled(rng, z), A=None, alpha=alpha, layers=200)
 
 
 def heights(rng: Rng) -> Start:
     """Mirror images in the last coordinate, some of them very high: ties that last."""
     d = int(rng.integers(2, 4))
     m = int(rng.integers(3, 13))
-    rows: list[list[int]] = []
+    z: list[list[int]] = []
     for _ in range(int(rng.integers(1, 4))):
         base = rng.integers(-m, m + 1, d - 1).tolist()
         h = int(rng.choice([1, 2, 3, 8, 16, 32, 49, 64, 100, int(rng.integers(1, 200))]))
-        rows += [[*base, h], [*base, -h]]
+        z += [[*base, h], [*base, -h]]
     for _ in range(int(rng.integers(1, 4))):
-        rows.append([*rng.integers(-m, m + 1, d - 1).tolist(), 0])
+        z.append([*rng.integers(-m, m + 1, d - 1).tolist(), 0])
     alpha = [1.0, 1.0, 3.0, 0.5, 2.0][rng.integers(5)]
-    return Start(_shuffled(rng, rows), A=None, alpha=alpha, layers=200)
+    return Start(shuffled(rng, z), A=None, alpha=alpha, layers=200)
 
 
 _DEEP = (
@@ -281,14 +281,14 @@ def deep(rng: Rng) -> Start:
         change[i + 1] = change[i]
         z[i : i + 2, 2] *= float(rng.choice([1, 1, 0.5, 2, 3]))
     alpha = [1.0, 3.0, 1.0, 0.5][rng.integers(4)]
-    return Start(_shuffled(rng, z + change), A=None, alpha=alpha, layers=200)
+    return Start(shuffled(rng, z + change), A=None, alpha=alpha, layers=200)
 
 
 def ulps(rng: Rng) -> Start:
     """Tied starts moved by one unit in the last place here and there."""
     z = np.array(STARTS[str(rng.choice(["ties", "polygons", "whole numbers"]))][0](rng).z)
     up = rng.choice([-np.inf, np.inf], z.shape)
-    return Start(_rows(np.where(rng.random(z.shape) < 0.2, np.nextafter(z, up), z)), layers=12)
+    return Start(rows(np.where(rng.random(z.shape) < 0.2, np.nextafter(z, up), z)), layers=12)
 
 
 def mixed_scales(rng: Rng) -> Start:
@@ -298,7 +298,7 @@ def mixed_scales(rng: Rng) -> Start:
     )
     if rng.random() < 0.4:  # a column, or a token, of one size
         z = rng.integers(-3, 4, (n, d)) * 10.0 ** rng.choice([-300, -150, 0, 300], (n, 1))
-    return Start(_rows(z), layers=4)
+    return Start(rows(z), layers=4)
 
 
 def subnormals(rng: Rng) -> Start:
@@ -308,21 +308,21 @@ def subnormals(rng: Rng) -> Start:
     if rng.random() < 0.5:
         other = rng.integers(-3, 4, (n, d)) * rng.choice([1.0, 1e-308, 1e-300, 2.0**-1000], (n, d))
         z = np.where(rng.random((n, d)) < 0.5, other, z)
-    return Start(_rows(z), layers=6)
+    return Start(rows(z), layers=6)
 
 
 def subnormal_ulps(rng: Rng) -> Start:
     n, d = _size(rng, 8, 3)
     z = rng.integers(-3, 4, (n, d)) * float(rng.choice([1.0, 1e-308, 1e-310, 1e-160]))
     up = rng.choice([-np.inf, np.inf], z.shape)
-    return Start(_rows(np.where(rng.random(z.shape) < 0.4, np.nextafter(z, up), z)), layers=6)
+    return Start(rows(np.where(rng.random(z.shape) < 0.4, np.nextafter(z, up), z)), layers=6)
 
 
 def huge(rng: Rng) -> Start:
     n, d = _size(rng, 8, 3)
     top = np.finfo(float).max
     z = rng.choice([1e308, -1e308, top, -top, 0.0, 5e307, 1e200, 1.5e308], (n, d))
-    return Start(_rows(z), layers=6)
+    return Start(rows(z), layers=6)
 
 
 def self_loops(rng: Rng) -> Start:
@@ -335,7 +335,7 @@ def self_loops(rng: Rng) -> Start:
         A = np.outer(u, v).astype(float)
     n = int(rng.integers(2, 7))
     alpha = [2.0, 1.0, 0.5, 0.3, 3.0][rng.integers(5)]
-    return Start(_rows(rng.integers(-3, 4, (n, d))), A=_rows(A), alpha=alpha, layers=30)
+    return Start(rows(rng.integers(-3, 4, (n, d))), A=rows(A), alpha=alpha, layers=30)
 
 
 def cycles(rng: Rng) -> Start:
@@ -344,13 +344,13 @@ def cycles(rng: Rng) -> Start:
     A = _rotation(rng, d) if rng.random() < 0.5 else -np.eye(d)
     alpha = [1.0, 1.0, 0.3, 0.5, 0.999, 2.0][rng.integers(6)]
     z = rng.integers(-4, 5, (int(rng.integers(2, 8)), d))
-    return Start(_rows(z), A=_rows(A), alpha=alpha, layers=30)
+    return Start(rows(z), A=rows(A), alpha=alpha, layers=30)
 
 
 def tiny_steps(rng: Rng) -> Start:
     n, d = _size(rng, 6, 3)
     alpha = [1e-9, 1e-300, 2.0**-54, 2.0**-55, 1e-16, 2.0**-1074, 1e300, 1e308][rng.integers(8)]
-    return Start(_rows(rng.integers(-3, 4, (n, d))), alpha=alpha, layers=4)
+    return Start(rows(rng.integers(-3, 4, (n, d))), alpha=alpha, layers=4)
 
 
 def rationals(rng: Rng) -> Start:
@@ -364,7 +364,7 @@ def rationals(rng: Rng) -> Start:
 def one_and_two(rng: Rng) -> Start:
     """The smallest configurations."""
     n, d = _size(rng, 2, 3)
-    return Start(_rows(rng.choice([0.0, 1.0, -1.0, 2.0, 0.5, 1e300, 1e-300], (n, d))), layers=6)
+    return Start(rows(rng.choice([0.0, 1.0, -1.0, 2.0, 0.5, 1e300, 1e-300], (n, d))), layers=6)
 
 
 _ROTATION = ((0.0, -1.0), (1.0, 0.0))

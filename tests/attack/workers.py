@@ -2,7 +2,7 @@
 
 A worker that dies is replaced. Time is that of its processor, so that a busy machine makes no case
 slow: the kernel ends the worker with SIGPROF, even inside a compiled loop. A worker that neither
-answers nor computes is ended by the clock.
+answers nor computes is ended by the clock; one that waits for a busy machine goes on.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .cases import Case
 
 LONGEST = 10.0  # seconds of processor time for a question to the package
 WHOLE_CASE = 6.0  # so many times that for a whole case
-_SILENCE = 60.0  # and so many times that on the clock
+_SILENCE = 60.0  # and so many times that on the clock without any
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,15 @@ def _serve(connection: Connection, examiner: Examiner, longest: float) -> None:
         connection.send(result)
 
 
+def _processor_time(pid: int | None) -> int:
+    """Ticks that the process has had, 0 where the system does not say."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
+
+
 class _Worker:
     """A process and the case it is at."""
 
@@ -84,11 +93,19 @@ class _Worker:
         self.process.start()
         theirs.close()
         self.case: Case | None = None
-        self.since = time.monotonic()
+        self.since, self._spent = time.monotonic(), 0
 
     def give(self, case: Case | None) -> None:
         self.case, self.since = case, time.monotonic()
         self.connection.send(case)
+
+    def silent(self, seconds: float) -> bool:
+        """True when it has had a case for so long, and no processor time in all of it."""
+        if self.case is None or time.monotonic() - self.since <= seconds:
+            return False
+        spent, before = _processor_time(self.process.pid), self._spent
+        self._spent, self.since = spent, time.monotonic()
+        return spent == before
 
     def end(self) -> int:
         """The exit status, which is minus a signal."""
@@ -123,7 +140,7 @@ def attack(
         while team:
             ready = multiprocessing.connection.wait([w.connection for w in team], timeout=1.0)
             for worker in list(team):
-                silent = time.monotonic() - worker.since > longest * _SILENCE
+                silent = worker.silent(longest * _SILENCE)
                 if worker.connection not in ready and not silent:
                     continue
                 try:

@@ -25,6 +25,8 @@ from .walk import Walk
 __all__ = ["certified_layers"]
 
 _MOST_IN_BATCH = 1024  # tokens per configuration up to which the batch kernel pays
+_MOST_LAYERS = 20_000  # layers up to which it is asked: it walks all of them, if it must
+_PART = 1e9  # products of a compiled call that is to end by a deadline
 
 
 def certified_layers(
@@ -142,7 +144,10 @@ def _batch(
     deadline: Deadline,
     given: Array | None,
 ) -> tuple[Array, np.ndarray, History]:
-    states, born, settled_at, leader, unsure = _compiled(z, A, alpha, mask, saves, given)
+    run = _compiled(z, A, alpha, mask, saves, given, deadline)
+    if run is None:
+        return _only_first_layer(z, saves)
+    states, born, settled_at, leader, unsure = run
     decisions = 0
     for done, i in enumerate(np.flatnonzero(unsure).tolist()):
         one, at, past = _one(z[i], A, alpha, mask[i], saves, None, deadline)
@@ -163,10 +168,21 @@ def _compiled(
     mask: np.ndarray,
     saves: np.ndarray,
     given: Array | None,
-) -> kernels.BatchRun:
-    """What floats decide: on the device of `given`, then in the kernel of the processor."""
+    deadline: Deadline,
+) -> kernels.BatchRun | None:
+    """What floats decide: on the device of `given`, then in the kernel of the processor.
+
+    None when the deadline passes before. A compiled call cannot be stopped: until a deadline the
+    batch goes through it in parts, and configurations too large for one are left to the walk.
+    """
     b, n, d = z.shape
     eta, rho = float(alpha / (1 + alpha)), float(1 / (1 + alpha))
+    one = float(saves[-1] + 1) * n * n * d
+    walked = n > _MOST_IN_BATCH or saves[-1] > _MOST_LAYERS
+    if walked or (deadline.left is not None and one > _PART):
+        born, settled_at, leader = (np.full((b, n), -1, dtype=np.intp) for _ in range(3))
+        states = np.empty((len(saves), *z.shape))
+        return kernels.BatchRun(states, born, settled_at, leader, unsure=np.ones(b, bool))
     if given is not None and is_torch(given) and kernels.runs_there(given):
         far = as_floats(given).detach().reshape(b, n, d).double()
         run = kernels.run_batch(far, mask, A, eta, rho, saves)
@@ -177,11 +193,16 @@ def _compiled(
             for there, here in zip(run[1:], near[1:], strict=True):
                 there[some] = here
         return run
-    if n <= _MOST_IN_BATCH:
+    if deadline.left is None:
         return kernels.run_batch(z, mask, A, eta, rho, saves)
-    born, settled_at, leader = (np.full((b, n), -1, dtype=np.intp) for _ in range(3))
-    states = np.empty((len(saves), *z.shape))
-    return kernels.BatchRun(states, born, settled_at, leader, unsure=np.ones(b, bool))
+    at_once, parts = int(_PART / one), []
+    for start in range(0, b, at_once):
+        if deadline.passed:
+            return None
+        part = slice(start, start + at_once)
+        parts.append(kernels.run_batch(z[part], mask[part], A, eta, rho, saves))
+    states, *rest = zip(*parts, strict=True)
+    return kernels.BatchRun(np.concatenate(states, axis=1), *map(np.concatenate, rest))
 
 
 def _only_first_layer(z: np.ndarray, saves: np.ndarray) -> tuple[np.ndarray, np.ndarray, History]:

@@ -206,7 +206,8 @@ def _layers(layers: Any, every: int) -> np.ndarray:
             f"layers: {last} layers, of which {last // every} would be saved; "
             f"save_every={-(-last // 1000)} saves a thousand"
         )
-    return np.unique(np.append(np.arange(0, last + 1, every), last))
+    saved = np.arange(0, last + 1, every)
+    return saved if saved[-1] == last else np.append(saved, last)
 
 
 def _flow(flow: Flow, z: Array, stepper: Stepper, plan: _Plan) -> tuple[Array, np.ndarray, Status]:
