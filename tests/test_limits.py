@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import cynosure as cy
 import oracle
 from cynosure import configurations as cf
+from cynosure.engine.budget import Budget, Exhausted
 
 F = Fraction
 GOLDEN = {  # name, alpha -> (leaders, settled layer, {token: exact position of a late leader})
@@ -254,6 +255,19 @@ def test_a_walk_is_charged_by_its_layers_and_by_the_tokens_searched(monkeypatch)
     few, many = chattering(4), chattering(60)
     assert len(few.undecided) and len(many.undecided)
     assert 20 < many.layers < few.layers / 2 < 100
+
+
+def test_work_that_is_refused_is_not_counted() -> None:
+    budget = Budget(100)
+    with budget.limited(0.5):
+        with pytest.raises(Exhausted):
+            budget.spend(1000)  # an attempt that asks for too much leaves the rest to the walk
+        budget.spend(50)
+        with pytest.raises(Exhausted):
+            budget.spend(1)
+    budget.spend(50)
+    with pytest.raises(Exhausted):
+        budget.spend(1)
 
 
 def test_sets_of_earlier_layers_are_found_by_bisection() -> None:

@@ -150,9 +150,10 @@ def limit(
     and turns to integers only where rounding could matter, so its sets are those of exact
     arithmetic; `exact=True` takes every decision in rationals (z0 may then hold Fractions) and
     returns the limits as rationals too. A token that is not settled within `max_layers` layers, or
-    `deadline` seconds, or some seconds' worth of exact arithmetic, is `undecided`; that can only
-    happen with ties that persist, or with A not positive definite. The arithmetic is counted, not
-    timed: without a deadline the same call gives the same answer everywhere.
+    `deadline` seconds, or some seconds' worth of work, is `undecided`; that can only happen with
+    ties that persist, with A not positive definite, or with steps so small (alpha of 1e-4) that
+    thousands of layers do not suffice. The work is counted, not timed: without a deadline the same
+    call gives the same answer everywhere.
     `progress(layer, undecided)` is called after each layer.
 
     Examples

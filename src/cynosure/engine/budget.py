@@ -42,11 +42,14 @@ class Budget:
         self._unasked = 0
 
     def spend(self, units: int) -> None:
-        """Count `units`; raises Exhausted when there were fewer, or the time is over."""
+        """Count `units`; raises Exhausted when there are fewer, or the time is over.
+
+        What is refused is not counted: work is asked for before it is done.
+        """
         if self._left is not None:
-            self._left -= units
-            if self._left < self._floor:
+            if self._left - units < self._floor:
                 raise Exhausted
+            self._left -= units
         self._unasked += units
         if self._unasked > 1000:  # 0.1 ms of work between two looks at the clock
             self._unasked = 0
