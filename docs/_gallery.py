@@ -156,7 +156,10 @@ def page(shown: dict[str, dict[str, Any]]) -> str:
 
 
 def _section(name: str, module: ModuleType, shown: dict[str, Any] | None) -> list[str]:
-    command = f"`cynosure run {name}{' --set data=FILE' if _reads_data(module) else ''}`"
+    given = " --set data=FILE" if _reads_data(module) else ""
+    if shown and given and hasattr(module.Params, "results"):  # trained runs, made beforehand
+        given += " --set results=FOLDER"
+    command = f"`cynosure run {name}{given}`"
     about = f"[parameters](experiments.md#{name.lower()})"
     if shown is None and name in TO_BE_RUN:
         again = f"Changed since its last full run, which is not shown any more: {command} · {about}"

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import abc
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, final
 
 import numpy as np
@@ -185,7 +185,7 @@ class Placed(Fit):
             if given is not None and not (isinstance(given, Real) and float(given) > 0):
                 raise ValueError(f"method.{name}: expected a number > 0, or None, got {given!r}")
         many = self.subjects
-        if not isinstance(many, Integral) or many == 1 or not 0 <= many <= MOST_SUBJECTS:
+        if int(many) != many or many == 1 or not 0 <= many <= MOST_SUBJECTS:
             raise ValueError(
                 f"method.subjects: expected 0 or a number from 2 to {MOST_SUBJECTS}, got {many!r}"
             )

@@ -125,14 +125,14 @@ def _trained_matrices(plain: Sequence[Null], nulls: Sequence[Null]) -> list[cy.C
     for x in nulls:
         same = [p for p in plain if (p.dim, p.tokens) == (x.dim, x.tokens)]
         if x.kind != "I" and same:
-            gain = x.hard - same[0].hard
+            gain, seeds = x.hard - same[0].hard, min(x.seeds, same[0].seeds)
             out.append(
                 cy.Comparison(
                     f"{x.name}: training A makes the model more accurate.",
-                    "the same words and schedule with A = I",
+                    f"the same words and schedule with A = I, {seeds} seeds of each",
                     f"{x.hard.mean():.4f}, with A = I {same[0].hard.mean():.4f}, difference "
-                    f"{said(gain)}",
-                    above(gain),
+                    f"{said(gain)}" + ("" if seeds > 1 else "; one seed of each decides nothing"),
+                    seeds > 1 and above(gain),
                 )
             )
     return out

@@ -108,7 +108,7 @@ def _gif(m: TrainedModel, example: Example) -> bytes:
         ax = figure.add_axes((0.1, 0.08, 0.86, 0.84))
         ax.plot(*_boundary(m).T, color=cy.plot.INK, lw=1.0, ls="--", zorder=1)
         colours = np.where(here @ v + b > 0, blue, orange)
-        ax.scatter(*here.T, s=16, c=colours, alpha=0.75, linewidths=0, zorder=3)
+        ax.scatter(here[:, 0], here[:, 1], s=16, c=colours, alpha=0.75, linewidths=0, zorder=3)
         for i in sorted(led[k]):
             ax.plot(*here[i], "*", color=colours[i], ms=13, mec="white", mew=0.6, zorder=5)
             ax.annotate(names[i], here[i], xytext=(5, 5), textcoords="offset points",
