@@ -184,6 +184,7 @@ def main() -> None:
                     f"{row['errors']} errors",
                     flush=True,
                 )
+        asked.out.write_text(json.dumps(result, indent=1) + "\n")  # the soak is long
         if asked.soak:
             result["soak"] = soak(address, ours.pid, asked.soak)
             print(result["soak"])

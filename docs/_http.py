@@ -43,6 +43,9 @@ def http_page() -> str:
         "token that is printed, as `Authorization: Bearer ...` or once as `/?token=...`. Models "
         "are read from the folders named at the start, and no path from a client is ever opened. "
         "The server itself describes all this at `/openapi.json` and `/reference`.",
+        "With `Accept: application/x-ndjson` a POST answers in lines while it computes: "
+        '`{"done": 0.4, "what": "..."}` at each step, and at the end `{"answer": ...}` or '
+        '`{"problem": ...}`. A client that leaves stops its computation.',
         "## Bounds",
         "Computations run in processes of their own, and one that outlives its time is stopped; "
         "`/api/v1/bounds` gives these numbers.",

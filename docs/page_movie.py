@@ -4,7 +4,7 @@
     python docs/page_movie.py --rooms FOLDER [--transformer FOLDER]      # every room, to look at
 
 The same hands every time: a token is dragged until it leads, the ellipse of A is turned, and the
-layers run to infinity.
+layers run to infinity, alone and beside softmax.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,9 @@ from PIL import Image, ImageDraw
 
 IMAGES = Path(__file__).resolve().parent / "images"
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
-SIZE = (1100, 640)  # of the window
-WIDTH = 720  # of the movie
-COLOURS = 128
+SIZE = (1120, 640)  # of the window
+WIDTH = 800  # of the movie
+COLOURS = 256
 
 
 # Room, width and scheme of each still.
@@ -79,10 +79,31 @@ class Camera:
         self.move(x + by[0], y + by[1], steps, held=True)
         self.page.mouse.up()
 
+    def scrub(self, shares: Sequence[float]) -> None:
+        """The layers, by hand: from 0 to these shares of the slider."""
+        box = self.page.locator("#layer").bounding_box()
+        left, right, y = box["x"] + 8, box["x"] + box["width"] - 8, box["y"] + box["height"] / 2
+        self.move(left, y, 3)
+        self.page.mouse.down()
+        for share in shares:
+            self.move(left + share * (right - left), y, 1, held=True)
+        self.page.mouse.up()
+
     def save(self, path: Path) -> None:
         """One palette for all frames, so that only what changes is stored."""
-        # Rare colours count: there are six leaders and a lot of paper.
-        palette = self.frames[0].quantize(COLOURS, method=Image.Quantize.MAXCOVERAGE)
+        # Rare colours count, and some leaders come late: there is a lot of paper.
+        some = self.frames[:: max(1, len(self.frames) // 8)]
+        width, height = some[0].size
+        strip = Image.new("RGB", (width, height * len(some)))
+        for i, frame in enumerate(some):
+            strip.paste(frame, (0, i * height))
+        # Half of the colours by how often they are seen (the paper is the paper), half by how far
+        # they are from the others.
+        often = strip.quantize(COLOURS // 2, method=Image.Quantize.MEDIANCUT)
+        rare = strip.quantize(COLOURS // 2, method=Image.Quantize.MAXCOVERAGE)
+        palette = Image.new("P", (1, 1))
+        colours = (one.getpalette() or [] for one in (often, rare))
+        palette.putpalette([x for one in colours for x in one[: 3 * (COLOURS // 2)]])
         still = [f.quantize(palette=palette, dither=Image.Dither.NONE) for f in self.frames]
         options: dict[str, Any] = {"save_all": True, "append_images": still[1:], "loop": 0}
         still[0].save(path, duration=self.times, optimize=True, **options)
@@ -106,7 +127,7 @@ def movie(browser: Any, address: str) -> None:
     page = browser.new_page(viewport={"width": SIZE[0], "height": SIZE[1]}, color_scheme="light")
     page.goto(address)
     page.locator("#badge[data-certified]").wait_for()
-    page.locator("#preset").select_option(label="gaussian")
+    page.locator("#intro-close").click()
     page.locator("#theorems .yes").first.wait_for()
     page.wait_for_timeout(1500)
     camera = Camera(page)
@@ -115,15 +136,17 @@ def movie(browser: Any, address: str) -> None:
     camera.shoot(1000)
     camera.drag("#ellipse [data-handle='0']", (16, -24), 8)
     camera.shoot(900)
-    x, y = centre(page, "#layer")
-    left, right = page.locator("#layer").bounding_box()["x"] + 8, 0.0
-    right = 2 * x - left
-    camera.move(left, y, 3)
+    camera.scrub((0.03, 0.06, 0.1, 0.13, 0.2, 0.3, 0.5, 0.75, 1.0))
+    camera.shoot(1500)
+    page.locator("#layer").fill("0")
+    camera.move(*centre(page, "#soft"), 4)
     page.mouse.down()
-    for share in (0.03, 0.06, 0.1, 0.13, 0.2, 0.3, 0.5, 0.75, 1.0):
-        camera.move(left + share * (right - left), y, 1, held=True)
     page.mouse.up()
-    camera.shoot(1800)
+    page.locator("#beside [data-token]").first.wait_for()
+    page.wait_for_timeout(800)
+    camera.shoot(900)
+    camera.scrub((0.03, 0.06, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0))
+    camera.shoot(2200)
     camera.save(IMAGES / "page.gif")
     page.close()
 

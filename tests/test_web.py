@@ -545,8 +545,8 @@ def test_random_json_is_done_or_refused(client, asked) -> None:
 WORDS = st.text(max_size=12) | st.sampled_from(
     ["..", "/", "%00", "nan", "1e999", "-1", "imdb", "gaussian"]
 )
-PLACES = ["configurations/{}", "models/{}/card.html", "experiments/runs/{}", "experiments/runs/{}/events",
-          "experiments/runs/{}/report.html", "{}"]  # fmt: skip
+PLACES = ["configurations/{}", "models/{}/card.html", "experiments/runs/{}", "{}"]
+PLACES += ["experiments/runs/{}/events", "experiments/runs/{}/report.html"]
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))

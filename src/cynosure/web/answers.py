@@ -139,7 +139,7 @@ def _outline(polytope: Polytope) -> dict[str, Any]:
     """Vertices of a polytope, in order where it is flat; in space its edges, if they are few."""
     v = polytope.vertices
     flat = v.shape[1] == 2 and len(v) > 2
-    out = {"index": polytope.index, "vertices": polytope.ordered() if flat else v}
+    out: dict[str, Any] = {"index": polytope.index, "vertices": polytope.ordered() if flat else v}
     if v.shape[1] == 3 and polytope.dim == 3 and len(v) <= _MOST_EDGED:
         out["edges"] = [sorted(edge) for edge in polytope.faces(1)]
     return out

@@ -187,9 +187,9 @@ class Pool:
                 try:
                     return await self._start()
                 except _Died:
-                    if self._closed:
-                        break
-                    raise Refusal(500, "a worker process could not be started") from None
+                    if not self._closed:
+                        raise Refusal(500, "a worker process could not be started") from None
+                    continue
             await asyncio.wait(set(self._starting), return_when=asyncio.FIRST_COMPLETED)
         raise Refusal(503, STOPPED)
 

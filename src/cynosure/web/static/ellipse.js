@@ -105,11 +105,17 @@ export class FormView {
     }
     this.cells.forEach((cell, at) => {
       const [i, j] = [Math.floor(at / d), at % d], value = A ? A[i][j] : i === j ? 1 : 0;
-      if (document.activeElement !== cell || Number(cell.value) !== value) cell.value = Number(value.toPrecision(6));
+      cell.exact = value; // four digits are seen, all are kept
+      if (document.activeElement !== cell || Number(cell.value) !== value) cell.value = Number(value.toPrecision(4));
     });
   }
 
+  valueOf(cell) {
+    const typed = Number(cell.value) || 0;
+    return typed === Number(cell.exact?.toPrecision(4)) ? cell.exact : typed;
+  }
+
   read(d) {
-    return Array.from({ length: d }, (_, i) => Array.from({ length: d }, (_, j) => Number(this.cells[i * d + j].value) || 0));
+    return Array.from({ length: d }, (_, i) => Array.from({ length: d }, (_, j) => this.valueOf(this.cells[i * d + j])));
   }
 }
