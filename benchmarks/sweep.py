@@ -157,7 +157,7 @@ def scheduler(folder, tasks):
             process.kill()
             process.wait()
     each = dict(zip(("scheduler", "two workers together", "driver"), 1e3 * spent / len(done)))
-    row = {"tasks": len(done), "CPU ms per task": {k: round(v, 3) for k, v in each.items()}}
+    row = {"tasks": len(done), "CPU ms per task": {k: round(float(v), 3) for k, v in each.items()}}
     row["tasks per second, all on two cores"] = round(len(done) / wall)
     print(row, flush=True)
     return row

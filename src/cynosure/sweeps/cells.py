@@ -109,11 +109,11 @@ NAMED: dict[str, tuple[str, dict[str, Any]]] = {  # name -> what it shows, argum
         {
             "cell": emergent_leaders,
             "grid": {
-                "alpha": np.geomspace(0.1, 10, 13),
+                "alpha": np.geomspace(0.1, 10, 25),
                 "n": [10, 14, 20, 28, 40, 57, 80, 113, 160],
                 "d": [1, 2, 8],
             },
-            "seeds": range(500),
+            "seeds": range(200),
             "units": {"n": "tokens", "first": "leaders", "late": "leaders", "last": "layers"},
         },
     ),

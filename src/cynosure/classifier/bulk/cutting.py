@@ -158,7 +158,7 @@ def head_of(path: Path, wanted: Sequence[str]) -> Head:
 
 
 @lru_cache(maxsize=4)
-def _head(path: Path, wanted: tuple[str, ...], *_: int) -> Head:
+def _head(path: Path, wanted: tuple[str, ...], *version: int) -> Head:
     with opened(path) as stream:
         start = stream.peek(64)[:64]
         written, mark = encoding(start, path), "\t" if kind_of(path)[0] == "tsv" else ","
