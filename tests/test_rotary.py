@@ -204,3 +204,8 @@ def test_the_page_builds_it_with_the_attention_inside():
         dynamics_of(
             {"name": "pure_attention", "attention": {**deep, "attention": {"name": "rotary"}}}
         )
+
+
+def test_the_limit_says_why_it_has_no_proof() -> None:
+    with pytest.raises(TypeError, match=r"with Rotary\. Leaders may lose their lead"):
+        cy.limit(cy.PureAttention(cy.Rotary(cy.Hardmax())), cy.configurations.gaussian(4, 2))

@@ -4,7 +4,8 @@ That T leads is convex in A (`control`). That a token j outside T does not is a 
 have <A z_j, z_l - z_j> >= 0, and which one is free. Given these blockers all is linear in A again,
 so the search goes back and forth: blockers read off a form, the form of largest margin for them,
 and so on, from several starts. It may miss; what it finds is proved by the exact sets C_i at layer
-0, or by the certified limit (docs/mathematics.md B15).
+0, or by the certified limit (docs/mathematics.md B15). In the plane nothing is searched: the forms
+are a disc that falls into finitely many cells, and all of them are looked at (`plane_forms`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from .._types import Array, as_tokens, as_whole, definite
 from ..attention import Hardmax
 from ..dynamics import PureAttention
 from .limits import limit
+from .plane_forms import strips
 from .steering import LARGEST_CONDITION, Witness, control, different, indices, programme
 
 __all__ = ["Choice", "control_exactly", "control_limit"]
@@ -76,9 +78,11 @@ def control_exactly(
 
     Two things can make it impossible, both with a proof: T cannot lead at all (`control` says
     why), or some token leads whenever T does, since each l in turn contradicts the rest. Otherwise
-    `tries` starts are searched, by semidefinite programmes (`pip install "cynosure[control]"`).
+    `tries` starts are searched, by semidefinite programmes (`pip install "cynosure[control]"`); in
+    the plane all forms are enumerated instead.
 
-    Trap: "not found" is no proof. Others may come to lead at later layers: `control_limit`.
+    Trap: "not found" is no proof (in the plane: but for cells that rounding hides). Others may come
+    to lead at later layers: `control_limit`.
 
     Examples
     --------
@@ -93,8 +97,14 @@ def control_exactly(
     Choice([0], impossible: token 1 leads whenever the targets do)
     """
     z, chosen = _asked(z0, targets)
+    tries = as_whole(tries, "tries", 1)
     search = _Search(z, chosen, condition)
-    for A in search.forms(as_whole(tries, "tries", 1), seed):
+    if search.able.A is not None and z.shape[1] == 2:
+        form = _of_the_plane(z, search.wanted, search.condition)
+        if form is not None and search.exactly(form):
+            return search.answer(form, "the exact sets C_i at layer 0 confirm it")
+        tries, search.enumerated = 1, form is None
+    for A in search.forms(tries, seed):
         return search.answer(A, "the exact sets C_i at layer 0 confirm it")
     return search.failure()
 
@@ -166,6 +176,23 @@ def _forms_for_the_limit(
             yield A
 
 
+def _of_the_plane(z: np.ndarray, wanted: np.ndarray, condition: float) -> np.ndarray | None:
+    """The form of the widest cell in which exactly the wanted lead, of those that are conditioned
+    well enough; None where no cell is of theirs."""
+    for part in strips(z):
+        if set(np.flatnonzero(wanted)) - set(part.index.tolist()) - _twins(z, part.index):
+            return None  # no vertex of the hull: never a leader
+        form = part.alone(wanted[part.index])
+        if form is not None and np.linalg.cond(form) <= condition:
+            return form
+    return None
+
+
+def _twins(z: np.ndarray, index: np.ndarray) -> set[int]:
+    """Tokens equal to one of the vertices, which stands for them all."""
+    return set(np.flatnonzero((z[:, None] == z[index]).all(axis=2).any(axis=1)).tolist())
+
+
 def _random_form(rng: np.random.Generator, d: int, condition: float) -> np.ndarray:
     """Eigenvalues spread evenly in their logarithms over four decades at most, axes at random."""
     vectors = np.linalg.qr(rng.standard_normal((d, d)))[0]
@@ -184,6 +211,7 @@ class _Search:
         self.wanted[chosen] = True
         self.able = control(z, chosen, condition=condition)
         self.tried, self.amiss = 0, np.flatnonzero(~self.wanted)
+        self.enumerated = False  # were all forms looked at?
         self.always = ~self.wanted  # tokens that led under every form under which the targets did
 
     def forms(self, tries: int, seed: int) -> Iterator[np.ndarray]:
@@ -192,7 +220,7 @@ class _Search:
             return
         own, away = _inequalities(self.z, self.chosen)
         for start in self._starts(own, away, tries, seed):
-            if self._exactly(start):
+            if self.exactly(start):
                 yield start
                 continue
             for among in (np.arange(len(self.z)), self.chosen):
@@ -236,11 +264,11 @@ class _Search:
             if form is None:
                 return None
             A = form / np.linalg.eigvalsh(form)[-1]
-            if self._exactly(A):
+            if self.exactly(A):
                 return A
         return None
 
-    def _exactly(self, A: np.ndarray) -> bool:
+    def exactly(self, A: np.ndarray) -> bool:
         """Do the targets lead, and they alone? Decided by the exact sets; notes what is amiss."""
         self.tried += 1
         if not definite(A):  # the solver's rounding
@@ -285,6 +313,11 @@ class _Search:
                 witness = Witness("together", residual=residual, token=j)
                 return Choice(None, self.chosen, "impossible", why, self.tried, self.amiss, witness)
         why = f"no proof and no form; the best of {self.tried} left {len(self.amiss)} tokens amiss"
+        if self.enumerated:
+            why = (
+                "no cell of the forms of the plane has these leaders, those aside that are thinner"
+            )
+            why += " than rounding"
         return Choice(None, self.chosen, "not found", why, self.tried, self.amiss)
 
     def _forced(self, j: int) -> float | None:

@@ -166,9 +166,16 @@ def limit(
     """
     layers = dynamics.hardmax_layers if isinstance(dynamics, Dynamics) else None
     if layers is None or not layers.normalised:
+        rule = type(getattr(dynamics, "attention", None)).__name__
+        why = "Unnormalised layers grow for ever; use PureAttention"
+        if rule == "Rotary":
+            why = (
+                "Leaders may lose their lead (docs/mathematics.md A8); simulate() it, and where all"
+            )
+            why += " tokens lead nothing moves any more"
         raise TypeError(
             "limit: expected PureAttention(Hardmax(...)), the model whose limit can be proved; "
-            f"got {type(dynamics).__name__}. Unnormalised layers grow for ever; use PureAttention"
+            f"got {type(dynamics).__name__} with {rule}. {why}"
         )
     max_layers = as_whole(max_layers, "max_layers", 0)
     until = Deadline(deadline)

@@ -1,10 +1,11 @@
 """Choosing who leads and nobody else: how often is there a form A with exactly these leaders?
 
 That a set of tokens leads is a linear matrix inequality in A; that nobody else does is not convex
-and has to be searched for (docs/mathematics.md B15; the model is that of arXiv 2407.01602). See:
-sets that random forms choose are found again, though these are the easy ones, since the search
-draws such forms too; some sets that can lead are proved unable to lead alone, and for many, single
-tokens above all, nothing is found, which proves nothing.
+and has to be searched for (docs/mathematics.md B15; the model is that of arXiv 2407.01602). In the
+plane there is a referee: all forms fall into finitely many cells, which are enumerated, so the sets
+that exist are known without any search. See: how many of them the search finds when the same tokens
+lie in a plane of R^3, where it does not know the cells; some sets that can lead are proved unable
+to lead alone, and for many, single tokens above all, nothing is found, which proves nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 import cynosure as cy
 
+from ...analysis.plane_forms import leader_sets
 from .._frame import Progress, all_of, counted, over_grid, part, report_of, require
 
 __all__ = ["QUICK", "TITLE", "Params", "run"]
@@ -63,13 +65,25 @@ class Recall(NamedTuple):
     found: int
 
 
+class Plane(NamedTuple):
+    """One start in the plane, whose forms are all enumerated; the search in a plane of R^3."""
+
+    exist: int  # sets of leaders that some form chooses
+    drawn: int  # of these, chosen by random forms
+    asked: int  # of these, asked for
+    found: int
+    others: int  # random sets of vertices that no cell has
+    wrong: int  # of these, found all the same
+
+
 def run(p: Params, progress: Progress | None = None) -> cy.Report:
     """Random sets of vertices, and sets that random forms chose."""
     least = min(*p.d, *p.sizes, p.sets, p.forms, p.tries)
     require(least >= 1 and p.n >= 4, "d, sizes, sets, forms, tries >= 1, n >= 4", p)
     axes = {"d": p.d, "sets of": p.sizes}
     cells = [c for c in over_grid(_chosen, p, axes, part(progress, 0, 0.8)) if c.reasons]
-    recalls = over_grid(_recall, p, {"sets of random forms, d": p.d}, part(progress, 0.8, 1))
+    recalls = over_grid(_recall, p, {"sets of random forms, d": p.d}, part(progress, 0.8, 0.9))
+    planes = over_grid(_plane, p, {"start": range(p.sets)}, part(progress, 0.9, 1))
     columns: dict[str, Any] = {
         **{"d": "d", "size": "size", "sets": lambda c: len(c.reasons), "can lead": "lead"},
         **{f"alone: {r}": lambda c, r=r: c.reasons.count(r) for r in REASONS},
@@ -85,11 +99,12 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
     return report_of(
         __name__,
         p,
-        _summary(cells, recalls),
-        controls=_controls(p, cells, recalls),
+        _summary(cells, planes),
+        controls=_controls(p, cells, recalls, planes),
         tables=[
             cy.Table.of("Sets of vertices", cells, columns, note),
             cy.Table.of("Sets that some form chooses", recalls, dict(zip(*[Recall._fields] * 2))),
+            cy.Table.of("All sets that exist, in the plane", planes, _PLANE, _PLANES),
         ],
         checks={"forms found": [_check(cells)]},
         figures=[_picture(p, cells)],
@@ -148,6 +163,42 @@ def _recall(p: Params, d: int) -> Recall:
     return Recall(d, asked, found)
 
 
+_PLANE = {
+    "sets that exist": "exist",
+    "of these drawn by random forms": "drawn",
+    "of these asked for": "asked",
+    "found": "found",
+    "sets that do not exist": "others",
+    "found all the same": "wrong",
+}
+_PLANES = (
+    "One row for each start. Exist: by the cells of all forms, no search. Found: by the search, "
+    "for the same tokens in a plane of R^3."
+)
+
+
+def _plane(p: Params, s: int) -> Plane:
+    z = cy.configurations.gaussian(p.n, 2, p.seed + s)
+    exist = leader_sets(z)
+    forms = {tuple(_leaders(z, A)) for A in _random_forms(p, 2, s)}
+    rng = np.random.default_rng([p.seed, 2, s])
+    inside = np.column_stack([z, np.zeros(len(z))])
+
+    def found(targets: tuple[int, ...]) -> bool:
+        return cy.control_exactly(inside, list(targets), tries=p.tries).found
+
+    sets = list(exist)
+    asked = [sets[i] for i in rng.choice(len(sets), min(p.sets, len(sets)), replace=False)]
+    vertices = cy.hull(z).index
+    drawn = {
+        tuple(sorted(rng.choice(vertices, rng.integers(1, len(vertices)), replace=False).tolist()))
+        for _ in range(p.sets)
+    }
+    none = [targets for targets in sorted(drawn) if targets not in exist]
+    hits, wrong = sum(map(found, asked)), sum(map(found, none))
+    return Plane(len(exist), len(forms & set(exist)), len(asked), hits, len(none), wrong)
+
+
 def _check(cells: list[Chosen]) -> cy.Check:
     found = sum(c.reasons.count("found") + c.limits.count("found") for c in cells)
     said = "forms found have exactly the targets for leaders, by exact sets or certified limits"
@@ -163,7 +214,10 @@ def _totals(cells: list[Chosen]) -> tuple[int, int, int]:
     return sets, now, end
 
 
-def _controls(p: Params, cells: list[Chosen], recalls: list[Recall]) -> list[cy.Comparison]:
+def _controls(
+    p: Params, cells: list[Chosen], recalls: list[Recall], planes: list[Plane]
+) -> list[cy.Comparison]:
+    exist, drawn, tried, hits, none, wrong = (sum(x) for x in zip(*planes))
     asked, found = sum(r.asked for r in recalls), sum(r.found for r in recalls)
     sets, now, _ = _totals(cells)
     lead = sum(c.lead for c in cells)
@@ -182,6 +236,14 @@ def _controls(p: Params, cells: list[Chosen], recalls: list[Recall]) -> list[cy.
             survives=now < lead and found / asked > now / sets,
         ),
         cy.Comparison(
+            "The search finds most of the sets that exist, and no other.",
+            "the plane, where all forms are enumerated: sets taken from all that exist, asked for "
+            "in a plane of R^3; random sets of vertices that do not exist",
+            f"found {counted(hits, tried)} that exist and {wrong} of {none} that do not; of the "
+            f"{exist} sets that exist {p.forms} random forms a start meet {drawn}",
+            survives=hits / tried > 0.5 and wrong == 0,
+        ),
+        cy.Comparison(
             "The search finds what random forms seldom are.",
             f"{p.forms} random forms for each start",
             "share of random forms with exactly the wanted leaders, and of sets for which the "
@@ -191,7 +253,7 @@ def _controls(p: Params, cells: list[Chosen], recalls: list[Recall]) -> list[cy.
     ]
 
 
-def _summary(cells: list[Chosen], recalls: list[Recall]) -> str:
+def _summary(cells: list[Chosen], planes: list[Plane]) -> str:
     sets, now, end = _totals(cells)
     proofs = sum(c.reasons.count("impossible") for c in cells)
     ones = [c for c in cells if c.size == min(c.size for c in cells)]
@@ -200,8 +262,9 @@ def _summary(cells: list[Chosen], recalls: list[Recall]) -> str:
         f"Of {sets} random sets of vertices {now} can be made to lead alone at layer 0 and {end} "
         f"at infinity; {proofs} are proved impossible, and for {sets - now - proofs} nothing was "
         f"found. Of the smallest sets, of size {ones[0].size}, {alone} of "
-        f"{sum(len(c.reasons) for c in ones)} can lead alone. Of sets that some form chooses "
-        f"{sum(r.found for r in recalls)} of {sum(r.asked for r in recalls)} are found again."
+        f"{sum(len(c.reasons) for c in ones)} can lead alone. In the plane all forms are "
+        f"enumerated: of {sum(x.asked for x in planes)} sets that exist the search, which does not "
+        f"know the cells, finds {sum(x.found for x in planes)}."
     )
 
 
