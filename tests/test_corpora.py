@@ -85,6 +85,30 @@ def test_other_stores_are_refused(m, tmp_path) -> None:
         survey_texts(m, [], tmp_path / "d.zarr")
 
 
+def test_a_store_appears_whole(m, tmp_path, monkeypatch) -> None:
+    """One that was interrupted while it was made could neither be gone on with nor be made."""
+    real = corpora._create
+
+    def stopping(*args) -> None:
+        real(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(corpora, "_create", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        survey_texts(m, TEXTS[:2], tmp_path / "c.zarr")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(corpora, "_create", real)
+    assert survey_texts(m, TEXTS[:2], tmp_path / "c.zarr")["state"].values.tolist() == [1, 1]
+
+
+def test_a_damaged_store_is_said_to_be_one(m, tmp_path) -> None:
+    survey_texts(m, TEXTS[:2], tmp_path / "c.zarr")
+    (chunk,) = (path for path in (tmp_path / "c.zarr" / "state" / "c").rglob("*") if path.is_file())
+    chunk.write_bytes(chunk.read_bytes()[:-3])
+    with pytest.raises(ValueError, match=r"c\.zarr: is damaged"):
+        survey_texts(m, TEXTS[:2], tmp_path / "c.zarr")
+
+
 def test_the_command(tmp_path, capsys) -> None:
     folder = tmp_path / "llama"
     tiny_model("llama").save_pretrained(folder)

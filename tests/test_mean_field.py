@@ -296,3 +296,9 @@ def test_the_power_of_n_is_fitted_with_an_interval() -> None:
         errors = [rng.standard_normal(60) * k**-power for k in n]
         found, low, high = gaussian_crowd.exponent(n, errors)
         assert low < found < high and low - 0.05 < power < high + 0.05 and high - low < 0.4
+
+
+@pytest.mark.parametrize("mean", ["x", {}, [[1.0], [1.0, 2.0]], [float("nan")]])
+def test_a_mean_that_is_no_vector_is_refused_by_name(mean) -> None:
+    with pytest.raises((ValueError, TypeError), match="mean"):
+        cy.GaussianFlow(mean, [[1.0]])

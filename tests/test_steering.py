@@ -333,8 +333,20 @@ def test_nobody_of_the_targets_can_begin() -> None:
 def test_searches_refuse_what_they_cannot_read(call) -> None:
     with pytest.raises(ValueError, match="targets"):
         call(np.eye(3), 5)
+    with pytest.raises(ValueError, match="targets"):
+        call(np.eye(3), [0, [1]])
     with pytest.raises(ValueError, match="tries"):
         call(np.eye(3), 0, tries=0)
+
+
+def test_equal_tokens_are_chosen_together_for_the_limit() -> None:
+    """A part of them cannot lead alone: that search had nobody to block the others by."""
+    z = np.array([[-0.4, -1.1], [0.7, -1.1], [2.0, 0.9], [-0.4, 0.6], [1.6, 2.8]] * 2)
+    choice = control_limit(z, 5, tries=1)
+    assert choice.targets.tolist() == [0, 5]
+    assert choice.reason in ("found", "not found", "impossible")
+    with pytest.raises(ValueError, match="alpha"):
+        control_limit(z, 5, alpha=float("nan"))
 
 
 # --- taking the lead away ------------------------------------------------------------------------

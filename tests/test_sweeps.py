@@ -409,6 +409,18 @@ def test_a_damaged_status_is_said_in_one_line(tmp_path: Path, capsys) -> None:
     assert "s.zarr: is damaged" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["mean", "status", "beta", "t"])
+def test_arrays_that_grew_are_neither_filled_nor_read(tmp_path: Path, name: str) -> None:
+    store = tmp_path / "s.zarr"
+    cy.sweep(cells.plain, GRID, SEEDS, store=store)
+    (next((store / "status").glob("c.*"))).unlink()  # all cells wait again
+    about = json.loads((store / name / "zarr.json").read_text())
+    about["shape"][-1] = 2**63 - 1
+    (store / name / "zarr.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match=rf"s\.zarr: is damaged \({name}: expected"):
+        cy.sweep(cells.plain, GRID, SEEDS, store=store)
+
+
 # --- killed, interrupted -------------------------------------------------------------------------
 
 

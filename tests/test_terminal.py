@@ -20,7 +20,7 @@ import cynosure as cy
 from cynosure.classifier.estimator import HardmaxClassifier
 from cynosure.cli import main
 from cynosure.cli.app import COMMANDS
-from cynosure.cli.environment import missing_extra
+from cynosure.cli.environment import kernels_are_compiled, missing_extra
 from cynosure.cli.output import Voice
 from cynosure.cli.terminal import field, plain, show_json
 from cynosure.drawing.report import Table
@@ -71,6 +71,21 @@ def test_signs_that_stdout_lacks_lose_no_result(monkeypatch) -> None:
     assert "K_{k+1} ⊂ K_k" in statement["statement"]
     heart = json.loads(said("explain", "good 😀", "--json", "-q"))["result"]["text"]
     assert heart == "good 😀"
+
+
+def test_kernels_are_looked_for_while_another_thread_imports(monkeypatch) -> None:
+    """The line that says what takes so long comes from a thread of its own."""
+
+    class Growing(dict):
+        def __iter__(self):
+            for name in dict.__iter__(self):
+                self[f"{name}, imported meanwhile"] = sys
+                yield name
+
+    monkeypatch.setattr(sys, "modules", Growing(sys.modules))
+    with pytest.raises(RuntimeError, match="changed size"):
+        list(sys.modules)
+    assert kernels_are_compiled() in (True, False)
 
 
 # --- escape sequences ----------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def edited(draw: random.Random, tree: Any) -> Any:
         if draw.random() < 0.3:
             return tree[:at] + tree[at + draw.choice((0, 1)) :] + tree[:1]
         return [*tree[:at], edited(draw, tree[at]), *tree[at + 1 :]]
-    return draw.choice(WEIRD)
+    return deepcopy(draw.choice(WEIRD))  # a case may put something into it
 
 
 def bent(draw: random.Random, x: np.ndarray) -> np.ndarray:

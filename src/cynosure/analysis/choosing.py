@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from .._scale import lossless, unit
-from .._types import Array, as_tokens, as_whole, definite
+from .._types import Array, as_alpha, as_tokens, as_whole, definite
 from ..attention import Hardmax
 from ..dynamics import PureAttention
 from .limits import limit
@@ -137,6 +137,7 @@ def control_limit(
     """
     z, chosen = _asked(z0, targets)
     tries = as_whole(tries, "tries", 1)
+    as_alpha(alpha)
     alone = [control(z, i, condition=float("inf")) for i in chosen.tolist()]
     if not any(one.feasible for one in alone):
         why = "none of the targets can lead at layer 0, where some token must"
@@ -165,10 +166,13 @@ def _asked(z0: Any, targets: Any) -> tuple[np.ndarray, np.ndarray]:
 def _forms_for_the_limit(
     z: np.ndarray, chosen: np.ndarray, condition: float, tries: int, seed: int
 ) -> Iterator[np.ndarray]:
-    sizes = range(len(chosen), 0, -1)
-    subsets = (np.array(s) for size in sizes for s in combinations(chosen.tolist(), size))
+    classes: dict[tuple[float, ...], list[int]] = {}  # equal tokens lead together or not at all
+    for i in chosen.tolist():
+        classes.setdefault(tuple(z[i].tolist()), []).append(i)
+    sizes = range(len(classes), 0, -1)
+    subsets = (s for size in sizes for s in combinations(classes.values(), size))
     for _, first in zip(range(SUBSETS), subsets):
-        yield from _Search(z, first, condition).forms(2, seed)
+        yield from _Search(z, np.sort(np.concatenate(first)), condition).forms(2, seed)
     rng = np.random.default_rng(seed)
     for _ in range(DRAWN * tries):
         A = _random_form(rng, z.shape[1], condition)

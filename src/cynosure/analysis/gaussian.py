@@ -17,7 +17,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from .._types import Array, as_matrix
+from .._types import Array, as_array, as_matrix
 
 __all__ = ["GaussianFlow", "Moments", "tilt"]
 
@@ -58,7 +58,7 @@ class GaussianFlow:
     V: Array | None = None
 
     def __post_init__(self) -> None:
-        m = np.atleast_1d(np.asarray(self.mean, dtype=np.float64))
+        m = np.atleast_1d(as_array(self.mean, "mean", "numbers (d,)"))
         S = as_matrix(self.covariance, "covariance")
         if S is None or m.ndim != 1 or S.shape != (len(m), len(m)) or not np.isfinite(m).all():
             raise ValueError(

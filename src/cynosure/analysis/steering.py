@@ -18,7 +18,7 @@ import scipy  # loads its submodules on first use only
 from jaxtyping import Float, Int
 
 from .._scale import lengths, lossless, unit
-from .._types import Array, as_tokens, definite
+from .._types import Array, as_array, as_tokens, definite
 from ..attention import Hardmax
 
 __all__ = ["Control", "Witness", "control", "different", "indices", "programme"]
@@ -137,7 +137,7 @@ def control(z0: Array, targets: SupportsIndex | Array, *, condition: float | int
 
 def indices(targets: Any, n: int) -> np.ndarray:
     """Targets as indices of tokens, ascending and each once."""
-    rows = np.atleast_1d(np.asarray(targets))
+    rows = np.atleast_1d(as_array(targets, "targets", "indices of tokens", dtype=None))
     whole = rows.ndim == 1 and rows.size > 0 and rows.dtype.kind in "iu"
     if not whole or rows.min() < -n or rows.max() >= n:
         raise ValueError(f"targets: expected indices of tokens, 0..{n - 1}, got {targets!r}")

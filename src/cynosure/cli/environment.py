@@ -81,6 +81,9 @@ def _numba_cache() -> str:
     )
 
 
+_KERNELS = "cynosure.engine.kernels."
+
+
 def kernels_are_compiled() -> bool:
     """True where numba has stored a kernel of this package; the first run compiles them all.
 
@@ -93,8 +96,8 @@ def kernels_are_compiled() -> bool:
     kernels = Path(__file__).parent.parent / "engine" / "kernels"
     elsewhere = os.environ.get("NUMBA_CACHE_DIR")
     folders = {Path(elsewhere) if elsewhere else kernels / "__pycache__"}
-    for name in [name for name in sys.modules if name.startswith("cynosure.engine.kernels.")]:
-        for kernel in list(vars(sys.modules[name]).values()):
+    for name, module in sys.modules.copy().items():  # another thread may be importing
+        for kernel in list(vars(module).values()) if name.startswith(_KERNELS) else ():
             stored = getattr(getattr(kernel, "stats", None), "cache_path", None)
             folders |= {Path(stored)} if isinstance(stored, str) else set()
     mark = f".py{sys.version_info[0]}{sys.version_info[1]}"

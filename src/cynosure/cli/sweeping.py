@@ -123,8 +123,8 @@ def _cluster(address: str | None) -> Iterator[Any]:
 
 def _tell(voice: Voice, store: Path, found: Any, json_: bool) -> int:
     """Counts on stdout, the first messages on stderr; how many cells failed."""
+    from .._files.stores import readable
     from ..sweeps.plan import MEANING
-    from ..sweeps.store import readable
 
     with readable(store):
         state = found["status"].values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._files import sweep
+from .._files.stores import appearing, readable, whole
 from .surveys import HEADS, TOKENS
 
 if TYPE_CHECKING:
@@ -39,7 +42,8 @@ def survey_texts(
     if not texts or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"texts: expected a sequence of texts, at least one, got {len(texts)}")
     group = _group(transformer, texts, Path(store))
-    state = np.asarray(group["state"][:])
+    with readable(store):
+        state = np.asarray(group["state"][:])
     waiting = np.flatnonzero(state == TO_DO)
     for start in range(0, len(waiting), BATCH):
         chosen = waiting[start : start + BATCH]
@@ -49,9 +53,10 @@ def survey_texts(
         for i in chosen.tolist():
             for name, value in _one(transformer, texts[i]).items():
                 found[name].append(value)
-        for name in (*HEADS, *TOKENS, "n", "state"):  # the state last: it vouches for the others
-            where = name if name in (*HEADS, "n", "state") else f"tokens_{name}"
-            group[where].oindex[chosen] = np.stack(found[name])
+        with readable(store):  # chunks that are partly written are read before
+            for name in (*HEADS, *TOKENS, "n", "state"):  # the state last: it vouches for the rest
+                where = name if name in (*HEADS, "n", "state") else f"tokens_{name}"
+                group[where].oindex[chosen] = np.stack(found[name])
     return open_surveys(store)
 
 
@@ -63,7 +68,8 @@ def open_surveys(store: str | Path) -> Any:
         raise ImportError('stores of surveys need: pip install "cynosure[frames]"') from None
     if not (Path(store) / "zarr.json").exists():
         raise ValueError(f"{store}: no store of surveys; expected a folder of survey_texts()")
-    return xarray.open_dataset(store, engine="zarr", chunks=None, consolidated=False)
+    with readable(store):
+        return xarray.open_dataset(store, engine="zarr", chunks=None, consolidated=False)
 
 
 def _one(transformer: Transformer, text: str) -> dict[str, Any]:
@@ -90,17 +96,30 @@ def _group(transformer: Transformer, texts: list[str], store: Path) -> Any:
     digest = hashlib.sha256("\0".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
     weights = weights_sha256(transformer)
     about = {"model": transformer.name, "weights_sha256": weights, "texts_sha256": digest}
-    if (store / "zarr.json").exists():
-        group = zarr.open_group(str(store), mode="r+")
-        other = [key for key in about if key != "model" and group.attrs.get(key) != about[key]]
-        if other or "state" not in group:
-            what = " and ".join(key.removesuffix("_sha256") for key in other) or "something"
-            raise ValueError(f"{store}: holds surveys of other {what}; choose another folder")
-        return group
-    if store.exists() and any(store.iterdir() if store.is_dir() else [store]):
+    if store.exists() and not (store / "zarr.json").exists() and not _is_empty(store):
         raise ValueError(f"{store}: exists and is no store of surveys; choose another folder")
-    group = zarr.open_group(str(store), mode="w")
-    n, layers, heads = len(texts), transformer.depth, transformer.width
+    if not (store / "zarr.json").exists():
+        with appearing(store) as new:
+            _create(zarr.create_group(whole(new), attributes=about), transformer, len(texts))
+    for folder, _, _ in os.walk(store):
+        sweep(Path(folder))  # temporaries of a run that was killed
+    with readable(store):
+        group = zarr.open_group(whole(store), mode="r+")
+        other = [key for key in about if key != "model" and group.attrs.get(key) != about[key]]
+        known = "state" in group
+    if other or not known:
+        what = " and ".join(key.removesuffix("_sha256") for key in other) or "something"
+        raise ValueError(f"{store}: holds surveys of other {what}; choose another folder")
+    return group
+
+
+def _is_empty(store: Path) -> bool:
+    return store.is_dir() and not any(store.iterdir())
+
+
+def _create(group: Any, transformer: Transformer, n: int) -> None:
+    """The arrays of `n` texts, all of them waiting."""
+    layers, heads = transformer.depth, transformer.width
 
     def add(name: str, shape: tuple[int, ...], dims: tuple[str, ...], kind: str) -> None:
         chunks = (min(n, 4 * BATCH), *shape[1:])
@@ -115,5 +134,3 @@ def _group(transformer: Transformer, texts: list[str], store: Path) -> Any:
         add(f"tokens_{name}", (n, layers + 1), ("text", "depth"), "f8")
     add("n", (n,), ("text",), "i8")
     add("state", (n,), ("text",), "i1")
-    group.attrs.update(about)  # last: a store without them is not gone on with
-    return group

@@ -12,9 +12,10 @@ from typing import Any, final
 
 import numpy as np
 
+from .._files.stores import readable
 from .engines import Lost, finished
 from .plan import DONE, WAITING, Outputs, Plan, Rows, block_shape, compute, rows, said
-from .store import NEEDED, Store, find, make, readable
+from .store import NEEDED, Store, find, make
 
 __all__ = ["sweep"]
 

@@ -8,13 +8,10 @@ chosen when the store is made and written into it. The folder itself appears in 
 
 from __future__ import annotations
 
-import asyncio
-import errno
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -23,13 +20,14 @@ import numpy as np
 
 from .._files import parsed_json, read_bytes, sweep
 from .._files.folders import canonical, sha256
-from .._files.writing import put, scratch
+from .._files.stores import appearing, readable, whole
 from .plan import DONE, FAILED, MEANING, WAITING, Output, Outputs, Plan, missing
 
-__all__ = ["Store", "find", "make", "open_sweep", "readable"]
+__all__ = ["Store", "find", "make", "open_sweep"]
 
 FORMAT, VERSION = "cynosure-sweep", 1
 _LARGEST_HEADER = 64 << 20  # bytes
+_LONGEST_AXIS = 1 << 24  # values
 NEEDED = 'sweeps need xarray and zarr: pip install "cynosure[sweep]"'
 
 
@@ -125,16 +123,8 @@ def make(path: Path | None, plan: Plan, outputs: Outputs, block: tuple[int, ...]
         text = np.full(plan.shape, "", dtype=np.dtypes.StringDType())
         own = {"error": text, "status": np.full(plan.shape, WAITING, np.int8)}
         return Store(plan, outputs, block, outputs.empty(plan, plan.shape) | own)
-    whole = Path(os.path.realpath(path))
-    whole.parent.mkdir(parents=True, exist_ok=True)
-    sweep(whole.parent)
-    with scratch(whole.parent) as new:
+    with appearing(path) as new:
         _create(new, plan, outputs, block)
-        try:
-            os.rename(new, whole)
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                raise
     found = find(path, plan)  # another driver may have made it meanwhile: then it is that one's
     if found is None:
         raise ValueError(f"{path}: could not be made; choose another folder")
@@ -151,7 +141,7 @@ def _create(folder: Path, plan: Plan, outputs: Outputs, block: tuple[int, ...]) 
     about |= {"units": plan.units}
     about = json.loads(json.dumps(about))  # tuples are lists there
     about["checksum"] = sha256(canonical(about))
-    group: Any = zarr.create_group(_whole(folder), attributes=about)
+    group: Any = zarr.create_group(whole(folder), attributes=about)
     lead = () if plan.seeds is None else plan.seeds.shape
     packed: dict[str, Any] = {"compressors": ZstdCodec(level=1, checksum=True)}
     packed |= {"chunk_key_encoding": {"name": "default", "separator": "."}}
@@ -184,28 +174,6 @@ def _create(folder: Path, plan: Plan, outputs: Outputs, block: tuple[int, ...]) 
         coordinate[:] = x.astype(object) if kind == "str" else x
 
 
-def _whole(folder: Path) -> Any:
-    """A folder of zarr whose files are forced to the disk and put in place in one rename.
-
-    zarr's own does the second only, and leaves what a kill interrupts under names of its own.
-    """
-    from zarr.storage import LocalStore
-
-    class Whole(LocalStore):
-        async def _set(self, key: str, value: Any, exclusive: bool = False) -> None:
-            path = self.root / key
-
-            def write() -> None:
-                if exclusive and path.exists():
-                    raise FileExistsError(path)
-                path.parent.mkdir(parents=True, exist_ok=True)
-                put(path, lambda stream: stream.write(value.to_bytes()))
-
-            await asyncio.to_thread(write)
-
-    return Whole(folder)
-
-
 # --- found on disk -------------------------------------------------------------------------------
 
 
@@ -221,13 +189,15 @@ def find(path: str | os.PathLike[str], plan: Plan) -> Store | None:
     import zarr
 
     with readable(path):
-        group: Any = zarr.open_group(_whole(folder), mode="r+")
+        group: Any = zarr.open_group(whole(folder), mode="r+")
         other = list(_differences(about, group, plan))
         arrays = {
             name: Output(tuple(dims), tuple(shape), np.dtype(kind))
             for name, (dims, shape, kind) in about["outputs"].items()
         }
-        outputs = Outputs(arrays, {name: np.asarray(group[name][:]) for name in about["coords"]})
+        if not other:
+            _fits(group, plan, arrays)
+        outputs = Outputs(arrays, {name: _axis(group, name) for name in about["coords"]})
         always = {"write_empty_chunks": True}  # a block of NaN is not a block that is missing
         found = {name: group[name].with_config(always) for name in (*arrays, "status")}
         found["error"] = group["error"]
@@ -279,18 +249,24 @@ def _header(path: str | os.PathLike[str]) -> dict[str, Any]:
     return about
 
 
-@contextmanager
-def readable(path: str | os.PathLike[str] | None) -> Iterator[None]:
-    """In the block zarr or xarray reads a store: what they cannot read is said to be damaged."""
-    try:
-        yield
-    except (OSError, MemoryError):
-        raise
-    except Exception as error:
-        why = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
-        raise ValueError(
-            f"{path}: is damaged ({why}); copy it again, or sweep into another folder"
-        ) from error
+def _fits(group: Any, plan: Plan, outputs: Mapping[str, Output]) -> None:
+    """ValueError unless the arrays are as large as plan and header say.
+
+    Each has a file of its own that says so, which no checksum covers: a block written into a larger
+    one would not end.
+    """
+    lead = () if plan.seeds is None else plan.seeds.shape
+    shapes = {name: (*plan.shape, *lead, *out.shape) for name, out in outputs.items()}
+    for name, shape in {**shapes, "status": plan.shape, "error": plan.shape}.items():
+        if tuple(group[name].shape) != tuple(shape):
+            raise ValueError(f"{name}: expected shape {tuple(shape)}, got {group[name].shape}")
+
+
+def _axis(group: Any, name: str) -> np.ndarray:
+    """The values along an axis; what is too long to be one is not read."""
+    if math.prod(group[name].shape) > _LONGEST_AXIS:
+        raise ValueError(f"{name}: expected an axis, got shape {group[name].shape}")
+    return np.asarray(group[name][:])
 
 
 def _differences(about: Mapping[str, Any], group: Any, plan: Plan) -> Any:
@@ -314,7 +290,7 @@ def _differences(about: Mapping[str, Any], group: Any, plan: Plan) -> Any:
         yield f"its axes are {', '.join(held)}, not {', '.join(names)}"
         return
     for name, x in _coords(plan).items():
-        there = np.asarray(group[name][:])
+        there = _axis(group, name)
         there = there.astype(x.dtype) if x.dtype.kind == "U" else there
         if there.dtype != x.dtype or not np.array_equal(there, x):
             yield f"{name}: {_values(there)} there, {_values(x)} here"
