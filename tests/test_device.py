@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 import cynosure as cy
+from cynosure.attention import scores
+from cynosure.attention.scores import sides, softmax_pull
+from cynosure.engine import kernels
 from cynosure.engine.device_tokens import DeviceTokens
 from cynosure.engine.kernels import classes, device
 from cynosure.engine.kernels.equality import all_distinct
@@ -224,3 +227,87 @@ def test_a_task_of_some_rows_keeps_all_keys():
     task = device._task(keys, keys, torch.arange(len(keys.norm)))
     some = task.of(torch.tensor([3, 1]))
     assert isinstance(some, Task) and len(some.q) == 2 and len(some.z) == len(task.z)
+
+
+# -- what is copied ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def copied(monkeypatch):
+    """How many numbers tensors gave to NumPy, call by call."""
+    sizes, plain = [], torch.Tensor.numpy
+
+    def counting(tensor, *args, **kwargs):
+        sizes.append(tensor.numel())
+        return plain(tensor, *args, **kwargs)
+
+    monkeypatch.setattr(torch.Tensor, "numpy", counting)
+    return sizes
+
+
+def carried_here(monkeypatch):
+    """Pretend that this processor is a device which carries batches of small configurations."""
+    compiled = kernels.run_batch
+
+    def run_batch(z, *args):
+        if not torch.is_tensor(z):
+            return compiled(z, *args)
+        run = compiled(np.array(z.tolist()), *args)
+        return run._replace(z=torch.from_numpy(run.z))
+
+    monkeypatch.setattr(kernels, "runs_there", lambda z: True)
+    monkeypatch.setattr(kernels, "run_batch", run_batch)
+
+
+def test_a_batch_on_a_device_is_not_copied_to_the_host(monkeypatch, copied):
+    z = torch.from_numpy(np.random.default_rng(5).normal(size=(2, 6, 40, 3)))
+    z[0, 1, :4, :] = torch.tensor([[9.0, 9, 0], [9, -9, 0], [-9, 9, 0], [5, 0, 0]])  # a tie
+    dynamics = cy.PureAttention(alpha=1.0)
+    right = cy.simulate(dynamics, z.numpy().copy(), layers=5)
+    copied.clear()
+    carried_here(monkeypatch)
+    found = cy.simulate(dynamics, z, layers=5)
+    assert sum(copied) <= 3 * 40 * 3 * 6, "only the configuration with the tie is looked at here"
+    assert torch.is_tensor(found.z) and (found.z.numpy() == right.z).all()
+    assert found.status == right.status
+    for name in ("born", "settled_at", "leader"):
+        assert (getattr(found.history, name) == getattr(right.history, name)).all()
+
+
+@pytest.mark.parametrize("dynamics", [cy.PureAttention(cy.Softmax()), cy.RescaledFlow()])
+def test_tensors_that_torch_steps_are_validated_where_they_are(dynamics, copied):
+    z = torch.randn(30, 2, dtype=torch.float64)
+    clock = {"times": [0.0, 0.1], "stepper": cy.RK4(0.1)} if dynamics.in_time else {"layers": 2}
+    cy.simulate(dynamics, z, **clock)
+    assert not [size for size in copied if size >= z.numel()]
+
+
+def test_tensors_are_refused_in_the_words_of_arrays():
+    bad = np.ones((2, 3, 2))
+    bad[1, 2, 0] = np.nan
+    for z in (bad, np.ones(3), np.ones((0, 2)), np.ones((2, 0)), 1j * np.ones((2, 2))):
+        said = []
+        for given in (z, torch.from_numpy(z)):
+            with pytest.raises((ValueError, TypeError)) as error:
+                cy.simulate(cy.PureAttention(), given, layers=1)
+            said.append((type(error.value), str(error.value)))
+        assert said[0] == said[1]
+
+
+@pytest.mark.parametrize("beta", [0.0, 3.0, -2.0, 1e4, 1e200])
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e3, 1e307])
+def test_the_softmax_of_tensors_is_that_of_arrays(monkeypatch, beta, size):
+    """Torch's own where scores are moderate, in one piece or in several, ours where they are not.
+
+    A weight may be off by the rounding of its score, which beta multiplies; a row of ties or of one
+    winner is the same in both."""
+    z = np.random.default_rng(7).normal(size=(2, 50, 3))
+    z *= size / np.abs(z).max()
+    right = softmax_pull(sides(None, z), z, beta)
+    for most in (10**9, 700):
+        monkeypatch.setattr(scores, "_most_scores", lambda queries, most=most: most)
+        x = torch.from_numpy(z)
+        found = softmax_pull(sides(None, x), x, beta).numpy()
+        noise = min(1.0, 64 * 2.0**-53 * max(1.0, abs(beta) * size * size if size < 1e100 else 1.0))
+        assert (np.abs(found - right) <= 8 * noise * size).all()
+    assert (np.abs(found) <= size * (1 + 1e-12)).all()

@@ -27,6 +27,7 @@ __all__ = [
     "as_number",
     "as_parameter",
     "as_rationals",
+    "as_token_tensor",
     "as_tokens",
     "as_whole",
     "carries_gradient",
@@ -95,7 +96,7 @@ def as_tokens(z: Array, name: str = "z", ndim: int | None = None) -> np.ndarray:
     `ndim` demands an exact number of axes (2 for one configuration).
     """
     if is_torch(z):
-        z = as_floats(z, name).detach().cpu().numpy()
+        return np.ascontiguousarray(as_token_tensor(z, name, ndim).detach().cpu().numpy())
     z = _as_table(z, name)
     _refuse_masked(z, name)
     try:
@@ -118,24 +119,43 @@ def as_tokens(z: Array, name: str = "z", ndim: int | None = None) -> np.ndarray:
         raise TypeError(f"{name}: tokens are real vectors, got complex numbers; split them first")
     if a.dtype not in (np.float32, np.float64):
         a = a.astype(np.float64)
-    if a.ndim < 2:
+    _refuse_shape(a.shape, name, ndim)
+    if not np.isfinite(a).all():
+        _refuse_at(np.argwhere(~np.isfinite(a))[0], name)
+    return np.ascontiguousarray(a)
+
+
+def as_token_tensor(z: Array, name: str = "z", ndim: int | None = None) -> Array:
+    """A tensor as `as_tokens` takes it, on its device: one reduction there, nothing is copied."""
+    z = as_floats(z, name)
+    _refuse_shape(tuple(z.shape), name, ndim)
+    finite = z.detach().isfinite()
+    if not bool(finite.all()):
+        _refuse_at((~finite).nonzero()[0].tolist(), name)
+    return z
+
+
+def _refuse_shape(shape: tuple[int, ...], name: str, ndim: int | None) -> None:
+    """Tokens are rows, and there are some."""
+    if len(shape) < 2:
         raise ValueError(
-            f"{name}: expected tokens as rows, shape (n, d) or (*batch, n, d); got shape {a.shape}."
+            f"{name}: expected tokens as rows, shape (n, d) or (*batch, n, d); got shape {shape}."
             " For tokens on a line use z[:, None]"
         )
-    if ndim is not None and a.ndim != ndim:
+    if ndim is not None and len(shape) != ndim:
         raise ValueError(
-            f"{name}: expected one configuration of shape (n, d); got shape {a.shape}."
+            f"{name}: expected one configuration of shape (n, d); got shape {shape}."
             " Call once per configuration"
         )
-    if 0 in a.shape:
-        raise ValueError(f"{name}: empty, shape {a.shape}; at least one token with d >= 1 needed")
-    if not np.isfinite(a).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(a))[0])
-        raise ValueError(
-            f"{name}: NaN or infinity at index {where}; tokens must be finite, mend or drop it"
-        )
-    return np.ascontiguousarray(a)
+    if 0 in shape:
+        raise ValueError(f"{name}: empty, shape {shape}; at least one token with d >= 1 needed")
+
+
+def _refuse_at(place: Sequence[int] | np.ndarray, name: str) -> None:
+    where = tuple(int(i) for i in place)
+    raise ValueError(
+        f"{name}: NaN or infinity at index {where}; tokens must be finite, mend or drop it"
+    )
 
 
 def _as_table(z: Array, name: str) -> Array:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._scale import exponent, lengths, scaled, shifted
+from .._scale import exponent, scaled, shifted
 from .._types import Array, as_floats, as_mask, as_tokens, is_torch, like, namespace
 
 __all__ = [
@@ -99,6 +99,13 @@ def softmax_pull(
     Differences to the row maximum are formed before beta multiplies them, so a beta near the
     largest float is the hardmax of the scores as rounded, ties included, without overflow.
     Padding gets its own value back.
+
+    Tensors of moderate scores without mask or causality take torch's own softmax, whole where P
+    fits into the memory of their device; from 4,096 tokens on float32 (and float64 on a processor)
+    takes its fused attention, which never stores P. In all of them a weight is off by a factor of
+    about 1 + (d + 2) u beta |q_i| max_j |k_j|, u the unit roundoff of the dtype, and the pull by
+    that times max_j |v_j|: measured 1.4e-6 in float32 at n = 16,384, d = 64
+    (`benchmarks/softmax_gpu.py`). Halves never enter: they become float32 before.
     """
     real = real_tokens(mask, values)
     fused = None if causal and real is not None else _fused_queries(scores, beta)
@@ -113,6 +120,13 @@ def softmax_pull(
             scale=beta,
         ).reshape(values.shape)
         return keep_padding(out, values, mask)
+    whole = None if causal or real is not None else _plain_queries(scores, values, beta)
+    if whole is not None:
+        import torch
+
+        ready = Sides(whole * beta, scores.keys, None)
+        parts = [torch.softmax(s, dim=-1) @ values for s, _, _ in score_blocks(ready, None, False)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
     parts = []
     for block, power, allowed in score_blocks(scores, real, causal):
         parts.append(average(exponentials(block, power, beta, allowed), values))
@@ -141,7 +155,7 @@ def score_blocks(
     xp = namespace(queries)
     n = queries.shape[-2]
     batch = int(np.prod(queries.shape[:-2], dtype=np.intp))
-    most = _BLOCK if str(device_of(queries)) == "cpu" else _DEVICE_BLOCK
+    most = _most_scores(queries)
     height = max(1, min(n, most // max(1, n * batch)))
     index = xp.arange(n, device=device_of(queries))
     columns = transpose(keys)
@@ -155,6 +169,18 @@ def score_blocks(
             allowed = allowed | (index[rows, None] == index)
         own = None if power is None else power[..., rows, :]
         yield queries[..., rows, :] @ columns, own, allowed
+
+
+def _most_scores(queries: Array) -> int:
+    """How many scores to hold at a time: on a GPU all of them, if they and P fit in half of it."""
+    if str(device_of(queries)) == "cpu":
+        return _BLOCK
+    if not is_torch(queries) or queries.device.type != "cuda":
+        return _DEVICE_BLOCK
+    import torch
+
+    free, _ = torch.cuda.mem_get_info(queries.device)
+    return max(_DEVICE_BLOCK, free // (4 * queries.element_size()))
 
 
 def exponentials(scores: Array, power: Array | None, beta: float, allowed: Array | None) -> Array:
@@ -223,9 +249,23 @@ def _fused_queries(scores: Sides, beta: float) -> Array | None:
         return None
     if queries.element_size() == 8 and queries.device.type != "cpu":
         return None
-    whole = queries if scores.power is None else shifted(queries, scores.power)
-    largest = lengths(whole.detach()).max() * lengths(scores.keys.detach()).max()
-    return whole if abs(beta) * float(largest) < 1e30 else None
+    return _moderate(scores, beta)
+
+
+def _plain_queries(scores: Sides, values: Array, beta: float) -> Array | None:
+    """Queries for torch's softmax of plain scores; None where these or sums of values overflow."""
+    if not is_torch(scores.queries):
+        return None
+    fits = float(values.detach().abs().max()) < namespace(values).finfo(values.dtype).max / 2
+    return _moderate(scores, beta) if fits else None
+
+
+def _moderate(scores: Sides, beta: float) -> Array | None:
+    """Queries with their powers of two put back, if beta times a score is far from overflow."""
+    queries, keys, power = scores
+    whole = queries if power is None else shifted(queries, power)
+    high, reach = (float(x.detach().abs().max()) for x in (whole, keys))
+    return whole if abs(beta) * high * reach * keys.shape[-1] < 1e30 else None
 
 
 def as_given(z: Array) -> Array:

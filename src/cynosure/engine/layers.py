@@ -22,15 +22,28 @@ from .device_tokens import there
 from .followed import History
 from .walk import Walk
 
-__all__ = ["certified_layers"]
+__all__ = ["carried_there", "certified_layers"]
 
 _MOST_IN_BATCH = 1024  # tokens per configuration up to which the batch kernel pays
 _MOST_LAYERS = 20_000  # layers up to which it is asked: it walks all of them, if it must
 _PART = 1e9  # products of a compiled call that is to end by a deadline
 
 
+def carried_there(z: Array) -> bool:
+    """True for a batch of small configurations on a device that carries it through its layers.
+
+    `certified_layers` takes it as it is: only what the device leaves undecided is copied.
+    """
+    return is_torch(z) and z.ndim > 2 and kernels.runs_there(z)
+
+
+def _rows(z: Array, which: Any) -> np.ndarray:
+    """z[which] as float64 on the host."""
+    return z[which].detach().cpu().numpy().astype(np.float64) if is_torch(z) else z[which]
+
+
 def certified_layers(
-    z: np.ndarray,
+    z: Array,
     A: np.ndarray | None,
     alpha: Fraction,
     mask: np.ndarray | None,
@@ -44,8 +57,9 @@ def certified_layers(
     When the deadline passes before, the layers given are those of `saves` that were reached, and
     the last one reached; of a batch, layer 0 only.
 
-    z is float64, (n, d) or (*b, n, d); mask, shaped (*b, n), is False for padding, which stays as
-    given and has -1 everywhere in the history. The sets of the last layer are decided too; they are
+    z is float64, (n, d) or (*b, n, d), or a tensor that is `carried_there`; mask, shaped (*b, n),
+    is False for padding, which stays as given and has -1 everywhere in the history. The sets of the
+    last layer are decided too; they are
     in `History.records` for one configuration only. `progress(k)` is called with each layer
     reached; in a batch, with the number of configurations walked one by one. `given` are the tokens
     as the caller has them: if that is one large configuration on a GPU, or a batch of small ones,
@@ -56,15 +70,15 @@ def certified_layers(
         far = None if given is None else there(given, mask)
         return _one(z, A, alpha, mask, saves, progress, deadline, far)
     flat = z.reshape(-1, *z.shape[-2:])
-    real = np.ones(flat.shape[:2], bool) if mask is None else mask.reshape(flat.shape[:2])
+    real = np.ones(tuple(flat.shape[:2]), bool) if mask is None else mask.reshape(flat.shape[:2])
     states, at, history = _batch(flat, A, alpha, real, saves, progress, deadline, given)
     if z.ndim == 3:
         return states, at, history
     shaped = replace(
         history,
-        born=history.born.reshape(z.shape[:-1]),
-        settled_at=history.settled_at.reshape(z.shape[:-1]),
-        leader=history.leader.reshape(z.shape[:-1]),
+        born=history.born.reshape(tuple(z.shape[:-1])),
+        settled_at=history.settled_at.reshape(tuple(z.shape[:-1])),
+        leader=history.leader.reshape(tuple(z.shape[:-1])),
     )
     return states.reshape(len(at), *z.shape), at, shaped
 
@@ -135,7 +149,7 @@ def _pad(history: History, mask: np.ndarray) -> History:
 
 
 def _batch(
-    z: np.ndarray,
+    z: Array,
     A: np.ndarray | None,
     alpha: Fraction,
     mask: np.ndarray,
@@ -146,13 +160,13 @@ def _batch(
 ) -> tuple[Array, np.ndarray, History]:
     run = _compiled(z, A, alpha, mask, saves, given, deadline)
     if run is None:
-        return _only_first_layer(z, saves)
+        return _only_first_layer(_rows(z, slice(None)), saves)
     states, born, settled_at, leader, unsure = run
     decisions = 0
     for done, i in enumerate(np.flatnonzero(unsure).tolist()):
-        one, at, past = _one(z[i], A, alpha, mask[i], saves, None, deadline)
+        one, at, past = _one(_rows(z, i), A, alpha, mask[i], saves, None, deadline)
         if len(at) < len(saves) or at[-1] != saves[-1]:
-            return _only_first_layer(z, saves)
+            return _only_first_layer(_rows(z, slice(None)), saves)
         states[:, i] = like(one, states)
         born[i], settled_at[i], leader[i] = past.born, past.settled_at, past.leader
         decisions += past.exact_decisions
@@ -162,7 +176,7 @@ def _batch(
 
 
 def _compiled(
-    z: np.ndarray,
+    z: Array,
     A: np.ndarray | None,
     alpha: Fraction,
     mask: np.ndarray,
@@ -183,12 +197,12 @@ def _compiled(
         born, settled_at, leader = (np.full((b, n), -1, dtype=np.intp) for _ in range(3))
         states = np.empty((len(saves), *z.shape))
         return kernels.BatchRun(states, born, settled_at, leader, unsure=np.ones(b, bool))
-    if given is not None and is_torch(given) and kernels.runs_there(given):
+    if given is not None and carried_there(given):
         far = as_floats(given).detach().reshape(b, n, d).double()
         run = kernels.run_batch(far, mask, A, eta, rho, saves)
         some = np.flatnonzero(run.unsure)  # equal tokens among them
         if len(some):
-            near = kernels.run_batch(z[some], mask[some], A, eta, rho, saves)
+            near = kernels.run_batch(_rows(z, some.tolist()), mask[some], A, eta, rho, saves)
             run.z[:, some.tolist()] = like(near.z, run.z)
             for there, here in zip(run[1:], near[1:], strict=True):
                 there[some] = here

@@ -18,9 +18,9 @@ from .._deadline import Deadline
 from .._types import (
     Array,
     as_array,
-    as_floats,
     as_mask,
     as_number,
+    as_token_tensor,
     as_tokens,
     as_whole,
     carries_gradient,
@@ -31,7 +31,7 @@ from .._types import (
 )
 from ..dynamics import Dynamics, Flow, HardmaxLayers, LayerMap
 from ..engine.followed import History
-from ..engine.layers import certified_layers
+from ..engine.layers import carried_there, certified_layers
 from .status import Status, out_of_time
 from .steppers import RK4, Adaptive, Reached, Stepper
 from .trajectory import Trajectory
@@ -89,11 +89,10 @@ def simulate(
         )
     _check_clock(dynamics, layers, time, times, stepper)
     every = as_whole(save_every, "save_every", 1)
-    tokens = as_tokens(z0, "z0")
-    real = as_mask(mask, tokens.shape[:-1])
-    if words is not None and len(words) != tokens.shape[-2]:
-        raise ValueError(f"words: expected {tokens.shape[-2]} names, got {len(words)}")
-    start = as_floats(z0) if is_torch(z0) else tokens
+    start = as_token_tensor(z0, "z0") if is_torch(z0) else as_tokens(z0, "z0")
+    real = as_mask(mask, tuple(start.shape[:-1]))
+    if words is not None and len(words) != start.shape[-2]:
+        raise ValueError(f"words: expected {start.shape[-2]} names, got {len(words)}")
     trained = _trained(dynamics, z0)
     graph = trained or carries_gradient(start)
     until = Deadline(deadline)
@@ -108,10 +107,11 @@ def simulate(
         if certified is None or graph:
             states, saves, status = _step(dynamics, start, plan)
         else:
-            states, saves, history, status = _walk(certified, tokens, plan, start)
-            if not is_torch(states):
-                states = states.astype(tokens.dtype, copy=False)
-            states = like(states, start)
+            states, saves, history, status = _walk(certified, start, plan)
+            if is_torch(start):
+                states = like(states, start)
+            else:
+                states = states.astype(start.dtype, copy=False)
             if not certified.normalised:
                 states, saves, status = _grow(certified, states, saves, status, real)
     if status.failed and throw:
@@ -310,11 +310,12 @@ def _stepped(dynamics: LayerMap, layers: int) -> Status:
 
 
 def _walk(
-    layers: HardmaxLayers, tokens: np.ndarray, plan: _Plan, given: Array
+    layers: HardmaxLayers, given: Array, plan: _Plan
 ) -> tuple[Array, np.ndarray, History, Status]:
     """Certified hardmax layers of one configuration or a batch, and what became of them."""
-    A = layers.attention.matrix(tokens.shape[-1])
-    z = tokens.astype(np.float64, copy=False)
+    A = layers.attention.matrix(given.shape[-1])
+    stays = carried_there(given)
+    z = given.detach() if stays else as_tokens(given).astype(np.float64, copy=False)
     saves, mask, deadline, progress = plan
     states, at, history = certified_layers(
         z, A, layers.alpha, mask, saves, progress, deadline, given
@@ -325,13 +326,16 @@ def _walk(
 
 
 def _hardmax_status(
-    z: np.ndarray, A: np.ndarray | None, mask: np.ndarray | None, history: History, layers: int
+    z: Array, A: np.ndarray | None, mask: np.ndarray | None, history: History, layers: int
 ) -> Status:
     """Name what happened, and what the theory's hypotheses say about it."""
-    real = np.ones(z.shape[:-1], bool) if mask is None else mask
+    real = np.ones(tuple(z.shape[:-1]), bool) if mask is None else mask
     notes = []
     # looking for any zero first: short last axes are slow to reduce
-    zero = 0 if z.all() else int((real & (z == 0).all(axis=-1)).sum())
+    zero = 0
+    if not bool(z.all()):
+        nothing = (z == 0).all(-1)
+        zero = int((real & (nothing.cpu().numpy() if is_torch(nothing) else nothing)).sum())
     if zero:
         notes.append(
             f"{zero} zero token(s): their scores are all equal, so they follow every token."

@@ -15,10 +15,11 @@ import numpy as np
 from ..._types import is_torch
 from .contract import BatchRun, Candidates, Classes, Floats, Indices
 from .reference import reference_candidates
+from .split import divided, split_over
 
 __all__ = [
     "BatchRun", "Candidates", "Classes", "candidates", "classes", "place", "reference_candidates",
-    "run_batch", "runs_there",
+    "run_batch", "runs_there", "split_over",
 ]  # fmt: skip
 
 SPATIAL = 2048  # fewer queries or keys than this do not repay the preparation of the space search
@@ -54,6 +55,8 @@ def candidates(q: Floats, z: Floats, slack: Floats, *, runner_up: bool = False) 
         )
     if not len(z) or not z.shape[1]:
         raise ValueError(f"expected at least one key of at least one coordinate, got z {z.shape}")
+    if (found := divided(candidates, q, z, slack, runner_up)) is not None:
+        return found
     if z.shape[1] <= 2 and len(q) > FEW and len(z) > FEW:
         from .planar import planar_candidates
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from .contract import Candidates, U
 from .passes import SPLIT, TINY, UP, WIDTH, Parts, Passes, Task, passes_for
+from .split import divided, joined
 
 __all__ = ["Counts", "device_candidates"]
 
@@ -39,7 +40,8 @@ def device_candidates(
     q: Any, z: Any, slack: Any, *, runner_up: bool = False, passes: Passes | None = None
 ) -> Candidates:
     """The contract of `kernels.candidates` for float64 tensors on one device; NumPy comes back."""
-    return counted_candidates(q, z, slack, runner_up=runner_up, passes=passes)[0]
+    found = divided(device_candidates, q, z, slack, runner_up) if passes is None else None
+    return found or counted_candidates(q, z, slack, runner_up=runner_up, passes=passes)[0]
 
 
 def counted_candidates(
@@ -68,13 +70,7 @@ def counted_candidates(
         for x, s in zip(q.split(half), slack.split(half), strict=True)
     ]
     (one, many), (two, more) = parts
-    joined = Candidates(
-        np.concatenate((one.best, two.best)),
-        np.concatenate((one.indptr, two.indptr[1:] + one.indptr[-1])),
-        np.concatenate((one.indices, two.indices)),
-        np.concatenate((one.gap, two.gap)),
-    )
-    return joined, Counts(*(a + b for a, b in zip(many, more, strict=True)))
+    return joined([one, two]), Counts(*(a + b for a, b in zip(many, more, strict=True)))
 
 
 def _counted(
