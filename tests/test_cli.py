@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -768,3 +769,22 @@ def test_an_interrupt_is_130_and_leaves_no_file(here: Path) -> None:
     assert err.splitlines()[-1] == "cynosure: interrupted"
     assert set(err.splitlines()[:-1]) <= {"computing ..."}  # it took long enough to be said
     assert left(here) == set()
+
+
+def test_the_demo_replaces_its_own_page_only(tmp_path: Path, capsys) -> None:
+    page = tmp_path / "report.html"
+    page.write_text("<title>My thesis</title>")
+    assert main(["demo", "--out", str(tmp_path)]) == 2
+    assert "no page of the demo" in capsys.readouterr().err
+    assert page.read_text() == "<title>My thesis</title>"
+
+
+def test_a_failed_save_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
+    from cynosure._files import write_atomically
+
+    def full(stream: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match=r"limits\.csv") as caught:
+        write_atomically(tmp_path / "limits.csv", full)
+    assert caught.value.filename == str(tmp_path / "limits.csv")

@@ -165,9 +165,10 @@ def test_save_and_plot(tmp_path: Path) -> None:
     assert widths == pytest.approx([abs(x.contribution) for x in ex.leaders[:3]])
 
 
-def test_unknown_labels_are_named() -> None:
+@pytest.mark.parametrize("label", ["sideways", [], ["positive"], np.array(["positive"]), ("x",)])
+def test_unknown_labels_are_named(label) -> None:
     with pytest.raises(ValueError, match=r"label: expected one of .*'positive'"):
-        CLF.explain("x", label="sideways")
+        CLF.explain("x", label=label)
 
 
 @pytest.mark.parametrize("seed", range(4))

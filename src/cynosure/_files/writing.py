@@ -45,12 +45,17 @@ def write_atomically(path: str | os.PathLike[str], write: Any) -> Path:
 def put(target: Path, write: Any) -> None:
     """`write_atomically` into a folder that is there, whose leftovers somebody else removes."""
     with scratch(target.parent) as name:
-        handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
-        with os.fdopen(handle, "wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(name, target)
+        try:
+            handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+            with os.fdopen(handle, "wb") as stream:
+                write(stream)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(name, target)
+        except OSError as error:  # a full disk: say of which file, by the name people know
+            if error.errno and error.filename in (None, str(name), name):
+                error.filename, error.filename2 = str(target), None
+            raise
     force_to_disk(target.parent)
 
 

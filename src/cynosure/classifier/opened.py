@@ -7,7 +7,7 @@ command line opens models this way; `HardmaxClassifier` reads through the same o
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -89,14 +89,15 @@ class Opened:
     def explain(self, text: str, label: Any = None, struck: Collection[str] = ()) -> Explanation:
         """See `HardmaxClassifier.explain`."""
         (text,) = as_texts([text], "text")
-        if label is not None and label not in self.classes_:
-            raise ValueError(f"label: expected one of {self.classes_.tolist()}, got {label!r}")
+        known = self.classes_.tolist()
+        if label is not None and not (isinstance(label, Hashable) and label in known):
+            raise ValueError(f"label: expected one of {known}, got {label!r}")
         two = len(self.classes_) == 2
         gone = frozenset(map(self.vocabulary.tokenizer.spelling, struck))
         verdict = self.model.read(self.vocabulary.without(text, [gone]))
         if label is None:
             label = self.classes_[1] if two else self.labels(verdict)[0]
-        column = int(np.flatnonzero(self.classes_ == label)[0])
+        column = known.index(label)
         p = float(self.probabilities(verdict.decision)[0, column])
         if not two:
             of, other = str(self.classes_[column]), "the other classes"

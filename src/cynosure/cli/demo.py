@@ -25,14 +25,17 @@ CHAPTERS: tuple[tuple[ModuleType, Any, float], ...] = (
 
 
 def demo(out: Path, progress: Progress | None = None) -> Report:
-    """Run the chapters and leave `out`/report.html, replacing an earlier one."""
+    """Run the chapters and leave `out`/report.html, replacing an earlier one, but nothing else."""
+    page = out / "report.html"
+    if page.exists() and f"<title>{TITLE}<".encode() not in page.read_bytes()[:2000]:
+        raise ValueError(f"{page} exists and is no page of the demo; choose another --out")
     chapters: list[Report] = []
     start = 0.0
     for experiment, params, share in CHAPTERS:
         chapters.append(experiment.run(params, part(progress, start, start + share)))
         start += share
     report = Report(TITLE, _SUMMARY, chapters=tuple(chapters), command="cynosure demo")
-    report.save(out / "report.html")
+    report.save(page)
     return report
 
 
