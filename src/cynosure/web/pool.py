@@ -176,8 +176,11 @@ class Pool:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
+    def _stopped(self) -> bool:
+        return self._closed
+
     async def _take(self) -> _Worker:
-        while not self._closed:
+        while not self._stopped():
             while self._idle:
                 worker = self._idle.pop()
                 if worker.alive:
@@ -187,9 +190,9 @@ class Pool:
                 try:
                     return await self._start()
                 except _Died:
-                    if not self._closed:
-                        raise Refusal(500, "a worker process could not be started") from None
-                    continue
+                    if self._stopped():
+                        break
+                    raise Refusal(500, "a worker process could not be started") from None
             await asyncio.wait(set(self._starting), return_when=asyncio.FIRST_COMPLETED)
         raise Refusal(503, STOPPED)
 
