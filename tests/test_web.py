@@ -444,7 +444,10 @@ def test_the_command(capsys, tmp_path, monkeypatch) -> None:
     cy.load_pretrained().save(tmp_path / "mine")
     assert main(["serve", "--model", str(tmp_path / "mine"), "--port", "0"]) == 0
     assert main(["serve", "--host", "0.0.0.0"]) == 0
-    (plain, host, port, _), (open_, *_) = asked
+    cy.load_pretrained().save(tmp_path / "pack" / "model")
+    assert main(["serve", "--model", str(tmp_path / "pack" / "model")]) == 0
+    (plain, host, port, _), (open_, *_), (packed, *_) = asked
+    assert list(packed.models) == ["pack"], "a folder called model is named by the one around it"
     assert dict(plain.models) == {"mine": str(tmp_path / "mine")} and plain.token is None
     assert (host, port) == ("127.0.0.1", 0) and len(open_.token) >= 32
     assert "cynosure[web]" in missing_extra(ImportError(name="starlette"))

@@ -176,8 +176,11 @@ class Pool:
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
 
+    def _stopped(self) -> bool:
+        return self._closed
+
     async def _take(self) -> _Worker:
-        while not self._closed:
+        while not self._stopped():
             while self._idle:
                 worker = self._idle.pop()
                 if worker.alive:
@@ -187,9 +190,9 @@ class Pool:
                 try:
                     return await self._start()
                 except _Died:
-                    if not self._closed:
-                        raise Refusal(500, "a worker process could not be started") from None
-                    continue
+                    if self._stopped():
+                        break
+                    raise Refusal(500, "a worker process could not be started") from None
             await asyncio.wait(set(self._starting), return_when=asyncio.FIRST_COMPLETED)
         raise Refusal(503, STOPPED)
 
@@ -236,12 +239,15 @@ class Pool:
     ) -> None:
         """Until the task is done; raises when its time is over or nobody waits any more."""
         start, left = monotonic(), None
+        now, slow = start, 0
         while not task.done():
+            before = now
             await asyncio.wait({task}, timeout=MOMENT / 2)
             now = monotonic()
             if task.done():
                 return
-            if now - start > MOMENT:
+            slow += now - before < MOMENT  # else it was this loop that was busy, not the worker
+            if slow >= 2:
                 place.make_room()
             if now - start > seconds + GRACE:
                 raise Refusal(

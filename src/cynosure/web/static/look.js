@@ -136,7 +136,8 @@ class Look {
     const cosine = rows.map((row) => Math.max(0, row.mean_cosine ?? 0)), share = rows.map((row) => row.clusters / n);
     for (const [name, values, className] of [["mean cosine", cosine, "for"], ["clusters / tokens", share, "against"]]) {
       draw("polyline", svg, { points: values.map((v, i) => `${x(i)},${y(v)}`).join(" "), class: `line ${className}` });
-      draw("text", svg, { x: x(0) + 6, y: y(values[0]) - 7, class: `tick ${className}` }, name);
+      const rises = values.at(-1) > values[0], at = rises ? last : 0; // its name above its higher end
+      draw("text", svg, { x: x(at) + (rises ? 0 : 6), y: y(values[at]) - 7, class: `tick ${className}`, "text-anchor": rises ? "end" : "start" }, name);
     }
     set(svg, { "aria-label": `mean cosine by layer: ${cosine.map((v) => v.toFixed(2)).join(", ")}; clusters: ${rows.map((row) => row.clusters).join(", ")}` });
   }
