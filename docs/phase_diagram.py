@@ -105,8 +105,9 @@ def leaders(data: Any) -> Any:
     right.set(xscale="log", xlabel="|mean - expectation| in standard errors", ylabel="places")
     right.set_title("against the exact expectation", fontsize=cy.plot.LABEL)
     right.legend(frameon=False, fontsize=cy.plot.LABEL)
-    exact = int(((error == 0) & (np.abs(mean - wanted) < 0.05)).sum())
-    print(f"{len(off)} places with spread, {exact} without, all of them within 0.05 of B14")
+    alike = error == 0
+    near = int((np.abs(mean - wanted)[alike] < 0.05).sum())
+    print(f"{len(off)} places with spread; without, {near} of {alike.sum()} within 0.05 of B14")
     for name, values in (("B14", off), ("B14 at d + 1", control)):
         within = [int((np.abs(values) <= k).sum()) for k in (1, 2, 3)]
         most = np.abs(values).max(initial=0)
