@@ -34,8 +34,8 @@ def picture_chapter(trace: Trace, *, pictures: bool = True) -> Report:
     elsewhere = sum(name not in grid.special for name in where)
     even = len(grid.special) / len(names)
     summary = (
-        f"{grid.rows} x {grid.columns} patches. {' and '.join(grid.special)} get "
-        f"{special.min():.0%} to {special.max():.0%} of the attention of a layer ({even:.0%} would "
+        f"{grid.rows} x {grid.columns} patches. Special tokens ({', '.join(grid.special)}) get "
+        f"{special.min():.1%} to {special.max():.1%} of the attention of a layer ({even:.1%} would "
         f"be even). The most attended token is a patch in {elsewhere} of {len(where)} layers."
     )
     note = "Means over heads and over the tokens that look; a leader looks at itself most."
