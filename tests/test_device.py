@@ -17,7 +17,7 @@ from cynosure.attention import scores
 from cynosure.attention.scores import sides, softmax_pull
 from cynosure.engine import kernels
 from cynosure.engine.device_tokens import DeviceTokens
-from cynosure.engine.kernels import classes, device
+from cynosure.engine.kernels import classes, device, device_batch
 from cynosure.engine.kernels.equality import all_distinct
 from cynosure.engine.kernels.passes import Plain, Task
 from cynosure.engine.layers import certified_layers
@@ -55,6 +55,16 @@ def test_a_device_without_memory_searches_fewer_rows_at_a_time(monkeypatch):
     monkeypatch.setattr(device, "_decided", lambda *a: cramped(*a[:2], range(101), *a[3:]))
     with pytest.raises(MemoryError, match="move the tokens to the CPU"):
         search_faults(SEARCHES["two tokens"], torch.tensor)
+
+
+def test_a_device_without_memory_for_a_batch_says_so(monkeypatch):
+    def full(*args):
+        raise torch.cuda.OutOfMemoryError
+
+    monkeypatch.setattr(device_batch, "_carried", full)
+    z = torch.zeros(7, 5, 2, dtype=torch.float64)
+    with pytest.raises(MemoryError, match="7 configurations of 5 tokens, d = 2, at 1 saved"):
+        device_batch.device_run_batch(z, np.ones((7, 5), bool), None, 0.5, 0.5, np.array([3]))
 
 
 class Forgetful(Plain):

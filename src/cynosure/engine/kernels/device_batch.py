@@ -29,6 +29,21 @@ def device_run_batch(
     """`kernels.run_batch` of a float64 tensor; the tokens stay on its device."""
     import torch
 
+    try:
+        return _carried(z, mask, A, eta, rho, saves)
+    except torch.cuda.OutOfMemoryError:
+        b, n, d = z.shape
+        raise MemoryError(
+            f"the device has no room for {b} configurations of {n} tokens, d = {d}, at "
+            f"{len(saves)} saved layers; pass fewer of them at a time, or a larger save_every"
+        ) from None
+
+
+def _carried(
+    z: Any, mask: np.ndarray, A: np.ndarray | None, eta: float, rho: float, saves: np.ndarray
+) -> BatchRun:
+    import torch
+
     from . import fused_batch
 
     b, n, d = z.shape
