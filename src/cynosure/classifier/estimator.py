@@ -17,7 +17,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from .columns import as_labels, as_texts
 from .explanation import Explanation
-from .fitting import tied
 from .model import FOLDER, Verdicts, load_files, save_files
 from .opened import Opened, classes_of
 from .parameters import Parameters, as_json, class_weights, repetitions, seed_of, whole
@@ -62,9 +61,9 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     lowercase, min_df, max_features : vocabulary, as in scikit-learn's CountVectorizer; min_df is a
         number of texts (a whole number) or a share of them (a float from 0.0 to 1.0).
     negation : whether up to three words behind an English negator (not, never, didn't, ...), to the
-        next punctuation, are words of their own: "not_good". "opposite" makes them first of all
-        the opposite of the plain word, which short texts need ("not bad at all") and which costs
-        half a point on long ones.
+        next punctuation, are words of their own: "not_good". "opposite" (the default) makes them
+        half the opposite of the plain word too, where that is known for its side: short texts need
+        it ("not bad at all"), on long ones it costs a tenth of a point.
     class_weight : None, "balanced", or a weight per label: how often its texts count.
     n_jobs : threads that read texts; None is one, -1 as many as there are processors.
     random_state : an int; the same int gives the same model. From a RandomState or None an int is
@@ -95,7 +94,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         alpha: SupportsFloat = 1.0,
         layers: SupportsFloat = 8,
         lowercase: bool | np.bool_ = True,
-        negation: bool | np.bool_ | str = True,
+        negation: bool | np.bool_ | str = "opposite",
         min_df: SupportsFloat = 2,
         max_features: SupportsFloat | None = None,
         class_weight: Any = None,
@@ -173,7 +172,9 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
             weight=weight,
             df=np.bincount(documents.indices, np.repeat(weight, documents.sizes), len(vocabulary)),
             spelled=vocabulary.spelled,
-            tie=tied(*vocabulary.opposites) if given.negation == "opposite" else None,
+            turns=(vocabulary.opposites, vocabulary.negating)
+            if given.negation == "opposite"
+            else None,
             classes=len(classes),
             dim=given.dim,
             leaders=given.leaders,

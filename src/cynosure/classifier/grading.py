@@ -17,7 +17,7 @@ import numpy as np
 
 from .documents import Documents
 
-__all__ = ["MOST_LEVELS", "Graded", "lloyd", "placed", "told_apart"]
+__all__ = ["MOST_LEVELS", "Graded", "graded", "lloyd", "placed", "told_apart"]
 
 MOST_LEVELS = 255  # 2 x 255 rays and the anchor's: few enough for one pass over a text
 _STEEPEST = 0.96  # largest |u|
@@ -61,6 +61,14 @@ class Graded:
         present = np.zeros((len(documents), len(self.value)), bool)
         present[text[heard], self.grade[documents.indices[heard]]] = True
         return 1 + present.sum(axis=1)
+
+
+def graded(s: np.ndarray, df: np.ndarray, levels: int) -> Graded:
+    """Weights rounded for reading: a term counts by its document frequency times |s_j|.
+
+    Terms of small weight are many and never read: counted by document frequency alone they would
+    take the levels of those that are."""
+    return lloyd(s, df * np.abs(s), levels)
 
 
 def lloyd(s: np.ndarray, weight: np.ndarray, levels: int) -> Graded:

@@ -1,10 +1,10 @@
 """Placed: terms placed on the half circle by a convex fit, and read as far as a text needs.
 
 1. Two convex fits on presence/absence of terms, one scaled by the naive-Bayes log-ratio (NB-SVM,
-   Wang and Manning 2012), one by inverse document frequency, are averaged: a weight s_j per term
-   (`fitting`).
-2. The weights are rounded to grades by Lloyd's algorithm weighted with document frequency, and the
-   grades become directions of the plane (`grading`).
+   Wang and Manning 2012), one by inverse document frequency, are averaged: a weight s_j per term.
+   The same again on what is read of the texts, and the mean of both (`fitting`).
+2. The weights are rounded to grades by Lloyd's algorithm, and the grades become directions of the
+   plane (`grading`).
 3. kappa says how far a text is read: its strong terms, until they outweigh what the weak ones could
    say. The anchor's length does it (`plane`), so it is the attention layers that silence the weak.
 
@@ -25,8 +25,17 @@ from typing import Any, final
 
 import numpy as np
 
-from .fitting import decoder, joint_decoder, log_ratio, loss, presence, weights
-from .grading import MOST_LEVELS, Graded, lloyd, placed
+from .fitting import (
+    decoder,
+    joint_decoder,
+    log_ratio,
+    loss,
+    presence,
+    read_again,
+    turned,
+    weights,
+)  # fmt: skip
+from .grading import MOST_LEVELS, Graded, graded, placed
 from .model import Model
 from .plane import Plane
 from .subjects import MOST_SUBJECTS, Subjects
@@ -36,6 +45,7 @@ __all__ = ["Fit", "Placed", "Task"]
 
 _GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of C
 _KAPPAS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+_FLAT, _SLACK = 1.005, 1.002  # losses as good as the least: of C, of kappa
 MOST_DIMENSIONS = 4096
 _FEW = 500  # texts of a fold on which words and leaders are counted
 
@@ -47,10 +57,10 @@ class Task:
 
     `y` (texts,) in 0..classes-1, `weight` (texts,) > 0: how often a text counts, in `df` (terms,),
     the document frequencies, too;
-    `spelled` (terms, words) sparse, 1 where a term has a word; `tie` what `fitting.tied` makes of
-    negation (None: nothing); at most `leaders` leaders and
-    `words` words read (None: any number) per text on average, tokens in R^dim, `layers` layers
-    with step `alpha`.
+    `spelled` (terms, words) sparse, 1 where a term has a word; `turns` the plain term of each term
+    behind a negator and which terms are, for `fitting.turned` (None: nothing turns); at most
+    `leaders` leaders and `words` words read (None: any number) per text on average, tokens in
+    R^dim, `layers` layers with step `alpha`.
     """
 
     documents: Documents
@@ -58,7 +68,7 @@ class Task:
     weight: np.ndarray
     df: np.ndarray
     spelled: Any
-    tie: Any
+    turns: tuple[np.ndarray, np.ndarray] | None
     classes: int
     dim: int
     leaders: float | int
@@ -199,79 +209,92 @@ class Placed(Fit):
     ) -> _Weighed:
         folds = self._training(inside)
         every = np.ones(len(inside), bool)
-        C, known = self._chosen_C(task, x, inside, folds)
+        C = self._chosen_C(task, x, inside, folds)
 
         def fitted(rows: np.ndarray) -> np.ndarray:
-            return _fitted(task, x, rows, inside, C)
+            half = _halved(inside[rows])
+            given = x[rows], inside[rows], task.weight[rows]
+            if task.layers == 0 or half is None:
+                s = weights(*given, C, task.seed)
+            else:
+                s = read_again(*given, C, task.seed, half)
+            if task.turns is None:
+                return s
+            return turned(s, *task.turns, log_ratio(*given), given[0].T @ given[2])
 
-        if folds:
-            fits = [
-                _Part(task, ~rows, inside, known[f] if f < len(known) else fitted(rows), subjects)
-                for f, rows in enumerate(folds)
-            ]
+        fits = [_Part(task, ~rows, inside, fitted(rows), subjects) for rows in folds]
         final_s = fitted(every)
         if not folds:  # few texts, none held out: the decoder is overconfident
             fits = [_Part(task, every, inside, final_s, subjects)]
+        whole_fit = _Part(task, every, inside, final_s, subjects)
         most = MOST_LEVELS if subjects is None else subjects.most_levels
-        levels, kappa = _budgeted(task, fits, self.kappa, most)
+        levels, kappa = _budgeted(task, fits, whole_fit, self.kappa, most)
         used = np.empty(len(inside))
         left = (1.0 / (1.0 + float(task.alpha))) ** task.layers
         for part in fits:
-            graded = part.graded(levels)
-            read, whole = (part.sums(graded, k) for k in (kappa, float("inf")))
+            at = part.graded(levels)
+            read, whole = (part.sums(at, k) for k in (kappa, float("inf")))
             used[part.rows] = (1.0 - left) * read + left * whole
         return _Weighed(_graded(final_s, task, levels, subjects), kappa, used)
 
-    def _chosen_C(
-        self, task: Task, x: Any, inside: np.ndarray, folds: list[np.ndarray]
-    ) -> tuple[float, list[np.ndarray]]:
-        """C, and the weights of the first folds it was fitted on already.
-
-        Up and down from the middle of the grid as long as the held-out loss falls; many texts hold
+    def _chosen_C(self, task: Task, x: Any, inside: np.ndarray, folds: list[np.ndarray]) -> float:
+        """C: up and down from the middle of the grid as long as the held-out loss falls, then down
+        while it is nearly as low: weights held back more are read in fewer words. Many texts hold
         out enough with one fold."""
         if self.C is not None or not folds:
-            return float(self.C if self.C is not None else 1.0), []
+            return float(self.C if self.C is not None else 1.0)
         used = folds[:1] if len(inside) > 5000 else folds
         sizes = task.documents.sizes
-        tried: dict[int, tuple[float, list[np.ndarray]]] = {}
+        tried: dict[int, float] = {}
 
         def held_out(k: int) -> float:
             if not 0 <= k < len(_GRID):
                 return float("inf")
             if k not in tried:
-                fits = [_fitted(task, x, rows, inside, _GRID[k]) for rows in used]
+                given = ((x[rows], inside[rows], task.weight[rows]) for rows in used)
+                fits = [weights(*one, _GRID[k], task.seed) for one in given]
                 away = np.concatenate([np.flatnonzero(~rows) for rows in used])
                 mean = np.concatenate([x[~rows] @ s for rows, s in zip(used, fits)])
                 mean /= np.sqrt(sizes[away] + 1.0)
-                tried[k] = loss(mean, inside[away], task.weight[away]), fits
-            return tried[k][0]
+                tried[k] = loss(mean, inside[away], task.weight[away])
+            return tried[k]
 
         best = len(_GRID) // 2
         for step in (1, -1):
             while held_out(best + step) < held_out(best):
                 best += step
-        return _GRID[best], tried[best][1]
+        least = _FLAT * held_out(best)
+        while held_out(best - 1) <= least:
+            best -= 1
+        return _GRID[best]
 
     def _training(self, inside: np.ndarray) -> list[np.ndarray]:
         """For each fold the mask of the texts outside it; no folds where a class has few texts."""
         if self.folds < 2 or min(inside.sum(), (~inside).sum()) < 4 * self.folds:
             return []
-        place = np.empty(len(inside))
-        for side in (inside, ~inside):
-            place[side] = np.arange(side.sum()) / side.sum()
         runs = 1 if len(inside) < 2500 else 10
-        fold = (place * runs * self.folds).astype(int) % self.folds
+        fold = (_places(inside) * runs * self.folds).astype(int) % self.folds
         return [fold != f for f in range(self.folds)]
 
 
-def _fitted(task: Task, x: Any, rows: np.ndarray, inside: np.ndarray, C: float) -> np.ndarray:
-    """Weights of the terms from the texts of these rows."""
-    return weights(x[rows], inside[rows], task.weight[rows], C, task.seed, task.tie)
+def _places(inside: np.ndarray) -> np.ndarray:
+    """Where every text stands among those of its side, from 0 to 1."""
+    place = np.empty(len(inside))
+    for side in (inside, ~inside):
+        place[side] = np.arange(side.sum()) / side.sum()
+    return place
+
+
+def _halved(inside: np.ndarray) -> np.ndarray | None:
+    """The first half of each side; None where one has too few for halves.
+
+    Not blocks in turn: reviews of one film in both halves would agree on its names."""
+    return None if min(inside.sum(), (~inside).sum()) < 8 else _places(inside) < 0.5
 
 
 def _graded(s: np.ndarray, task: Task, levels: int, subjects: Subjects | None) -> Graded:
     if subjects is None:
-        return lloyd(s, task.df, levels)
+        return graded(s, task.df, levels)
     return subjects.graded(s, task.df, levels)
 
 
@@ -306,9 +329,6 @@ class _Part:
         said = graded.weight[documents.indices] * graded.heard(documents, kappa)
         return np.bincount(text, said, len(documents))
 
-    def right(self, graded: Graded, kappa: float) -> np.ndarray:
-        return (self.sums(graded, kappa) > 0) == self.inside
-
     def words(self, graded: Graded, kappa: float) -> tuple[float, float, float]:
         """Of some of the texts: words named by the terms read, leaders, and the texts' weight."""
         from scipy.sparse import csr_array
@@ -324,56 +344,58 @@ class _Part:
 
 
 def _budgeted(
-    task: Task, parts: list[_Part], kappa: float | int | None, most_levels: int
+    task: Task, parts: list[_Part], final: _Part, kappa: float | int | None, most_levels: int
 ) -> tuple[int, float]:
-    """(levels, kappa): as many levels, and read as far, as the budgets of leaders and words allow.
+    """(levels, kappa): as many levels, and read as far, as the budgets of leaders and words allow,
+    both on texts held out and on all of them with the final weights.
 
     Leaders grow with the levels, words with kappa; coarser levels are read in larger steps, so
-    kappa is chosen again for the levels found."""
+    levels are compared each at the kappa its words allow."""
 
     def counted(levels: int, at: float) -> tuple[float, float]:
-        every = np.array([part.words(part.graded(levels), at) for part in parts]).sum(axis=0)
-        return every[0] / every[2], every[1] / every[2]
+        rows = [np.array(part.words(part.graded(levels), at)) for part in (final, *parts)]
+        words, leaders = np.maximum(*(r[:2] / r[2] for r in (rows[0], sum(rows[1:]))))
+        return float(words), float(leaders)
 
-    def chosen(levels: int) -> float:
+    def allowed(levels: int) -> float:
         if task.layers == 0:
             return float("inf")  # nothing is silenced without layers
         if kappa is not None:
             return float(kappa)
-        most = float("inf")
-        if task.words is not None and counted(levels, most)[0] > task.words:
-            low, high = 0.0, 16.0
-            for _ in range(12):
-                middle = (low + high) / 2
-                fits = counted(levels, middle)[0] <= task.words
-                low, high = (middle, high) if fits else (low, middle)
-            most = max(low, 1e-3)
-        return _smallest(parts, levels, most)
+        if task.words is None or counted(levels, float("inf"))[0] <= task.words:
+            return float("inf")
+        low, high = 0.0, 16.0
+        for _ in range(12):
+            middle = (low + high) / 2
+            fits = counted(levels, middle)[0] <= task.words
+            low, high = (middle, high) if fits else (low, middle)
+        return max(low, 1e-3)
 
     low, high = 1, most_levels + 1
-    reach = chosen(most_levels)
-    if counted(most_levels, reach)[1] <= task.leaders:
-        return most_levels, reach
+    if counted(most_levels, allowed(most_levels))[1] <= task.leaders:
+        low = most_levels
     while high - low > 1:
         levels = min(2 * low, (low + high) // 2)
-        if counted(levels, reach)[1] > task.leaders:
+        if counted(levels, allowed(levels))[1] > task.leaders:
             high = levels
         else:
             low = levels
-    return low, chosen(low)
+    reach = allowed(low)
+    return low, _smallest(parts, low, reach) if kappa is None and task.layers else reach
 
 
 def _smallest(parts: list[_Part], levels: int, most: float) -> float:
-    """The smallest kappa <= most that is as accurate as the best, to a quarter standard error."""
-    weight = np.concatenate([part.weight for part in parts])
+    """The smallest kappa <= most that tells the classes apart as well as any, by the loss.
+
+    Accuracy is too coarse to see on some hundred short texts that reading less costs something."""
+    inside, weight = (np.concatenate([getattr(p, k) for p in parts]) for k in ("inside", "weight"))
+    sizes = np.concatenate([part.documents.sizes for part in parts])
     tried = [k for k in _KAPPAS if k < most] + [most]
-    accuracy = []
+    lost = []
     for k in tried:
-        right = np.concatenate([part.right(part.graded(levels), k) for part in parts])
-        accuracy.append(float(weight @ right / weight.sum()))
-    best = max(accuracy)
-    slack = 0.25 * np.sqrt(best * (1 - best) / len(weight))
-    return next(k for k, a in zip(tried, accuracy) if a >= best - slack)
+        sums = np.concatenate([part.sums(part.graded(levels), k) for part in parts])
+        lost.append(loss(sums / np.sqrt(sizes + 1.0), inside, weight))
+    return next(k for k, one in zip(tried, lost) if one <= _SLACK * min(lost))
 
 
 def _plane(

@@ -21,6 +21,7 @@ from .text import NOT, Vocabulary
 __all__ = ["Reader", "Span", "spans", "strongest", "words_of"]
 
 _MOST_STRUCK = 60  # words; who needs more has not found a short answer
+_DEEPEST, _KEPT, _TRIED = 16, 4, 8  # words, sets of one size, words added to each: the search
 
 
 @final
@@ -48,43 +49,71 @@ class Reader:
 
     def verdicts(self, text: str, struck: Sequence[Collection[str]]) -> np.ndarray:
         """The class that wins, by number."""
-        decision = self.decisions(text, struck)
-        return (decision > 0)[:, 0].astype(np.intp) if self.model.rows == 1 else decision.argmax(1)
+        return _winners(self.decisions(text, struck))
 
     def overturn(self, text: str, struck: frozenset[str] = frozenset()) -> tuple[str, ...]:
         """A small set of words without which the verdict is another, the strongest first; () where
         none was found. The words `struck` are gone from the start.
 
         Words come by what their terms weigh together for the verdict, all terms counted, until the
-        verdict turns; then every word that is not needed is put back. It is found, not proved
-        smallest.
+        verdict turns; then every word that is not needed is put back. A search from the empty set,
+        a few sets kept at each size by what is left of the decision, looks for fewer. The set is
+        found, not proved smallest.
         """
-        order = self._strongest(text, struck)
-        if not order:
+        terms = self._terms(text, struck)
+        if not terms:
             return ()
+        pull = self._pull(np.fromiter(terms, np.intp, len(terms)))
+        spelled = list(terms.values())
+        order = strongest(spelled, pull, _MOST_STRUCK)
         prefixes = [struck.union(order[:k]) for k in range(len(order) + 1)]
         verdict = self.verdicts(text, prefixes)
         turned = np.flatnonzero(verdict != verdict[0])
-        if not len(turned):
-            return ()
-        needed = order[: turned[0]]
+        needed = order[: turned[0]] if len(turned) else []
         for word in needed[::-1]:
             less = [w for w in needed if w != word]
             if less and self.verdicts(text, [struck.union(less)])[0] != verdict[0]:
                 needed = less
-        return tuple(needed)
+        fewer = self._fewer(text, struck, spelled, pull, min(len(needed) or _DEEPEST, _DEEPEST))
+        return tuple(fewer or needed)
 
-    def _strongest(self, text: str, struck: frozenset[str]) -> list[str]:
-        """Words by the pull of their remaining terms towards the verdict, while one pulls."""
+    def _terms(self, text: str, struck: frozenset[str]) -> dict[int, set[str]]:
+        """The words of the text in each term."""
         where: dict[int, set[str]] = {}
         for place in self.vocabulary.locate(text, struck):
             term = self.vocabulary.terms[place.term]
             named = words_of(self.vocabulary, text, term, place.start, place.stop)
             where.setdefault(place.term, set()).update(named)
-        if not where:
-            return []
-        pull = self._pull(np.fromiter(where, np.intp, len(where)))
-        return strongest(list(where.values()), pull, _MOST_STRUCK)
+        return where
+
+    def _fewer(
+        self,
+        text: str,
+        struck: frozenset[str],
+        spelled: Sequence[Set[str]],
+        pull: Sequence[float],
+        known: int,
+    ) -> list[str]:
+        """Fewer words than `known` that turn the verdict, or none: sets of one size after another,
+        each grown by the words that pull most, those kept that leave least of the decision."""
+        won = int(self.verdicts(text, [struck])[0])
+        kept: list[tuple[str, ...]] = [()]
+        for _ in range(known - 1):
+            grown = {
+                frozenset((*words, w)): (*words, w)
+                for words in kept
+                for w in _pulling(spelled, pull, words)[:_TRIED]
+            }
+            if not grown:
+                return []
+            sets = list(grown.values())
+            decision = self.decisions(text, [struck.union(words) for words in sets])
+            turned = np.flatnonzero(_winners(decision) != won)
+            if len(turned):
+                return list(sets[turned[0]])
+            order = np.argsort(_ahead(decision, won), kind="stable")
+            kept = [sets[i] for i in order[:_KEPT].tolist()]
+        return []
 
     def _pull(self, terms: np.ndarray) -> list[float]:
         """<v, E_j> of each term towards the class that wins."""
@@ -119,6 +148,28 @@ def strongest(spelled: Sequence[Set[str]], pull: Sequence[float], most: int) -> 
             for other in spelled[i] & total.keys():
                 total[other] -= pull[i]
     return out
+
+
+def _pulling(spelled: Sequence[Set[str]], pull: Sequence[float], gone: Sequence[str]) -> list[str]:
+    """The words whose terms still there pull together towards the verdict, the strongest first."""
+    total: dict[str, float] = {}
+    for words, one in zip(spelled, pull, strict=True):
+        if words.isdisjoint(gone):
+            for w in words:
+                total[w] = total.get(w, 0.0) + one
+    return sorted((w for w in total if total[w] > 0), key=lambda w: (-total[w], w))
+
+
+def _winners(decision: np.ndarray) -> np.ndarray:
+    """The class that wins by each decision (sets, rows)."""
+    return (decision > 0)[:, 0].astype(np.intp) if decision.shape[1] == 1 else decision.argmax(1)
+
+
+def _ahead(decision: np.ndarray, won: int) -> np.ndarray:
+    """How far the class `won` is ahead of the others in each decision (sets, rows)."""
+    if decision.shape[1] == 1:
+        return decision[:, 0] if won else -decision[:, 0]
+    return decision[:, won] - np.delete(decision, won, axis=1).max(axis=1)
 
 
 def words_of(vocabulary: Vocabulary, text: str, term: str, start: int, stop: int) -> list[str]:

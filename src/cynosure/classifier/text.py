@@ -225,20 +225,27 @@ class Vocabulary:
         return csr_array((np.ones(len(indices)), indices, indptr), (len(rows), len(number)))
 
     @cached_property
-    def opposites(self) -> tuple[np.ndarray, np.ndarray]:
+    def opposites(self) -> np.ndarray:
         """(terms,) the term of the same words without negation, -1 where there is none, for terms
-        all of whose words stand behind a negator; and whether a term only ends there."""
-        plain, ends = np.full(len(self), -1, np.intp), np.zeros(len(self), bool)
-        for i, term in enumerate(self.terms):
-            if NOT in term:
-                ends[i] = not all(w.startswith(NOT) for w in term.split(" "))
-                plain[i] = -1 if ends[i] else self.index.get(term.replace(NOT, ""), -1)
-        return plain, ends
+        all of whose words stand behind a negator."""
+        plain = np.full(len(self), -1, np.intp)
+        for i in np.flatnonzero(self.negated).tolist():
+            term = self.terms[i]
+            if all(w.startswith(NOT) for w in term.split(" ")):
+                plain[i] = self.index.get(term.replace(NOT, ""), -1)
+        return plain
 
     @cached_property
     def negated(self) -> np.ndarray:
         """(terms,) whether a word of the term stands behind a negator."""
         return np.fromiter((NOT in term for term in self.terms), bool, len(self))
+
+    @cached_property
+    def negating(self) -> np.ndarray:
+        """(terms,) whether a word of the term is a negator or stands behind one."""
+        known = frozenset(_NEGATORS)
+        words = (self.tokenizer.spelling(term).split(" ") for term in self.terms)
+        return self.negated | np.fromiter((not known.isdisjoint(w) for w in words), bool, len(self))
 
     @cached_property
     def _table(self) -> tuple[np.ndarray, np.ndarray]:

@@ -50,10 +50,10 @@ def fit(
     negation: Annotated[
         str,
         typer.Option(
-            help="yes: words behind an English negator are words of their own; opposite: and first "
-            "of all the opposite of the plain word; no."
+            help="yes: words behind an English negator are words of their own; opposite: and half "
+            "the opposite of the plain word; no."
         ),
-    ] = "yes",
+    ] = "opposite",
     method: Annotated[
         str, typer.Option(help="placed (convex, seconds) or learned (gradient, needs torch).")
     ] = "placed",
