@@ -145,7 +145,7 @@ def on_blocks(train, folder: str, keep, every: int) -> None:
     df = x.T @ ones
     task = Task(
         documents=documents, y=y[~held].astype(int), weight=ones, df=df,
-        spelled=vocabulary.spelled, tie=None, classes=2, dim=8, leaders=15, words=15, alpha=1.0,
+        spelled=vocabulary.spelled, turns=None, classes=2, dim=8, leaders=15, words=15, alpha=1.0,
         layers=8, seed=0,
     )  # fmt: skip
     longest = df * log_ratio(x, y[~held], ones) ** 2
