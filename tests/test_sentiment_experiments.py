@@ -244,7 +244,7 @@ def test_the_report_is_built_from_stored_runs(ids: Ids, tmp_path: Path, capsys) 
     report = paper.run(p)
     (row,) = next(t for t in report.tables if t.title == "Accuracy").rows
     chosen = history["epochs"][history["best_epoch"] - 1]
-    assert row[:2] == (2, 64) and chosen["test hard accuracy"] in row
+    assert row[:3] == (2, "I", 64) and chosen["test hard accuracy"] in row
     assert report.failures == []
     other = Ids.of(synthetic(40, seed=5), TEST).save(tmp_path / "other.npz")
     with pytest.raises(ValueError, match="other words"):
@@ -459,6 +459,12 @@ def test_the_null_models_of_the_paper_judge_it(ids: Ids) -> None:
     assert not paper_nulls.null_controls([equal, wider])[-1].survives
     grows = [equal._replace(hard=bad, trained=bad), wider._replace(trained=bad)]
     assert paper_nulls.null_controls(grows)[-1].survives
+    twice, worse = equal._replace(seeds=2), equal._replace(seeds=2, hard=bad)
+    trained = twice._replace(kind="free")
+    assert paper_nulls.null_controls([worse, trained])[-1].survives
+    assert not paper_nulls.null_controls([twice, trained])[-1].survives
+    one = paper_nulls.null_controls([worse, trained._replace(seeds=1)])[-1]
+    assert not one.survives and "one seed" in one.seen
 
 
 @pytest.mark.parametrize("name", ["sentiment_ablation", "sentiment_faithfulness",
