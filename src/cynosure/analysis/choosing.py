@@ -184,9 +184,9 @@ def _of_the_plane(z: np.ndarray, wanted: np.ndarray, condition: float) -> np.nda
     """The form of the widest cell in which exactly the wanted lead, of those that are conditioned
     well enough; None where no cell is of theirs."""
     for part in strips(z):
-        if set(np.flatnonzero(wanted)) - set(part.index.tolist()) - _twins(z, part.index):
+        if set(np.flatnonzero(wanted)) - set(part.who.tolist()) - _twins(z, part.who):
             return None  # no vertex of the hull: never a leader
-        form = part.alone(wanted[part.index])
+        form = part.alone(wanted[part.who])
         if form is not None and np.linalg.cond(form) <= condition:
             return form
     return None

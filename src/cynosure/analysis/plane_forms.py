@@ -30,19 +30,19 @@ THIN = 1e-13  # strips narrower than this are rounding
 
 
 class Strips(NamedTuple):
-    """On the vertical lines x, token `index[k]` leads for y from low[:, k] to high[:, k]."""
+    """On the vertical lines x, token `who[k]` leads for y from low[:, k] to high[:, k]."""
 
     x: np.ndarray
     low: np.ndarray
     high: np.ndarray
-    index: np.ndarray
+    who: np.ndarray
 
     def form(self, line: int, y: float) -> np.ndarray:
         x = float(self.x[line])
         return np.array([[1 + x, y], [y, 1 - x]])
 
     def alone(self, wanted: np.ndarray) -> np.ndarray | None:
-        """The form in the middle of the widest piece where the `wanted` (mask over `index`) lead
+        """The form in the middle of the widest piece where the `wanted` (mask over `who`) lead
         and nobody else does; None where there is none."""
         if not wanted.any():
             return None
@@ -80,15 +80,15 @@ def leader_sets(z: np.ndarray) -> dict[tuple[int, ...], np.ndarray]:
         cuts = np.sort(np.concatenate([-ends, np.clip(inner, -ends, ends), ends], axis=1), axis=1)
         middles, widths = (cuts[:, 1:] + cuts[:, :-1]) / 2, np.diff(cuts, axis=1)
         leads = (part.low[:, None] < middles[..., None]) & (middles[..., None] < part.high[:, None])
-        codes = leads @ (1 << np.arange(len(part.index), dtype=np.int64))
+        codes = leads @ (1 << np.arange(len(part.who), dtype=np.int64))
         for code in np.unique(codes[widths > THIN]).tolist():
             width = np.where(codes == code, widths, 0.0)
             line, cell = np.unravel_index(int(width.argmax()), width.shape)
-            who = tuple(part.index[leads[line, cell]].tolist())
-            if who not in found or found[who][0] < width[line, cell]:
+            leaders = tuple(part.who[leads[line, cell]].tolist())
+            if leaders not in found or found[leaders][0] < width[line, cell]:
                 form = part.form(int(line), float(middles[line, cell]))
-                found[who] = (float(width[line, cell]), form)
-    return {who: form for who, (_, form) in sorted(found.items())}
+                found[leaders] = (float(width[line, cell]), form)
+    return {leaders: form for leaders, (_, form) in sorted(found.items())}
 
 
 def _lines(z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
