@@ -186,7 +186,7 @@ from cynosure import load_pretrained
 clf = load_pretrained()
 words = [t for t in clf.get_feature_names_out()[:3000] if " " not in t and "_" not in t]
 draw = np.random.default_rng(0)
-texts = [" ".join(draw.choice(words, 60)) for _ in range(400)]
+texts = [" ".join(draw.choice(words, 60)) for _ in range(800)]
 none, all_ = (clf.decision_function(texts, layers=k) > 0 for k in (0, clf.model_.layers))
 assert (all_ == (clf.decision_function(texts) > 0)).all()
 verdicts = clf.read(texts)

@@ -354,7 +354,7 @@ def _budgeted(
 
     def counted(levels: int, at: float) -> tuple[float, float]:
         rows = [np.array(part.words(part.graded(levels), at)) for part in (final, *parts)]
-        words, leaders = np.maximum(*(r[:2] / r[2] for r in (rows[0], sum(rows[1:]))))
+        words, leaders = np.maximum(*(r[:2] / r[2] for r in (rows[0], np.sum(rows[1:], axis=0))))
         return float(words), float(leaders)
 
     def allowed(levels: int) -> float:
