@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import importlib.util
 import json
@@ -197,11 +198,26 @@ def test_the_picture_is_small():
 NEEDS_DATA = {"sentiment_paper", "sentiment_placed", "sentiment_ablation", "sentiment_faithfulness"}
 
 
+def words_in_code():
+    """All strings of the experiments and of what draws for them, as one text."""
+    package = ROOT / "src" / "cynosure"
+    sources = [*(package / "experiments").rglob("*.py"), *(package / "drawing").rglob("*.py")]
+    trees = [ast.walk(ast.parse(read(path))) for path in sources]
+    found = (node.value for tree in trees for node in tree if isinstance(node, ast.Constant))
+    return "\n".join(value for value in found if isinstance(value, str))
+
+
+def forgotten_words(caption, words):
+    """The parts of a caption, between numbers and stops, that the code does not say any more."""
+    parts = (part.strip() for part in re.split(r"[\d.:;,()]+", caption))
+    return [part for part in parts if len(part) > 22 and part not in words]
+
+
 def gallery_faults(shown, folder):
     """What is missing, stale or too large in a gallery."""
     from cynosure.experiments import available
 
-    experiments, faults = available(), []
+    experiments, faults, words = available(), [], words_in_code()
     for name in experiments:
         picture = folder / f"{name}.png"
         if name not in shown:
@@ -214,6 +230,8 @@ def gallery_faults(shown, folder):
             faults.append(f"{name}: parameters have changed since")
         if shown[name]["title"] != experiments[name].TITLE:
             faults.append(f"{name}: has another title now")
+        for part in forgotten_words(shown[name]["figure"]["caption"], words):
+            faults.append(f"{name}: the caption says {part!r}, the code does not")
         if "FAIL" in shown[name]["verdict"]:
             faults.append(f"{name}: a check failed")
         if not picture.exists() or not picture.read_bytes().startswith(b"\x89PNG"):
@@ -348,6 +366,8 @@ def test_a_stale_gallery_is_noticed(tmp_path):
     ]
     assert found(title="Other") == ["figure1: has another title now"]
     assert found(verdict="1; FAILING: 1.") == ["figure1: a check failed"]
+    (older,) = found(figure={"caption": "7 tokens, drawn as nobody draws them any more"})
+    assert "drawn as nobody draws them any more" in older
     (tmp_path / "nobody.png").write_bytes(bytes(100_001))
     (tmp_path / "figure1.png").unlink()
     faults = gallery_faults(shown | {"gone": shown["figure1"]}, tmp_path)

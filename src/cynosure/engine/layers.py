@@ -215,8 +215,9 @@ def _compiled(
             return None
         part = slice(start, start + at_once)
         parts.append(kernels.run_batch(z[part], mask[part], A, eta, rho, saves))
-    states, *rest = zip(*parts, strict=True)
-    return kernels.BatchRun(np.concatenate(states, axis=1), *map(np.concatenate, rest))
+    tokens = np.concatenate([part.z for part in parts], axis=1)
+    rest = (np.concatenate(column) for column in list(zip(*parts, strict=True))[1:])
+    return kernels.BatchRun(tokens, *rest)
 
 
 def _only_first_layer(z: np.ndarray, saves: np.ndarray) -> tuple[np.ndarray, np.ndarray, History]:

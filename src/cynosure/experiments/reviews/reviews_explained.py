@@ -187,7 +187,7 @@ def _plane(ax: Any, ex: cy.Explanation) -> None:
             _name(ax, place, leader.text)
         else:
             ax.scatter(*place, marker="o", s=60, fc="white", ec=cy.plot.GREY, lw=1.3, zorder=3)
-            ax.annotate(f"neutral: {terms} terms", place, xytext=(8, -34), va="center",
+            ax.annotate(f"neutral: {terms} terms", place, xytext=(10, 16), va="center",
                         textcoords="offset points", fontsize=cy.plot.TICK)  # fmt: skip
     weight = np.ones(z.shape[1])
     weight[0] = ex.count
