@@ -66,8 +66,8 @@ def task(texts: list[str], labels: list[str], dim: int = 5) -> tuple[Task, Vocab
     y = (np.array(labels) == "good").astype(int)
     made = Task(
         documents=documents, y=y, weight=weight, df=np.bincount(documents.indices).astype(float),
-        spelled=vocabulary.spelled, turns=None, classes=2, dim=dim, leaders=15, words=None, alpha=1.0,
-        layers=8, seed=0,
+        spelled=vocabulary.spelled, turns=None, classes=2, dim=dim, leaders=15, words=None,
+        alpha=1.0, layers=8, seed=0,
     )  # fmt: skip
     return made, vocabulary
 
