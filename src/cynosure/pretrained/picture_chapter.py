@@ -53,7 +53,8 @@ def _leads(trace: Trace) -> np.ndarray:
 
 
 def _figure(trace: Trace, received: np.ndarray, leads: np.ndarray) -> Picture:
-    from .pictures import INK, PALETTE, TITLE, grid
+    from ..drawing.plot import INK, PALETTE, TITLE
+    from .pictures import grid
 
     patches = trace.grid
     assert patches is not None

@@ -76,10 +76,10 @@ def _norms(
         return [None] * width
     eps = scoring.gains[2]
     if len(scoring.gains[0]) == k:
-        return [QueryKeyNorm(*(part[i] for part in own), eps) for i in range(width)]
+        return [QueryKeyNorm(Q, K, b_Q, b_K, eps) for Q, K, b_Q, b_K in zip(*own, strict=True)]
     (Wq, bq), (Wk, bk) = weights[:2]
-    biases = (np.zeros(len(W)) if b is None else as_array(b) for W, b in ((Wq, bq), (Wk, bk)))
-    return [QueryKeyNorm(as_array(Wq), as_array(Wk), *biases, eps)] * width
+    b_Q, b_K = (np.zeros(len(W)) if b is None else as_array(b) for W, b in ((Wq, bq), (Wk, bk)))
+    return [QueryKeyNorm(as_array(Wq), as_array(Wk), b_Q, b_K, eps)] * width
 
 
 def as_array(tensor: Any) -> np.ndarray:
