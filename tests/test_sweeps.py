@@ -421,6 +421,18 @@ def test_arrays_that_grew_are_neither_filled_nor_read(tmp_path: Path, name: str)
         cy.sweep(cells.plain, GRID, SEEDS, store=store)
 
 
+def test_whole_numbers_beyond_64_bits_are_refused() -> None:
+    with pytest.raises(ValueError, match="a: a whole number is too large"):
+        cy.sweep(cells.plain, {"a": [1, 2**70]})
+
+
+def test_axes_of_texts_and_of_objects_are_told_in_a_refusal() -> None:
+    from cynosure.sweeps.store import _values
+
+    for kind in (object, np.int64, np.dtypes.StringDType()):
+        assert _values(np.arange(6).astype(kind)) == "6 values 0, 1, 2, ..., 5"
+
+
 # --- killed, interrupted -------------------------------------------------------------------------
 
 

@@ -136,6 +136,8 @@ def _axis(name: str, values: Any) -> np.ndarray:
     if len({"text" if isinstance(v, str) else isinstance(v, bool) for v in listed}) > 1:
         raise TypeError(f"{name}: expected values of one kind, got {listed[:5]}")
     axis = np.array(listed)
+    if axis.dtype == object:
+        raise ValueError(f"{name}: a whole number is too large for 64 bits; write it as 1e20, say")
     if len(np.unique(axis)) < len(axis):
         raise ValueError(f"{name}: a value is there twice; every value is one place of the grid")
     return axis

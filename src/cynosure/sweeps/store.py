@@ -297,7 +297,7 @@ def _differences(about: Mapping[str, Any], group: Any, plan: Plan) -> Any:
 
 
 def _values(x: np.ndarray) -> str:
-    shown = [*x[:3].tolist(), "...", x[-1].item()] if len(x) > 4 else x.tolist()
+    shown = [*x[:3].tolist(), "...", *x[-1:].tolist()] if len(x) > 4 else x.tolist()
     return f"{len(x)} values {', '.join(map(str, shown))}"
 
 
