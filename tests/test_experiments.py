@@ -327,7 +327,7 @@ def test_demo_leaves_one_page_and_replaces_it(tmp_path, monkeypatch) -> None:
     assert sum(share for *_, share in small) == pytest.approx(1)
     monkeypatch.setattr(demo_module, "CHAPTERS", small)
     page = tmp_path / "report.html"
-    page.write_text("an earlier one")
+    page.write_text(f"<title>{demo_module.TITLE}</title>an earlier one")
     told: list[float] = []
     report = demo(tmp_path, lambda share, what: told.append(share))
     assert [p.name for p in page.parent.iterdir()] == ["report.html"]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cynosure import configurations
+from cynosure import configurations, load_pretrained
 from cynosure.analysis import probes
 from cynosure.analysis.clustering import clusters, medoids
 from cynosure.analysis.limits import limit
@@ -100,9 +100,14 @@ def test_data_beside_their_gaussian_twins() -> None:
     assert {d for _, d, *_ in leader_count._against_gaussian(p, "data", z)} == {2, 3}
 
 
-def test_words_of_a_review_settle_on_few_leaders() -> None:
+def test_words_of_a_review_settle_on_few_leaders_where_few_words_decide() -> None:
+    clf = load_pretrained()
+    chances = [clf.explain(text).probability for text in leader_count.REVIEWS]
+    clear = [abs(p - 0.5) > 0.4 for p in chances]  # the third speaks for both sides: read on and on
     for review, tokens, first, last, certified in leader_count._reviews().rows:
-        assert certified and 2 <= first <= last < tokens / 4 and review in (1, 2, 3)
+        assert certified and 2 <= first <= last < tokens and review in (1, 2, 3)
+        assert (last < tokens / 4) == clear[review - 1]
+    assert clear == [True, True, False]
 
 
 def test_unknown_data_are_refused() -> None:

@@ -294,7 +294,7 @@ _LEADERS = (
     "from the boundary. Blue speaks for positive, orange for negative."
 )
 _REVIEW = (
-    "One test review through the hardmax layers of {}, its leaders named. The line is the decision "
+    "One test review through the hardmax layers ({}), its leaders named. The line is the decision "
     "boundary <v, z> + b = 0, the cross the mean token, whose side is the prediction."
 )
 
