@@ -494,3 +494,12 @@ def test_globes_draw_each_state_on_its_disc() -> None:
     figure = plot.globes({"run": tr}, (0.2, 3.0), lambda ax, name, z: drawn_states.append(z))
     render(figure)
     np.testing.assert_array_equal(np.stack(drawn_states), tr.values)
+
+
+@pytest.mark.parametrize("z", [np.full((5, 2), 1e308), [[8e307], [-8e307]], 1.7e308 * np.eye(3)])
+def test_tokens_too_large_to_draw_are_refused_by_name_and_clustered_all_the_same(z):
+    tr = cy.simulate(cy.PureAttention(), z, layers=2)
+    with pytest.raises(ValueError, match="too large to draw; divide"):
+        cy.report(tr)
+    large, small = (cy.clusters(np.ldexp(z, e)).labels.tolist() for e in (0, -40))
+    assert large == small

@@ -9,6 +9,7 @@ import numpy as np
 import scipy  # loads its submodules on first use only
 from jaxtyping import Float, Int
 
+from cynosure._scale import exponent
 from cynosure._types import Array, as_number, as_tokens
 
 LINKAGE_LIMIT = 5000  # single linkage holds all n (n - 1) / 2 distances: 100 MB at this size
@@ -85,7 +86,9 @@ def tolerance_curve(
 
 
 def _default_tol(z: np.ndarray) -> float:
-    return RELATIVE_TOL * max(1e-300, _longest(z - z.mean(axis=0)))
+    down = 40 if exponent(z) > 1000 else 0  # sums of the largest floats overflow
+    z = np.ldexp(z, -down)
+    return float(np.ldexp(RELATIVE_TOL * max(1e-300, _longest(z - z.mean(axis=0))), down))
 
 
 def _longest(x: np.ndarray) -> float:
@@ -117,6 +120,8 @@ def _components(z: np.ndarray, tol: float) -> np.ndarray:
     n, d = z.shape
     if n == 1 or tol == 0:
         return np.arange(n)
+    if exponent(z) > 1000:  # differences of the largest floats overflow
+        z, tol = np.ldexp(z, -4), float(np.ldexp(tol, -4))
     # A power of two that brings the spread to 1: the tree squares distances, which may underflow.
     shift = -int(np.frexp(np.abs(z - z[0]).max())[1])
     z, tol = np.ldexp(z - z[0], shift), float(np.ldexp(tol, shift))

@@ -23,6 +23,7 @@ from matplotlib.markers import MarkerStyle
 from matplotlib.patches import Patch, Polygon
 from matplotlib.ticker import MaxNLocator
 
+from .._scale import exponent
 from ..analysis.clustering import clusters
 from ..analysis.leaders import Roles, can_lead, roles
 from ..analysis.polytope import Polytope
@@ -160,6 +161,11 @@ class View:
     def of(cls, values: np.ndarray, most: int = 3) -> View:
         """The view of tokens (saved, n, d), in at most `most` coordinates."""
         d = values.shape[-1]
+        if exponent(values) > 1000:  # the margins of a picture would overflow
+            raise ValueError(
+                f"tokens: coordinates up to {np.abs(values).max():.3g} are too large to draw; "
+                "divide the tokens by a power of two (hardmax layers then give the same picture)"
+            )
         if d == 1:
             return cls(np.concatenate([values, np.zeros_like(values)], axis=-1), ("$z$",))
         if d <= most:
