@@ -186,3 +186,11 @@ def test_sets_that_are_no_lists_are_refused_on_reading(tmp_path) -> None:
     np.savez(path, **arrays)
     with pytest.raises(ValueError, match="sets that are not of indices"):
         cy.load(path)
+
+
+def test_a_place_or_a_seed_beyond_machine_integers_is_refused_or_used():
+    tr = cy.simulate(cy.PureAttention(), np.ones((2, 3, 2)), layers=1)
+    with pytest.raises(IndexError, match="no place in a batch"):
+        tr.select(2**63)
+    one, two = (cy.simulate(cy.JumpChain(seed=s), np.eye(3), layers=3) for s in (1e308, int(1e308)))
+    np.testing.assert_array_equal(one.z, two.z)

@@ -247,7 +247,7 @@ class JumpChain(LayerMap):
         x = z.detach() if is_torch(z) else z  # draws have no gradient, jumps have
         P = as_tokens(self.attention.weights(x, mask=mask))
         total = np.cumsum(P, axis=-1)
-        draw = np.random.default_rng([self.seed, k]).random(P.shape[:-1])[..., None]
+        draw = np.random.default_rng([int(self.seed), k]).random(P.shape[:-1])[..., None]
         chosen = (total <= draw * total[..., -1:]).sum(axis=-1).clip(max=P.shape[-1] - 1)
         index = np.broadcast_to(chosen[..., None], tuple(z.shape)).copy()
         xp = namespace(z)

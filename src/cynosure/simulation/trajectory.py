@@ -113,7 +113,7 @@ class Trajectory:
             return self
         try:
             np.empty(batch, dtype=bool)[index]
-        except (IndexError, TypeError):
+        except (IndexError, OverflowError, TypeError):
             raise IndexError(f"select: {index} is no place in a batch of {tuple(batch)}") from None
         history = self.history
         if history is not None:
