@@ -188,6 +188,7 @@ def test_sets_that_are_no_lists_are_refused_on_reading(tmp_path) -> None:
         cy.load(path)
 
 
+@pytest.mark.many  # unchecked: a seed that is a float is what a user may give
 def test_a_place_or_a_seed_beyond_machine_integers_is_refused_or_used():
     tr = cy.simulate(cy.PureAttention(), np.ones((2, 3, 2)), layers=1)
     with pytest.raises(IndexError, match="no place in a batch"):
