@@ -241,3 +241,26 @@ def test_a_factor_beyond_the_floats_times_subnormal_tokens() -> None:
         np.testing.assert_allclose(layer, np.array(want, dtype=float), rtol=1e-14)
     zero = cy.simulate(cy.UnnormalizedAttention(alpha=1e300), np.zeros((2, 1)), layers=4)
     assert (zero.z == 0).all() and len(zero.t) == 5
+
+
+@pytest.mark.parametrize("size", [1e-200, 1e-320, 1e200])
+def test_a_batch_keeps_the_ties_of_a_form_whose_squares_are_no_floats(size: float) -> None:
+    """(1, 2) scores 20 with (2, 9) and with (6, 7): the norm of 1e-200 I is not 0."""
+    z = np.array([[1, 2], [2, 9], [6, 7], [-6, 7], [9, -2], [-9, 2], [-1, 2]], dtype=float)
+    many = np.concatenate([z, -z, 0.5 * z])  # more than one group of keys
+    layers = cy.PureAttention(cy.Hardmax(size * np.eye(2)), 4.0)
+    got = cy.simulate(layers, np.stack([many, many]), layers=1).values[1]
+    np.testing.assert_allclose(got[:, 0], [[17 / 5, 34 / 5]] * 2, rtol=1e-15)
+
+
+def test_a_mean_of_tokens_is_a_float_where_their_sum_is_none() -> None:
+    """Forty tokens of 1.7e308 tie for the last one, alone and in a batch."""
+    z = np.column_stack([np.full(40, 1.7e308), np.linspace(-1e300, 1e300, 40)])
+    z = np.concatenate([z, [[1.0, 0.0]]])
+    layers = cy.PureAttention(alpha=1.0)
+    one = cy.simulate(layers, z, layers=1).values[1]
+    two = cy.simulate(layers, np.stack([z, z]), layers=1).values[1]
+    for got in (one, *two):
+        assert got[-1, 0] == pytest.approx(0.85e308, rel=1e-14)
+        assert abs(got[-1, 1]) < 1e288
+    assert not cy.limit(layers, z).undecided.size

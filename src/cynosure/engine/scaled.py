@@ -229,7 +229,11 @@ class ScaledTokens(FloatTokens):
         means = np.empty((len(ids), self.z.shape[1]))
         means[: len(targets)] = self.rows(targets)
         for row, (members, weight) in enumerate(sets, start=len(targets)):
-            means[row] = weight @ self.z[members] / weight.sum()
+            total = weight.sum()
+            if self._unit > 0:  # a sum of tokens may be no float where their mean is one
+                means[row] = (weight / total) @ self.z[members]
+            else:
+                means[row] = weight @ self.z[members] / total
         now = self.rows(ids)
         kernels.place(self.z, ids, now, means - now, self._eta)
         self._error += (widest + 17) * U * self._size

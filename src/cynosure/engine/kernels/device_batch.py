@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .batch import HIGH, LOW, TINY
+from .batch import HIGH, LOW, TINY, form_norm
 from .contract import BatchRun, U
 
 __all__ = ["device_run_batch", "runs_there"]
@@ -48,7 +48,7 @@ def _carried(
 
     b, n, d = z.shape
     there = {"device": z.device}
-    norm_A = 1.0 if A is None else float(np.linalg.norm(A)) * (1 + 1e-12)
+    norm_A = 1.0 if A is None else form_norm(A)
     out = torch.empty((len(saves), b, n, d), dtype=torch.float64, **there)
     if not (norm_A == 0.0 or LOW < norm_A < HIGH):
         none = np.full((b, n), -1, np.intp)
