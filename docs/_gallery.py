@@ -16,7 +16,11 @@ from cynosure.drawing.report import jsonable
 from cynosure.experiments import available, chapters
 
 GALLERY = Path(__file__).resolve().parent / "gallery"
-TELLING = {"emergent_leaders": 2, "sentiment_paper": 4}  # the figure, if not the first
+TELLING = {
+    "emergent_leaders": 2,
+    "reviews_explained": 3,
+    "sentiment_paper": 4,
+}  # the figure, if not the first
 LARGEST = 90_000  # bytes of a picture
 WIDTH = 900  # pixels
 

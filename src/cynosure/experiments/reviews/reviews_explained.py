@@ -159,11 +159,17 @@ def _controls(clf: Any, explained: list[cy.Explanation]) -> list[cy.Comparison]:
     ]
 
 
+_NAMED = 12  # leaders named in the plane, as many as there are bars
+_APART = np.radians(4.5)  # between the names of two neighbours
+_LINE = {"arrowstyle": "-", "color": "0.6", "lw": 0.6, "shrinkA": 1, "shrinkB": 3}  # to a name
+
+
 def _drawn(ex: cy.Explanation) -> Any:
     figure, axes = cy.plot.sheet(1, 2, 5.8, 5.2, gridspec_kw={"width_ratios": [4, 5]})
     bars, places = axes[0]
     ex.plot(bars)
     bars.set_title("")
+    bars.set_ylim(bars.get_ylim()[1] - max(len(bars.get_yticks()), 6) - 0.5, None)
     _plane(places, ex)
     return figure
 
@@ -184,11 +190,13 @@ def _plane(ax: Any, ex: cy.Explanation) -> None:
             colour = blue if leader.score > 0 else orange
             size = 60 + 14 * terms
             ax.scatter(*place, marker="*", s=size, color=colour, ec="white", lw=0.5, zorder=4)
-            _name(ax, place, leader.text)
         else:
             ax.scatter(*place, marker="o", s=60, fc="white", ec=cy.plot.GREY, lw=1.3, zorder=3)
-            ax.annotate(f"neutral: {terms} terms", place, xytext=(10, 16), va="center",
-                        textcoords="offset points", fontsize=cy.plot.TICK)  # fmt: skip
+            below = (place[0] + 0.04, float(z[..., 1].min()) - 0.09)
+            ax.annotate(f"neutral: {terms} terms", place, xytext=below, fontsize=cy.plot.TICK,
+                        arrowprops=_LINE)  # fmt: skip
+    named = [leader for leader in ex.leaders[:_NAMED] if leader.offsets]
+    _fan(ax, z[-1][[leader.token for leader in named]], [leader.text for leader in named])
     weight = np.ones(z.shape[1])
     weight[0] = ex.count
     mean = weight @ z[-1] / ex.total
@@ -222,11 +230,20 @@ def _sides(ax: Any, ex: cy.Explanation, far: float) -> None:
     ax.axline(tuple(foot), tuple(foot + along), color=cy.plot.INK, lw=1.2, zorder=1, gid="decision")
 
 
-def _name(ax: Any, place: np.ndarray, name: str) -> None:
-    """A name that points away from 0: leaders on a circle are close, their names fan out."""
-    angle = float(np.degrees(np.arctan2(place[1], place[0])))
-    upright = -90 <= angle <= 90
-    direction = place / (float(np.linalg.norm(place)) or 1.0)
-    ax.annotate(name, place, xytext=tuple(9 * direction), textcoords="offset points",
-                rotation=angle if upright else angle - 180, rotation_mode="anchor", va="center",
-                ha="left" if upright else "right", fontsize=cy.plot.TICK)  # fmt: skip
+def _fan(ax: Any, places: np.ndarray, names: list[str]) -> None:
+    """Names on an arc beyond the tokens, which are close: spread out in their order, with lines."""
+    if not names:
+        return
+    angles = np.arctan2(places[:, 1], places[:, 0])
+    order = np.argsort(angles)
+    steps = _APART * np.arange(len(order))
+    spread = np.maximum.accumulate(angles[order] - steps) + steps  # at least _APART between two
+    spread += (angles[order] - spread).mean()
+    reach = float(np.linalg.norm(places, axis=1).max())
+    for i, angle in zip(order, spread, strict=True):
+        direction = np.array([np.cos(angle), np.sin(angle)])
+        upright = direction[0] >= 0
+        turn = float(np.degrees(angle)) - (0 if upright else 180)
+        ax.annotate(names[i], places[i], xytext=tuple((reach + 0.14) * direction), rotation=turn,
+                    rotation_mode="anchor", va="center", ha="left" if upright else "right",
+                    fontsize=cy.plot.TICK, arrowprops=_LINE)  # fmt: skip
