@@ -264,3 +264,16 @@ def test_a_mean_of_tokens_is_a_float_where_their_sum_is_none() -> None:
         assert got[-1, 0] == pytest.approx(0.85e308, rel=1e-14)
         assert abs(got[-1, 1]) < 1e288
     assert not cy.limit(layers, z).undecided.size
+
+
+@pytest.mark.parametrize("alpha", [0.3, 1.0, 1e16, 1e300])
+def test_a_step_towards_the_largest_float_does_not_round_past_it(alpha: float) -> None:
+    """z + half + half of a step of nearly 1 rounded to infinity."""
+    top = np.finfo(float).max
+    z = np.array([[1e200], [5e307], [-top], [top], [1.5e308]])
+    dynamics = cy.PureAttention(cy.Rotary(cy.Hardmax(np.array([[5.0]]))), alpha)
+    got = cy.simulate(dynamics, z, layers=3).values
+    for k in range(3):
+        low, high = np.minimum(got[k], top), np.maximum(got[k], top)
+        low[2] = high[2] = -top
+        assert ((low <= got[k + 1]) & (got[k + 1] <= high)).all()

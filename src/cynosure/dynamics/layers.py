@@ -257,8 +257,11 @@ class JumpChain(LayerMap):
 
 def part_way(z: Array, target: Array, share: Any) -> Array:
     """z + share (target - z) for 0 <= share <= 1, a float also where target - z is none."""
-    largest = float(namespace(z).finfo(z.dtype).max)
+    xp = namespace(z)
+    largest = float(xp.finfo(z.dtype).max)
     if max(exponent(z), exponent(target)) < frexp(largest)[1]:
         return z + share * (target - z)
     half = share * (target / 2 - z / 2)
-    return z + half + half
+    with np.errstate(over="ignore"):  # by rounding; what is meant lies between z and the target
+        moved = z + half + half
+    return xp.clip(moved, xp.minimum(z, target), xp.maximum(z, target))
