@@ -140,7 +140,8 @@ def _show(ex: Explanation) -> None:
 
 def _some(name: str, words: tuple[str, ...]) -> str:
     more = f" and {len(words) - _MOST_ROWS} more" if len(words) > _MOST_ROWS else ""
-    listed = f"{name} ({len(words)} words): {', '.join(words[:_MOST_ROWS])}{more}"
+    count = f"{len(words)} word" + "s" * (len(words) != 1)
+    listed = f"{name} ({count}): {', '.join(words[:_MOST_ROWS])}{more}"
     return fill(listed, WIDTH, subsequent_indent="  ", break_long_words=False)
 
 
