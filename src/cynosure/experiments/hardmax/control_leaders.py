@@ -221,7 +221,7 @@ def _controls(
                 seen.append(f"{start}, d = {d}: {rates[0]:.0%} and {rates[1]:.0%}")
                 falls.append(rates[0] >= rates[1])
     trend = cy.Comparison(
-        "The larger the set, the less often its members can lead together.",
+        "A larger set can lead together no more often than a smaller one.",
         "the law of the tokens and their number, which the text does not vary",
         f"sets of {min(p.sizes)} and of {max(p.sizes)}, where a start has so many vertices: "
         + ("; ".join(seen) or "none has"),
