@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import cynosure as cy
+from cynosure._types import definite
 from cynosure.dynamics import DYNAMICS, Flow, Relaxation, ScheduledFlow
 from cynosure.simulation.steppers import STEPPERS, ExponentialEuler
 
@@ -277,3 +278,71 @@ def test_a_step_towards_the_largest_float_does_not_round_past_it(alpha: float) -
         low, high = np.minimum(got[k], top), np.maximum(got[k], top)
         low[2] = high[2] = -top
         assert ((low <= got[k + 1]) & (got[k + 1] <= high)).all()
+
+
+@pytest.mark.parametrize(("alpha", "layers"), [(1e-17, 10**17), (1e-12, 10**12), (2.0, 10**15)])
+def test_many_layers_of_small_steps_arrive(alpha: float, layers: int) -> None:
+    """The rounding of 1 / (1 + alpha) counts once, not once per layer: 1 + 1e-17 is not 1."""
+    z, left = [[2.0, 0.0], [1.0, 0.5]], np.exp(-layers * np.log1p(alpha))
+    run = cy.simulate(cy.PureAttention(alpha=alpha), z, layers=layers, save_every=layers)
+    np.testing.assert_allclose(run.z[-1, 1], [2 - left, 0.5 * left], rtol=1e-14)
+    if alpha < 1:
+        free = cy.UnnormalizedAttention(alpha=alpha)
+        grown = cy.simulate(free, z, layers=layers, save_every=layers).z[-1]
+        np.testing.assert_allclose(grown * left, run.z[-1], rtol=1e-14)
+
+
+@pytest.mark.parametrize(
+    "z",
+    [
+        [[1e-13, 1.0], [1e-13, -1.0], [5e-14, 0.0]],  # the limit (1e-13, 0) is nearly 0
+        [[1e-308, 2.2e-308], [5e-324, -5e-324]],
+        [[0.0, 5e-324], [1.0, 1.7e308], [2e-162, -1.0]],
+        [[-1e308, -5e-324, -1e308], [1e-308, 2.2e-308, -1e308], [2e-308, 5e-324, 1e154]],
+    ],
+)
+def test_no_statement_fails_on_tokens_of_very_different_sizes(z: list[list[float]]) -> None:
+    """What is compared are the limits of the tokens given, not of what scaling leaves of them."""
+    run = cy.simulate(cy.PureAttention(alpha=1.0), z, layers=6)
+    assert [c for c in cy.check(run) if c.holds is False] == []
+
+
+def test_a_small_column_beside_a_large_one_is_looked_at() -> None:
+    """Rounding in one column excuses nothing in another."""
+    run = cy.simulate(cy.PureAttention(cy.Hardmax(np.diag([1.0, 0.0]))), [[1e20, 1.0]], layers=3)
+    run.values[2, 0, 1] += 1e-6
+    assert [c.theorem for c in cy.check(run) if c.holds is False] == ["B39"]
+
+
+def test_statements_of_a_run_that_grows_beyond_the_floats() -> None:
+    """(1 + alpha)^1100 is no float, the tokens are."""
+    free = cy.UnnormalizedAttention(alpha=1.0)
+    run = cy.simulate(free, [[2e-200, 0.0], [1e-200, 5e-201]], layers=1100)
+    assert all(c.holds for c in cy.check(run) if c.applies)
+    run.values[1099, 1, 0] *= 1.0001
+    assert any(c.holds is False for c in cy.check(run))
+
+
+def test_a_singular_form_is_not_definite() -> None:
+    """Floats give [[1, 3], [3, 9]] a least eigenvalue above 0; one limit of two was no vertex."""
+    z = [[1, 3], [0, 0], [-3, 0], [-1, 0], [3, -2]]
+    layers = cy.PureAttention(cy.Hardmax([[1.0, 3.0], [3.0, 9.0]]))
+    found = cy.limit(layers, z)
+    assert found.certified and sorted(found.polytope.vertices.tolist()) == [[0, -1], [1, 3]]
+    assert not any(c.holds is False for c in cy.check(cy.simulate(layers, z, layers=5)))
+    rng = np.random.default_rng(0)
+    for d in range(1, 8):
+        root = rng.integers(-3, 4, (d, d - 1)).astype(float)
+        assert not definite(root @ root.T)
+        assert definite(root @ root.T + np.ldexp(np.eye(d), -46))  # exact in floats
+        assert not definite(root @ root.T - np.ldexp(np.eye(d), -46))
+    wide = rng.standard_normal((70, 69))
+    assert not definite(wide @ wide.T) and definite(np.eye(70))
+    assert definite(np.diag([1e300, 1e-300])) and not definite(np.diag([1.7e308, -5e-324]))
+
+
+def test_a_limit_between_two_leaders_that_floats_cannot_tell_apart() -> None:
+    z = [[-1, 2, 47], [-1, 2, -47], [3, 3, 0], [-8.25, 14.25, 5e-324], [-8.25, 14.25, -5e-324]]
+    run = cy.simulate(cy.PureAttention(alpha="1/3"), z, layers=6)
+    verdicts = {c.theorem: c for c in cy.check(run)}
+    assert verdicts["B11"].applies and verdicts["B11"].holds

@@ -551,3 +551,12 @@ def test_a_token_on_the_other_side_of_zero_is_followed_not_zero() -> None:
 def test_tokens_that_are_all_equal_lead_whatever_the_form() -> None:
     found = control(-np.ones((5, 2)), 1)
     assert found.feasible
+
+
+def test_a_lead_too_small_for_floats_is_taken_away_by_a_form() -> None:
+    """Token 0 leads by 1 in 1e300; the form was given back as it is, and it led on."""
+    z = np.array([[-1e-200, 1e150], [1e200, 1e150]])
+    removal = remove_leader(z, 0)
+    assert Hardmax().followed(z).leads[0]
+    assert removal.A is not None and not Hardmax(removal.A).followed(z).leads[0]
+    assert not Hardmax().followed(removal.z).leads[0]

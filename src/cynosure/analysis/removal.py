@@ -140,6 +140,7 @@ def _nearest_form(
     S = S / np.linalg.norm(S, axis=(1, 2))[:, None, None]
     away = np.einsum("ab,jab->j", A, S)
     best, least = None, float("inf")
+    smallest = 1e-12 * float(np.linalg.norm(A))
     for j in np.argsort(away).tolist():
         if away[j] >= least:
             break
@@ -148,11 +149,14 @@ def _nearest_form(
         form = A - (1 + 1e-12) * away[j] * S[j]
         if not definite(form):
             form = _project_form(A, S[j])
-        overshoot = 1e-12
-        while Hardmax(form).followed(z).leads[i] and overshoot < 1:
-            form = form - overshoot * away[j] * S[j]
+        overshoot, leads = 1e-12, Hardmax(form).followed(z).leads[i]
+        while leads and overshoot < 1:  # a lead that rounds to 0 is one all the same
+            form = form - overshoot * max(away[j], smallest) * S[j]
+            leads = Hardmax(form).followed(z).leads[i]
             overshoot *= 4
-        if definite(form) and (change := float(np.linalg.norm(form - A))) < least:
+        if leads or not definite(form):
+            continue
+        if (change := float(np.linalg.norm(form - A))) < least:
             best, least = form, change
     return best, least
 

@@ -16,7 +16,7 @@ import numpy as np
 from .._types import Array, as_floats, is_torch
 from . import kernels
 from .kernels.device import device_candidates
-from .scaled import MOST_SCORES, TINY, FloatTokens, Sets, U
+from .scaled import MOST_SCORES, TINY, Decay, FloatTokens, Sets, U
 
 __all__ = ["DeviceTokens", "there"]
 
@@ -49,7 +49,7 @@ class DeviceTokens(FloatTokens):
 
         self.z = start.detach().to(torch.float64, copy=True).contiguous()
         self.A = None if A is None else self._tensor(A)
-        self._rho, self._eta = float(1 / (1 + alpha)), float(alpha / (1 + alpha))
+        self._decay, self._eta = Decay(alpha), float(alpha / (1 + alpha))
         self._closed: list[_Closed] = []
         self._layer = 0
         self._size = float(self.z.abs().max())
@@ -120,8 +120,7 @@ class DeviceTokens(FloatTokens):
         self._layer = k
         since, ids, limits, offsets = self._together()
         layers, which = np.unique(since, return_inverse=True)
-        # Python's power, as for one class at a time on the CPU
-        powers = np.array([self._rho ** (k - s) for s in layers.tolist()])
+        powers = np.array([self._decay(k - s) for s in layers.tolist()])
         self.z[ids] = limits + self._tensor(powers[which])[:, None] * offsets
 
     def _together(self) -> _Closed:

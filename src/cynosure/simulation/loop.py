@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass, replace
+from fractions import Fraction
+from math import log1p
 from typing import Any, NamedTuple, SupportsIndex
 
 import numpy as np
@@ -39,6 +41,7 @@ from .trajectory import Trajectory
 __all__ = ["simulate"]
 
 _MOST_SAVED = 10_000_000
+_LONG = 2**15  # layers up to which a power of the rounded 1 + alpha will do
 
 
 def simulate(
@@ -371,14 +374,20 @@ def _hardmax_status(
     return Status("moving", message, advice, tuple(notes))
 
 
-def _factors(base: float, layers: np.ndarray, dtype: np.dtype) -> list[np.ndarray]:
+def _factors(base: Fraction, layers: np.ndarray, dtype: np.dtype) -> list[np.ndarray]:
     """base^k as one factor, or as two where it is larger than any float (and the tokens tiny)."""
-    with np.errstate(over="ignore"):
-        whole = (base**layers).astype(dtype)
+    whole = _powers(base, layers, dtype)
     if np.isfinite(whole).all():
         return [whole]
     half = np.where(np.isfinite(whole), layers, layers / 2)
-    return [(base**k).astype(dtype) for k in (half, layers - half)]
+    return [_powers(base, k, dtype) for k in (half, layers - half)]
+
+
+def _powers(base: Fraction, k: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """base^k, base > 1. Trap: its rounding counts k times, and 1 + 1e-17 rounds to 1."""
+    rate = log1p(float(min(base - 1, 1)))  # beyond 1 long powers are infinite either way
+    with np.errstate(over="ignore"):
+        return np.where(k <= _LONG, float(base) ** k, np.exp(k * rate)).astype(dtype)
 
 
 def _grow(
@@ -389,12 +398,12 @@ def _grow(
     mask: np.ndarray | None,
 ) -> tuple[Array, np.ndarray, Status]:
     """(1 + alpha)^k times the normalised tokens, cut before the first layer that overflows."""
-    base = float(layers.factor)
+    base = layers.factor
     here = states.detach().cpu().numpy() if is_torch(states) else states
     dtype = here.dtype
     largest = np.abs(here.astype(np.float64)).reshape(len(saves), -1).max(axis=1)
     with np.errstate(divide="ignore", over="ignore"):
-        size = np.log(largest) + saves * np.log(base)
+        size = np.log(largest) + saves * log1p(float(base - 1))
     fits = size < np.log(np.finfo(dtype).max) - 1
     stop = len(saves) if fits.all() else int(np.argmin(fits))
     grown = states[:stop]

@@ -114,20 +114,23 @@ def _blocks(x: np.ndarray, width: int) -> Iterator[np.ndarray]:
 def finitely_many_limits(run: LayerRun) -> list[Part]:
     """Limits read off the last two layers against the list of all such points.
 
-    In dimension <= 3 the faces are enumerated; above, 0 is projected on the face that s exposes.
+    In dimension <= 3 the faces are enumerated; above, and for limits so near 0 that the list has
+    none of them (`minimal_points`), 0 is projected on the face that s exposes.
     """
     li, K = run.limit, run.limit.polytope
     ends = np.where(run.straight[:, None], run.ends, li.points)
+    distance = np.linalg.norm(ends - li.points, axis=1)  # followers of a leader: s is a vertex
+    tol = run.end_error + _SAME * run.R
+    rest = run.leaderless
     if K.dim <= 3 and len(K.vertices) <= 200:
         from scipy.spatial import cKDTree
 
-        distance = cKDTree(minimal_points(K, run.A)).query(ends)[0]
-        tol = run.end_error + 2 * _SAME * run.R
-    else:
-        distance = np.linalg.norm(ends - li.points, axis=1)  # followers of a leader: s is a vertex
-        tol = run.end_error + _SAME * run.R
-        rest = run.sample(run.leaderless, 1e5 * run.d)
-        distance[rest] = [np.linalg.norm(ends[i] - _least_of_face(run, li.points[i])) for i in rest]
+        tol += _SAME * run.R
+        listed = run.norm(li.points) > 2 * CONTAINS_TOL * run.norm(K.vertices).max()
+        distance[listed] = cKDTree(minimal_points(K, run.A)).query(ends[listed])[0]
+        rest = rest[~listed[rest]]
+    rest = run.sample(rest, 1e5 * run.d)
+    distance[rest] = [np.linalg.norm(ends[i] - _least_of_face(run, li.points[i])) for i in rest]
     return [least("distance to the list", -distance, tol, "token")]
 
 

@@ -23,9 +23,9 @@ from typing import final
 import numpy as np
 
 from .._types import definite
+from .._types import positive as definite_part
 from ..analysis.limits import Limit, limit
 from ..analysis.polytope import Polytope
-from ..attention import Hardmax
 from ..dynamics import HardmaxLayers, PureAttention
 from ..engine.followed import Followed, History
 from ..simulation.loop import simulate
@@ -77,9 +77,17 @@ class LayerRun(Reading):
     @cached_property
     def z(self) -> np.ndarray:
         """States (K + 1, n, d) of the real tokens, scaled by a power of two."""
+        return np.ldexp(self.z_given, -self._exponent)
+
+    @cached_property
+    def z_given(self) -> np.ndarray:
+        """The same in the units of the run."""
         z = self.trajectory.values
-        z = (z if self.trajectory.mask is None else z[:, self.real]).astype(np.float64, copy=False)
-        return np.ldexp(z, -int(np.frexp(np.abs(z[0]).max())[1]))
+        return (z if self.trajectory.mask is None else z[:, self.real]).astype(np.float64)
+
+    @cached_property
+    def _exponent(self) -> int:
+        return int(np.frexp(np.abs(self.z_given[0]).max())[1])
 
     @cached_property
     def A_given(self) -> np.ndarray:
@@ -88,7 +96,11 @@ class LayerRun(Reading):
 
     @cached_property
     def A(self) -> np.ndarray:
-        return np.ldexp(self.A_given, -int(np.frexp(np.abs(self.A_given).max())[1]))
+        return np.ldexp(self.A_given, -self.exponent_A)
+
+    @cached_property
+    def exponent_A(self) -> int:
+        return int(np.frexp(np.abs(self.A_given).max())[1])
 
     @property
     def n(self) -> int:
@@ -161,8 +173,13 @@ class LayerRun(Reading):
 
     @cached_property
     def limit(self) -> Limit:
-        """The proved limits of layer 0, in the scaled units."""
-        return limit(PureAttention(Hardmax(self.A), self.hardmax.alpha), self.z[0])
+        """The proved limits of layer 0, in the scaled units.
+
+        Trap: scaling loses the digits of the smallest floats, and with them who leads; so the
+        limits are those of the tokens as given, scaled afterwards.
+        """
+        found = limit(PureAttention(self.hardmax.attention, self.hardmax.alpha), self.z_given[0])
+        return replace(found, points=np.ldexp(found.points, -self._exponent))
 
     # -- sizes and errors ---------------------------------------------------------------------
 
@@ -275,12 +292,23 @@ def symmetric(run: LayerRun) -> Hypothesis:
 
 
 def positive(run: LayerRun) -> Hypothesis:
-    least = float(np.linalg.eigvalsh((run.A_given + run.A_given.T) / 2)[0])
-    return Hypothesis("symmetric part of A positive definite (least eigenvalue)", least > 0, least)
+    part = (run.A + run.A.T) / 2
+    least = float(np.ldexp(np.linalg.eigvalsh(part)[0], run.exponent_A))
+    ok = definite_part(run.A_given) and _has_root(part)
+    return Hypothesis("symmetric part of A positive definite (least eigenvalue)", ok, least)
+
+
+def _has_root(part: np.ndarray) -> bool:
+    """Can the A-norm be computed at all? A form may be definite by less than rounding."""
+    try:
+        np.linalg.cholesky(part)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def nonzero(run: LayerRun) -> Hypothesis:
-    zeros = int((run.z[0] == 0).all(axis=1).sum())
+    zeros = int((run.z_given[0] == 0).all(axis=1).sum())
     return Hypothesis("tokens non-zero (number of zero tokens)", zeros == 0, float(zeros))
 
 

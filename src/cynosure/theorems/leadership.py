@@ -297,7 +297,7 @@ def ties_persist(run: LayerRun) -> list[Part]:
         off = np.abs(run.form(run.z[k, i], run.z[k, j] - mean))
         spread.append(least("tied scores agree", -off, g, "token", token=i, layer=k))
     points, e = li.points[tokens], run.end_error
-    gap = [np.linalg.norm(li.polytope.vertices - s, axis=1).min() for s in points]
+    gap = [_gap(li.polytope.vertices, s, 4 * run.n * e) for s in points]
     end = np.where(run.straight[tokens, None], run.ends[tokens], points)
     off = np.linalg.norm(end - points, axis=1)
     return [
@@ -306,6 +306,14 @@ def ties_persist(run: LayerRun) -> list[Part]:
         least("distance from every leader", gap, -e, "token", token=tokens),
         least("limit read off the layers", -off, 2 * e, "token", token=tokens),
     ]
+
+
+def _gap(leaders: np.ndarray, s: np.ndarray, near: float) -> float:
+    """How far s is from the nearest leader; inf where others are so near to that one that the mean
+    of them, which is none of them, may round to it."""
+    away = np.linalg.norm(leaders - s, axis=1)
+    apart = np.linalg.norm(leaders - leaders[away.argmin()], axis=1)
+    return float("inf") if (apart <= near).sum() > 1 else float(away.min())
 
 
 def _chain_end(run: LayerRun, k: int, tokens: np.ndarray) -> np.ndarray:

@@ -6,10 +6,10 @@ layers in integers (`exact_sets`); every other layer is computed again from the 
 every interval of a flow integrated again from its saved beginning.
 
 What rounding allows. A certified hardmax run is within (k + 1) (w + 16) u sqrt(d) of the exact one
-at layer k, in units of the largest coordinate (docs/mathematics.md C8). For the others the map is
-applied once more to tokens moved by a rounding error, or by the error the stepper admits: what
-that changes is what the comparison allows, and nothing is allowed where the map is computed to the
-same bits.
+at layer k, in units of the largest coordinate of each column (docs/mathematics.md C8). For the
+others the map is applied once more to tokens moved by a rounding error, or by the error the stepper
+admits: what that changes is what the comparison allows, and nothing is allowed where the map is
+computed to the same bits.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from math import log1p
 from typing import Any, final
 
 import numpy as np
@@ -116,24 +117,29 @@ _Allowed = tuple[np.ndarray, np.ndarray]  # distances (intervals, n) and what is
 
 
 def _hardmax(run: MotionRun) -> _Allowed:
-    """Every saved layer against the exact one; beyond those, against the run made again."""
+    """Every saved layer against the exact one; beyond those, against the run made again.
+
+    A layer mixes tokens column by column, so every column is judged by its own size: a column of
+    1e-10 beside one of 1 is not lost in the rounding of the other.
+    """
     tr, layers = run.trajectory, run.hardmax
     assert layers is not None
-    t, size = tr.t.astype(np.int64), max(run.sizes[0], _TINY)
+    t, size = tr.t.astype(np.int64), np.abs(run.states[0]).max(axis=0, initial=0.0)
     n, d = run.states.shape[1:]
+    rate = 0.0 if layers.normalised else log1p(float(layers.factor - 1))
     off = np.zeros((len(t), n))
-    allowed = np.zeros((len(t), 1))
     for row, k in enumerate(t.tolist()):
-        growth = float(layers.factor) ** k
         if k < len(run.exact):
             expected, slack = run.exact[k].tokens(layers.factor**k), 1
         elif k in run.again.t:
             expected, slack = np.asarray(run.again.at(k), dtype=np.float64), 2
         else:
             continue  # the run made again left the floats before this layer
-        off[row] = _distance(run.states[row], expected, size * growth)
-        allowed[row] = slack * _error(run, k, d) + (k + 1) * n * run.grain / size / growth
-    return off, allowed
+        room = slack * _error(run, k, d) * size + (k + 1) * n * run.grain
+        with np.errstate(over="ignore", invalid="ignore"):
+            grown = np.maximum(np.exp(np.log(room) + k * rate), run.grain)
+            off[row] = (np.abs(run.states[row] - expected) / grown).max(axis=1)
+    return off, np.ones((len(t), 1))
 
 
 def _error(run: MotionRun, k: int, d: int) -> float:
