@@ -674,6 +674,44 @@ def test_a_sentence_is_walked(browser, tmp_path) -> None:
         assert model.trace("the film").words[0] in page.locator("#tip").inner_text()
 
 
+def test_names_lie_over_no_name_and_no_token(visit) -> None:
+    """Crowded tokens, near and far in perspective: what is written can be read."""
+    z = np.random.default_rng(0).standard_normal((40, 3))
+    z[:20] *= 0.3
+    z[38:] = 2.5, -2.5, 0
+    boxes = visit.room("look").evaluate(
+        """async (z) => {
+            const { Scene } = await import("/static/scene.js");
+            const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+            svg.setAttribute("viewBox", "0 0 800 560");
+            svg.style.width = "800px";
+            document.body.prepend(svg);
+            const scene = new Scene(svg, { editable: false });
+            scene.fit(z);
+            const word = (i) => "wonderful".slice(0, 2 + (i % 8)) + i;
+            scene.draw({ points: z, group: () => 0, leads: (i) => i % 3 === 0, open: () => false, names: true, name: word });
+            const box = (node) => { const r = node.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; };
+            const written = [...svg.querySelectorAll(".token")].map((g) => {
+                const text = g.querySelector("text");
+                return { name: text.textContent, text: box(text), token: box(g.querySelector("path")) };
+            });
+            svg.remove();
+            return written;
+        }""",  # noqa: E501
+        z.tolist(),
+    )
+    named = [i for i, one in enumerate(boxes) if one["name"]]
+    assert len(named) > 20 and boxes[38]["name"].endswith("+1") and not boxes[39]["name"]
+    words = np.array([boxes[i]["text"] for i in named])
+    middles = np.array([one["token"] for one in boxes]).reshape(-1, 2, 2).mean(axis=1)
+    for k, (left, top, right, low) in enumerate(words):
+        rest = np.delete(words, k, axis=0)
+        over = (rest[:, 0] < right) & (rest[:, 2] > left) & (rest[:, 1] < low) & (rest[:, 3] > top)
+        assert not over.any(), [boxes[named[k]]["name"]]
+        inside = (middles > (left, top)) & (middles < (right, low))
+        assert not inside.all(axis=1).any(), boxes[named[k]]["name"]
+
+
 def test_without_a_transformer_the_room_says_how_to_give_one(visit) -> None:
     page = visit.room("look")
     page.locator("#room-look pre").wait_for()

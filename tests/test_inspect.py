@@ -244,6 +244,48 @@ def test_words_lie_over_no_word_and_no_token(n: int) -> None:
         assert not any(box.contains(*spot) for spot in spots)
 
 
+def test_a_long_list_keeps_off_its_tokens_in_the_svg_of_a_page() -> None:
+    """Glyphs moved to whole pixels make a list shorter on a screen than it is in an SVG."""
+    from matplotlib.textpath import text_to_path
+
+    ax = new_axes(None)
+    ax.set(xlim=(-1, 9), ylim=(-5, 5))
+    words = "at is the I have .".split()
+    write_words(ax, np.zeros((len(words), 2)), words)
+    (text,) = (t for t in ax.texts if t.get_text())
+    font = text.get_fontproperties()
+    wide = text_to_path.get_text_width_height_descent(text.get_text(), font, False)[0]
+    assert abs(text.xyann[0]) - wide / 2 > 3  # points; a dot reaches 2.5 with its edge
+    assert text.get_text() == "at, is, the, I, have, “.”"
+
+
+def test_two_panels_are_laid_out_before_their_words(monkeypatch) -> None:
+    """Words keep off tokens where the tokens are in the end, not where they were on the way."""
+    from cynosure.pretrained import pictures
+    from cynosure.pretrained.inspection import beside
+    from cynosure.pretrained.iterations import Iterated
+
+    places = []
+
+    def write(ax, x, *args, **how):
+        ax.figure.draw_without_rendering()
+        places.append(ax.transData.transform(x))
+        return 2
+
+    monkeypatch.setattr(pictures, "write_words", write)
+    z = np.random.default_rng(0).standard_normal((3, 5, 2))
+    one, two = (
+        Iterated(name, "head", True, Trajectory(x, np.arange(3), Status("done", "")))
+        for name, x in (("head 0", z), ("no head", 1e4 * z))  # more room for its numbers
+    )
+    figure = beside(one, two)
+    figure.draw_without_rendering()
+    for ax, place in zip(figure.axes, places, strict=True):
+        ends = next(line for line in ax.lines if line.get_gid() == "end").get_xydata()
+        np.testing.assert_allclose(ax.transData.transform(ends), place, atol=1.0)  # pixels
+        assert "2 words found no place" in ax.get_title("left")
+
+
 def test_tokens_on_one_spot_share_a_list() -> None:
     ax = new_axes(None)
     ax.set(xlim=(-1, 2), ylim=(-1, 2))

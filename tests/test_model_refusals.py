@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cynosure.cli import main
 from cynosure.pretrained import load_transformer, memory
-from tiny_models import TEXT, tiny_model, tiny_tokenizer
+from tiny_models import TEXT, tiny_config, tiny_model, tiny_tokenizer
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -76,6 +77,20 @@ def sick(folder: Path) -> None:
     save(folder, found)
 
 
+def configured(**changed) -> Callable[[Path], None]:
+    """A config.json that says something else than the weights, or nothing sensible."""
+
+    def spoil(folder: Path) -> None:
+        path = folder / "config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
+
+    return spoil
+
+
+def written(name: str, text: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).write_text(text) and None
+
+
 CASES = [
     (unsupported, [], "models of type 'mamba' are not supported; supported are albert, bert"),
     (unsupported, [], "where a block of 'mamba' has its attention"),
@@ -83,18 +98,85 @@ CASES = [
     (shardless, [], "model-2.safetensors"),
     (pickled, [], "from_pretrained('llama').save_pretrained('llama-safe')"),
     (foreign, ["--text", TEXT], "it belongs to another model"),
+    (written("config.json", '{"model_type": "lla'), [], "not JSON"),
+    (written("config.json", "[" * 100_000), [], "nested too deeply"),
+    (written("tokenizer_config.json", "[]"), [], "no tokenizer could be read. AttributeError"),
+    (configured(hidden_size=32), [], "weights of other shapes; the file does not belong to"),
+    (configured(num_key_value_heads=4), [], "weights of other shapes; the file does not belong to"),
+    (configured(num_hidden_layers=3), [], "weights are missing, among them layers.2."),
+    (configured(num_hidden_layers=1), [], "layers.1.input_layernorm.weight is of a layer that"),
+    (configured(num_hidden_layers=0), [], "is of a layer that config.json does not have"),
+    (configured(hidden_size=-24), [], "negative dimension -24"),
+    (configured(hidden_size="24"), [], "no config could be read"),
+    (configured(hidden_act="nope"), [], "KeyError: 'nope'. Its config.json is damaged"),
     (sick, [], "1 of 288 numbers of layers.1.self_attn.k_proj.weight are NaN or infinite"),
 ]
 
 
 @pytest.mark.parametrize(("spoil", "more", "words"), CASES)
 def test_a_bad_model_is_one_line_and_exit_2(folder, spoil, more, words, capsys) -> None:
-    assert main(["inspect", str(folder), *more]) == 0  # whole, it is read
-    capsys.readouterr()
     spoil(folder)
     assert main(["inspect", str(folder), *more]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and words in err and "Traceback" not in err
+
+
+def test_the_model_of_these_cases_is_read_while_it_is_whole(folder) -> None:
+    assert main(["inspect", str(folder), "--text", TEXT]) == 0
+
+
+def test_a_file_a_text_and_a_picture_in_the_wrong_place(folder, tmp_path, capsys) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_text("one\n")
+    shutil.copytree(folder, tmp_path / "mute")
+    (tmp_path / "mute" / "tokenizer.json").unlink()
+    (tmp_path / "mute" / "tokenizer_config.json").unlink()
+    tiny_model("vit").save_pretrained(tmp_path / "vit")
+    store = ["--texts", str(lines), "--store", str(tmp_path / "c.zarr")]
+    cases = [
+        (folder / "config.json", [], "a file and no folder; expected one with config.json"),
+        (folder, ["--image", "p.png"], "--image: llama reads texts (--text), not pictures"),
+        (tmp_path / "vit", ["--text", TEXT], "--text: vit reads pictures (--image), not texts"),
+        (tmp_path / "vit", store, "texts: vit reads pictures, and can read none of them"),
+        (tmp_path / "mute", store, "texts: mute has no tokenizer, and can read none of them"),
+        (tmp_path / "mute", ["--text", TEXT], "add tokenizer.json to its folder"),
+    ]
+    for model, more, words in cases:
+        assert main(["inspect", str(model), *more]) == 2
+        err = capsys.readouterr().err
+        assert words in err and err.count("error:") == 1 and "Traceback" not in err
+    assert not (tmp_path / "c.zarr").exists()
+    with pytest.raises(TypeError, match="this model reads no pictures; got PosixPath"):
+        load_transformer(folder).trace(Path("p.png"))
+
+
+def test_the_library_adds_no_table_of_its_own(folder) -> None:
+    import logging
+
+    said: list[logging.LogRecord] = []
+    handler, logger = logging.Handler(), logging.getLogger("transformers")
+    handler.emit = said.append  # type: ignore[method-assign]
+    level = logger.level
+    configured(hidden_size=32)(folder)
+    logger.addHandler(handler)
+    try:
+        with pytest.raises(ValueError, match="other shapes"):
+            load_transformer(folder)
+    finally:
+        logger.removeHandler(handler)
+    assert not said and logger.level == level
+
+
+def test_a_task_on_top_is_no_other_config(tmp_path) -> None:
+    """Weights of a head for a task, with numbers of their own, are left out as they should be."""
+    config = tiny_config("roberta", num_labels=3)
+    transformers.RobertaForSequenceClassification(config).save_pretrained(tmp_path)
+    assert load_transformer(tmp_path).depth == 2
+
+
+def test_a_model_without_layers_is_refused() -> None:
+    with pytest.raises(ValueError, match="0 layers"):
+        load_transformer(tiny_model("gpt2", tiny_config("gpt2", n_layer=0)))
 
 
 def test_the_advice_on_pickles_works(folder, tmp_path, monkeypatch) -> None:
@@ -133,6 +215,7 @@ def test_what_does_not_fit_is_refused_before_it_is_begun(folder, monkeypatch, ca
     assert main(["inspect", str(folder)]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "the model takes about" in err and "bfloat16" in err
+    assert "fewer tokens" not in err  # which would not help
 
 
 def test_memory_that_runs_out_on_the_way_is_one_line() -> None:

@@ -231,7 +231,16 @@ def test_a_picture_is_the_same_however_often_it_was_drawn() -> None:
 
 def test_a_row_of_panels_scrolls_on_a_narrow_screen_and_a_square_does_not() -> None:
     row = Picture("Row", "", Figure(figsize=(9, 3)))
+    maps = Picture("Two by two", "", Figure(figsize=(12, 7)))
     assert "<figure class=wide>" in row.to_html() and "<figure>" in a_picture().to_html()
+    assert "<figure class=wide>" in maps.to_html()
+
+
+def test_short_cells_stay_on_one_line_and_marks_in_lists_are_quoted() -> None:
+    html = Table("", ("run", "n"), (("whole layer, no head", 3), ((",", "a", "."), 4))).to_html()
+    assert '<td class="t">whole layer, no head</td><td class="r">3</td>' in html
+    assert '<td class="t">“,”, a, “.”</td>' in html
+    assert '<td class="w">' in Table("", ("x",), (("a sentence that may be folded",),)).to_html()
 
 
 def test_report_and_explanation_share_one_style() -> None:

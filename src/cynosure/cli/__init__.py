@@ -114,11 +114,11 @@ def _complain(error: Exception) -> int:
             message = f"{_short(error.filename)}: {message}"
         if error.errno not in _MENDABLE:
             hint, code = f" ({type(error).__name__}; --debug shows where)", 1
-    elif isinstance(error, MemoryError):
+    elif isinstance(error, MemoryError) and ";" not in message:  # ours say what to do
         message = f"this needs more memory than there is; take fewer tokens or texts ({message})"
     elif isinstance(error, OverflowError):
         message = f"a number is too large for float64 ({message}); scale the tokens down"
-    elif not isinstance(error, ValueError | OSError):
+    elif not isinstance(error, ValueError | OSError | MemoryError):
         hint, code = f" ({type(error).__name__}; --debug shows where)", 1
     print(f"cynosure: error: {field(message)}{hint}", file=sys.stderr)
     return code

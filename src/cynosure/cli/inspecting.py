@@ -113,6 +113,8 @@ def inspect(
         given = text if image is None else image
         if image is not None and transformer.adapter.picture is None:
             raise ValueError(f"--image: {transformer.name} reads texts (--text), not pictures")
+        if text is not None and transformer.adapter.picture is not None:
+            raise ValueError(f"--text: {transformer.name} reads pictures (--image), not texts")
         report = inspection(
             transformer,
             given,

@@ -41,6 +41,7 @@ figcaption code{background:#f1f3f5}
 table{border-collapse:collapse;font-size:.88rem;font-variant-numeric:tabular-nums;margin:.4em 0}
 th,td{padding:.34em .8em;border-bottom:1px solid var(--line);text-align:left;vertical-align:top}
 th{color:var(--grey);font-weight:600;white-space:nowrap}
+.t{white-space:nowrap}td.w{min-width:13em}
 .r{text-align:right;white-space:nowrap}.c{text-align:center;white-space:nowrap}
 td.say{min-width:24em}th.c{white-space:normal;max-width:9em}
 .note,small{color:var(--grey);font-size:.85rem}

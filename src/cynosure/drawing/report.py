@@ -24,6 +24,7 @@ from .tables import Table, jsonable, prose, short_text
 
 __all__ = ["Comparison", "Picture", "Report", "Table", "jsonable"]
 
+_PANELS = 10.0  # inches; a wider drawing has panels side by side
 _LARGEST_SVG = 400_000  # bytes; beyond, a bitmap is smaller and scrolls better
 
 
@@ -67,7 +68,7 @@ class Picture:
             if len(data) > _LARGEST_SVG:
                 kind, data = "png", self.encode(".png")
             width, height = self.drawing.get_size_inches()
-            if width > 2 * height:  # a row of panels: on a narrow screen it scrolls sideways
+            if width > 2 * height or width >= _PANELS:  # on a narrow screen it scrolls sideways
                 look = " class=wide"
         source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
         text = f"<b>{escape(self.title)}.</b> {prose(self.caption)}"

@@ -16,9 +16,10 @@ from typing import Any, final
 
 import numpy as np
 
-__all__ = ["Table", "jsonable", "prose", "short_text"]
+__all__ = ["Table", "in_a_list", "jsonable", "prose", "short_text"]
 
 _LONG = 24  # rows; a longer table scrolls in its own box, under its own head
+_TOGETHER = 20  # characters a cell keeps on one line; the table scrolls sideways where it must
 
 
 @final
@@ -142,11 +143,18 @@ def short_text(x: Any) -> str:
     if isinstance(x, tuple) and any(isinstance(v, float | Fraction) for v in x):
         return "(" + ", ".join(map(short_text, x)) + ")"  # a token
     if isinstance(x, list | tuple):
-        shown = ", ".join(map(short_text, x[:12]))
+        shown = ", ".join(map(in_a_list, x[:12]))
         return shown + (f", … ({len(x)} in all)" if len(x) > 12 else "")
     if isinstance(x, Mapping):
         return ", ".join(f"{k} = {short_text(v)}" for k, v in x.items())
     return str(x)
+
+
+def in_a_list(x: Any) -> str:
+    """`short_text` of an entry of a list; words that are all punctuation are quoted there."""
+    said = short_text(x)
+    bare = isinstance(x, str) and x.strip() and not any(c.isalnum() for c in x)
+    return f"“{said}”" if bare else said
 
 
 def _exact_text(x: Any) -> str:
@@ -161,8 +169,9 @@ def _exact_text(x: Any) -> str:
 
 
 def _html_cell(x: Any) -> str:
-    kind = ' class="r"' if _is_number(x) else ""
-    return f"<td{kind}>{escape(short_text(x))}</td>"
+    said = short_text(x)
+    kind = "r" if _is_number(x) else "t" if len(said) <= _TOGETHER else "w"
+    return f'<td class="{kind}">{escape(said)}</td>'
 
 
 def prose(text: str) -> str:

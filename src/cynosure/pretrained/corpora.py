@@ -41,6 +41,9 @@ def survey_texts(
     texts = list(texts)
     if not texts or not all(isinstance(text, str) for text in texts):
         raise ValueError(f"texts: expected a sequence of texts, at least one, got {len(texts)}")
+    if transformer.adapter.picture is not None or transformer.tokenizer is None:
+        lack = "has no tokenizer" if transformer.adapter.picture is None else "reads pictures"
+        raise ValueError(f"texts: {transformer.name} {lack}, and can read none of them")
     group = _group(transformer, texts, Path(store))
     with readable(store):
         state = np.asarray(group["state"][:])

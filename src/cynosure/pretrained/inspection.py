@@ -234,13 +234,23 @@ def settling_curves(cases: Sequence[Iterated]) -> Any:
 
 def beside(one: Iterated, control: Iterated, title: str = "") -> Any:
     """Paths of the tokens of two runs, side by side, each under `title` and its own name."""
-    from .pictures import grid, word_paths
+    from .pictures import grid, token_paths, words_at_ends
 
     panels = grid(1, 2, (13.0, 6.2))[0]
-    for ax, case in zip(panels, (one, control), strict=True):
-        word_paths(visible(case.run)[0], ax)
+    runs = [visible(case.run)[0] for case in (one, control)]
+    paths = []
+    for ax, run, case in zip(panels, runs, (one, control), strict=True):
+        paths.append(token_paths(run, ax))
         ax.set_title(title + case.name, fontsize=10, loc="left")
-    return panels[0].figure
+    figure = panels[0].figure
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # both panels have their place: words keep clear in it
+    for ax, run, x in zip(panels, runs, paths, strict=True):
+        if left := words_at_ends(run, ax, x):
+            ax.set_title(
+                f"{ax.get_title('left')} ({left} words found no place)", fontsize=10, loc="left"
+            )
+    return figure
 
 
 def _iteration_figures(cases: Sequence[Iterated]) -> tuple[Picture, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from .._files.bounded import parsed_json, read_bytes
 from .families import ADAPTERS
 from .memory import require, told
 from .transformer import Transformer
@@ -20,6 +21,8 @@ PROCESSORS = ("preprocessor_config.json", "processor_config.json")
 TOKENIZERS = ("tokenizer.", "vocab.", "spiece.", "sentencepiece.")
 HUB_SECONDS = 5.0  # to wait for an answer of the hub
 _SMALLER = "take a smaller model, or dtype='bfloat16'"
+_WRONG = "the file does not belong to this config.json"
+LARGEST_CONFIG = 16 << 20  # bytes of config.json
 UNUSED = ("pooler",)  # weights that may be missing: they come after the last layer
 
 
@@ -64,9 +67,8 @@ def load_transformer(
     if local:
         _inspect(folder, allow_pickle)
     elif isinstance(source, os.PathLike) or folder.exists() or _looks_like_a_path(str(source)):
-        raise ValueError(
-            f"{source}: no such folder; expected one with config.json and model.safetensors"
-        )
+        what = "a file and no folder" if folder.is_file() else "no such folder"
+        raise ValueError(f"{source}: {what}; expected one with config.json and model.safetensors")
     where = str(folder) if local else str(source)
     offline = local or bool(local_files_only)
     options: dict[str, Any] = {"revision": revision or "main", "local_files_only": offline}
@@ -108,7 +110,12 @@ def _wrap(model: Any, tokenizer: Any, name: str) -> Transformer:
                 f"{name}: {wrong} of {values.numel()} numbers of {parameter} are NaN or infinite; "
                 "the file is damaged, or training went wrong: fetch or train it again"
             )
-    return Transformer(model, tokenizer, ADAPTERS[_family(model.config.model_type, name)], name)
+    adapter = ADAPTERS[_family(model.config.model_type, name)]
+    if not adapter.blocks(model):
+        raise ValueError(
+            f"{name}: a model of 0 layers, as its config.json says; expected 1 or more"
+        )
+    return Transformer(model, tokenizer, adapter, name)
 
 
 def _family(kind: str, where: str) -> str:
@@ -146,13 +153,15 @@ def _inspect(folder: Path, pickles: bool) -> None:
             f"{', '.join(files[:8]) or 'nothing'}"
         )
     try:
-        kind = json.loads(config.read_text("utf-8"))["model_type"]
-    except (KeyError, TypeError, ValueError):
+        found = parsed_json(read_bytes(config, LARGEST_CONFIG), str(config))
+    except ValueError as error:
+        raise ValueError(f"{error}; damaged or cut short: fetch it again") from None
+    if not isinstance(found, dict) or "model_type" not in found:
         raise ValueError(
             f"{config}: not the configuration of a model (no model_type in it); "
             f"supported are {', '.join(ADAPTERS)}"
-        ) from None
-    _family(str(kind), str(folder))
+        )
+    _family(str(found["model_type"]), str(folder))
     if any(name.endswith((".safetensors", ".safetensors.index.json")) for name in files):
         return
     pickled = [name for name in files if name.endswith(PICKLED)]
@@ -161,7 +170,8 @@ def _inspect(folder: Path, pickles: bool) -> None:
     if not pickles:
         raise ValueError(
             f"{folder}: the weights are pickled ({', '.join(pickled)}) and could run code when "
-            "read; if you trust them pass allow_pickle=True, or convert them once: transformers."
+            "read; if you trust them pass allow_pickle=True (--allow-pickle), or convert them "
+            "once: transformers."
             f"AutoModel.from_pretrained({folder.name!r}).save_pretrained({folder.name + '-safe'!r})"
         )
 
@@ -218,7 +228,10 @@ def _silence(name: str, revision: str) -> str:
 
 @contextlib.contextmanager
 def _hub(offline: bool) -> Iterator[None]:
-    """No request leaves while `offline`, none to convert somebody's weights; no progress bars."""
+    """No request leaves while `offline`, none to convert somebody's weights.
+
+    No progress bars, and no tables of weights that do not fit: that is refused in one line.
+    """
     import huggingface_hub.constants as hub
     from transformers.utils import logging
 
@@ -227,13 +240,15 @@ def _hub(offline: bool) -> Iterator[None]:
     was_offline = hub.HF_HUB_OFFLINE  # read from the environment only once, at import
     os.environ.update(forced)
     hub.HF_HUB_OFFLINE = was_offline or offline
-    bars = logging.is_progress_bar_enabled()
+    bars, told_from = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
+    logging.set_verbosity(logging.CRITICAL)
     try:
         yield
     finally:
         if bars:
             logging.enable_progress_bar()
+        logging.set_verbosity(told_from)
         hub.HF_HUB_OFFLINE = was_offline
         for name, value in before.items():
             if value is None:
@@ -258,34 +273,60 @@ def _read(where: str, what: str, options: dict[str, Any], pickles: bool) -> Any:
             return tokenizer
         if what == "image processor":
             return transformers.AutoImageProcessor.from_pretrained(where, **options)
-        model, info = transformers.AutoModel.from_pretrained(
-            where,
-            attn_implementation="eager",
-            use_safetensors=None if pickles else True,
-            output_loading_info=True,
-            **options,
-        )
+        with told(_SMALLER):
+            model, info = transformers.AutoModel.from_pretrained(
+                where,
+                attn_implementation="eager",
+                use_safetensors=None if pickles else True,
+                output_loading_info=True,
+                **options,
+            )
     except SafetensorError as error:
         raise ValueError(
             f"{where}: the safetensors file is damaged or cut short ({error}); fetch it again"
         ) from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except MemoryError:
+        raise
+    except Exception as error:  # damaged files make the library fail in any way, none of it ours
         hint = {
             "tokenizer": " Pass tokenizer=, or add tokenizer.json to the folder.",
             "image processor": " Pass tokenizer=, or take preprocessor_config.json out.",
-            "model": "" if pickles else " Only safetensors are read unless allow_pickle=True.",
+            "model": " Its config.json is damaged, or not that of these weights.",
+            "config": " Its config.json is damaged.",
         }
-        message = str(error).strip().split("\n")[0]
-        raise ValueError(f"{where}: no {what} could be read. {message}{hint.get(what, '')}") from (
-            error
-        )
-    missing = [key for key in info["missing_keys"] if not any(part in key for part in UNUSED)]
-    if missing:  # transformers fills them with random numbers and goes on
-        raise ValueError(
-            f"{where}: {len(missing)} weights are missing, among them {sorted(missing)[0]}; the "
-            "file does not belong to this config.json"
-        )
+        message = " ".join(str(error).split("\n\n")[0].split())
+        if isinstance(error, OSError):  # a file that is not there, or not on the hub
+            message = str(error).strip().split("\n")[0]
+            hint["config"] = ""
+            hint["model"] = (
+                "" if pickles else " Only safetensors are read unless allow_pickle=True."
+            )
+        elif "ignore_mismatched_sizes" in message:
+            raise ValueError(f"{where}: weights of other shapes; {_WRONG}") from None
+        else:
+            kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            message = f"{kind}{message.rstrip('.')}."
+        raise ValueError(f"{where}: no {what} could be read. {message}{hint[what]}") from error
+    _fits(model, info, where)
     return model.eval()
+
+
+def _fits(model: Any, info: Any, where: str) -> None:
+    """Refuse weights that the file does not have, and those it has of layers that are not there.
+
+    transformers would fill the first with random numbers and leave the others out.
+    """
+    missing = [key for key in info["missing_keys"] if not any(part in key for part in UNUSED)]
+    if missing:
+        raise ValueError(
+            f"{where}: {len(missing)} weights are missing, among them {min(missing)}; {_WRONG}"
+        )
+    known = tuple(model.state_dict())
+    for key in sorted(info["unexpected_keys"]):  # a task's own are welcome, not those of a layer
+        if re.search(r"\.\d+\.", key) and re.sub(r"\.\d+\.", ".0.", key, count=1).endswith(known):
+            raise ValueError(
+                f"{where}: {key} is of a layer that config.json does not have; {_WRONG}"
+            )
 
 
 def _dtype(dtype: Any) -> Any:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..analysis.clustering import clusters
 from ..drawing.plot import GREY, INK, LABEL, PALE, PALETTE, TICK, TITLE, View, new_axes
+from ..drawing.tables import in_a_list
 from ..simulation.trajectory import Trajectory
 from .heads import Head
 
@@ -24,6 +25,8 @@ __all__ = [
     "spectra",
     "staircases",
     "token_map",
+    "token_paths",
+    "words_at_ends",
     "write_words",
     "word_paths",
 ]
@@ -228,13 +231,22 @@ def word_paths(
 ) -> tuple[Any, int]:
     """The tokens' paths on two principal directions of all layers together; words at the end.
 
-    Returns the axes and how many words found no place. A circle is where a token starts, a dot
-    where it ends; paths are early blue, late orange. `names` instead of the words, an empty one
+    Returns the axes and how many words found no place. `names` instead of the words, an empty one
     for a token without; `colours` (n, 3) of the dots.
+
+    Trap: words keep clear of each other in the layout of now. Beside another panel that is still to
+    be drawn or named, take `token_paths` for all panels and then `words_at_ends`.
     """
-    view = View.of(trajectory.values.astype(np.float64), most=2)
     if ax is None:
         ax = grid(1, 1, (9.0, 7.5))[0, 0]
+    x = token_paths(trajectory, ax, colours)
+    return ax, words_at_ends(trajectory, ax, x, names)
+
+
+def token_paths(trajectory: Trajectory, ax: Any, colours: np.ndarray | None = None) -> np.ndarray:
+    """The paths without words, as drawn (layers, n, 2): a circle where a token starts, a dot where
+    it ends, early blue, late orange."""
+    view = View.of(trajectory.values.astype(np.float64), most=2)
     view.frame(ax, view.x)
     view.name(ax)
     x = view.x
@@ -246,9 +258,15 @@ def word_paths(
         ax.plot(*x[-1].T, "o", ms=4, color=PALETTE[1], zorder=5, gid="end")
     else:
         ax.scatter(*x[-1].T, s=34, c=colours, edgecolors=INK, linewidths=0.5, zorder=5, gid="end")
+    return x
+
+
+def words_at_ends(
+    trajectory: Trajectory, ax: Any, x: np.ndarray, names: Sequence[str] | None = None
+) -> int:
+    """Names, or else words, or else numbers at the ends of the paths x; those without a place."""
     names = names or trajectory.words or tuple(str(i) for i in range(x.shape[1]))
-    paths = x.swapaxes(0, 1)
-    return ax, write_words(ax, x[-1], _writable(names), avoid=x[0], paths=paths)
+    return write_words(ax, x[-1], _writable(names), avoid=x[0], paths=x.swapaxes(0, 1))
 
 
 def _writable(words: Sequence[str]) -> list[str]:
@@ -298,8 +316,7 @@ def write_words(
             annotation_clip=False, bbox={"fc": "w", "ec": "none", "alpha": 0.7, "pad": 0.3},
         )  # fmt: skip
         text.set_in_layout(False)
-        box = text.get_window_extent()
-        half = np.array([box.width, box.height]) / 2
+        half = _half(text, unit)
         beside = _place(at[i], half, unit, [*taken, *lines], frame, GAPS + FAR)
         place = _place(at[i], half, unit, taken, frame) if beside is None else beside
         if place is None:
@@ -312,6 +329,20 @@ def write_words(
             ends = ax.transData.inverted().transform([at[i], place])
             ax.plot(*ends.T, color=GREY, lw=0.5, zorder=3, gid="pointer")
     return left
+
+
+def _half(text: Any, unit: float) -> np.ndarray:
+    """Half the width and height of a text in pixels, with a point of air on both sides.
+
+    Trap: on a screen glyphs are moved to whole pixels, and a line is up to 12 % shorter there than
+    in the SVG of a page. The longer one counts.
+    """
+    from matplotlib.textpath import text_to_path
+
+    box, font = text.get_window_extent(), text.get_fontproperties()
+    lines = text.get_text().split("\n")
+    long = max(text_to_path.get_text_width_height_descent(x, font, False)[0] for x in lines)
+    return np.array([max(box.width, unit * long) / 2 + unit, box.height / 2])
 
 
 def _along(transform: Any, paths: np.ndarray, step: float) -> np.ndarray:
@@ -328,7 +359,8 @@ def _along(transform: Any, paths: np.ndarray, step: float) -> np.ndarray:
 def _listed(names: Sequence[str]) -> str:
     """Names in lines of at most about 28 characters, at most six of them; repeated ones once."""
     times = Counter(names)
-    said = ", ".join(f"{name} ×{k}" if k > 1 else name for name, k in times.items())
+    shown = [in_a_list(name) if len(times) > 1 else name for name in times]
+    said = ", ".join(x if k == 1 else f"{x} ×{k}" for x, k in zip(shown, times.values()))
     lines = textwrap.wrap(said, 28, break_long_words=False) or [""]
     return "\n".join(lines[:6]) + (" …" if len(lines) > 6 else "")
 

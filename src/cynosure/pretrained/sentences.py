@@ -39,7 +39,8 @@ def of_ids(tokens: Any, tokenizer: Any, vocabulary: int, most: int) -> Sentence:
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or len(ids) == 0:
         raise TypeError(
             "tokens: expected a text, a non-empty sequence of token ids, or an array (n, d) of "
-            f"floats; got {type(tokens).__name__} of shape {ids.shape}"
+            f"floats, for this model reads no pictures; got {type(tokens).__name__} of shape "
+            f"{ids.shape}"
         )
     if ids.min() < 0 or ids.max() >= vocabulary:
         raise ValueError(
@@ -66,8 +67,8 @@ def of_text(text: str, tokenizer: Any, vocabulary: int, most: int) -> Sentence:
     """
     if tokenizer is None:
         raise ValueError(
-            "text: the model came without a tokenizer; pass tokenizer= to load_transformer, "
-            "or give token ids"
+            "text: the model came without a tokenizer; add tokenizer.json to its folder, pass "
+            "tokenizer= to load_transformer, or give token ids"
         )
     if not text.strip():
         raise ValueError("text: empty; expected at least one word")

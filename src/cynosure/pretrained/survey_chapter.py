@@ -83,5 +83,7 @@ def _figure(survey: Survey, even: float) -> Picture:
         ax.set_xlabel("layer", fontsize=LABEL)
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.set_ylim(0, 1.05 * ax.get_ylim()[1])
-    caption = "Grey: one head each. Dotted: what even attention gives the first token."
+    caption = (
+        "Grey: one head each, blue: their mean. Dotted: what even attention gives the first token."
+    )
     return Picture("Sinks and gathering", caption, axes[0, 0].figure)

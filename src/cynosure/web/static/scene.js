@@ -111,16 +111,28 @@ export class Scene {
     return this.nodes.get(i);
   }
 
-  // Names that lie on no other; one that has tokens under its own says how many.
-  names(points, name, small) {
-    const taken = [], out = [];
-    points.forEach((p, i) => {
-      const [x, y] = this.toScreen(p), word = name(i), width = 8.5 * small * (word.length + 3), height = 16 * small;
-      const under = taken.find((one) => Math.hypot(one.x - x, one.y - y) < 5 * small);
-      if (under) under.more++;
-      else if (!taken.some((one) => x < one.x + one.width && one.x < x + width && Math.abs(y - one.y) < height)) taken.push({ i, x, y, width, more: 0, word });
-    });
-    for (const { i, word, more } of taken) out[i] = more ? `${word} +${more}` : word;
+  // Names over no other, over no other token, inside the frame: above or below their token, right or left. One with tokens
+  // on its spot says how many; one without a place is left to the pointer.
+  names(which, points, name, small) {
+    const spots = [], taken = [], out = [], pen = (this.pen ??= make("canvas").getContext("2d"));
+    pen.font = `13px ${getComputedStyle(this.svg).fontFamily || "sans-serif"}`;
+    for (const i of which) {
+      const [x, y] = this.toScreen(points[i]), size = small * this.near(points[i]), under = spots.find((one) => Math.hypot(one.x - x, one.y - y) < 5 * small);
+      taken.push([x - 7 * size, y - 7 * size, x + 7 * size, y + 7 * size, i]);
+      if (under) under.all.push(i);
+      else spots.push({ i, x, y, size, all: [i] });
+    }
+    for (const { i, x, y, size, all } of spots) {
+      const text = all.length > 1 ? `${name(i)} +${all.length - 1}` : name(i), wide = pen.measureText(text).width * size;
+      for (const [side, down] of [["start", -8], ["end", -8], ["start", 17], ["end", 17]]) {
+        const left = side === "start" ? x + 9 * size : x - 9 * size - wide, top = y + (down - 12) * size, right = left + wide, low = top + 16 * size;
+        if (left < 0 || top < 0 || right > W || low > H) continue;
+        if (taken.some(([a, b, c, d, j]) => a < right && left < c && b < low && top < d && !all.includes(j))) continue;
+        taken.push([left, top, right, low, -1]);
+        out[i] = { text, side, down };
+        break;
+      }
+    }
     return out;
   }
 
@@ -145,7 +157,7 @@ export class Scene {
       node.arrow.remove();
       this.nodes.delete(i);
     }
-    const names = what.names ? this.names(points, what.name || String, small) : [];
+    const names = what.names ? this.names([...(kept || points.keys())], points, what.name || String, small) : [];
     for (const i of kept || points.keys()) {
       const node = this.token(i), [x, y] = this.toScreen(points[i]), leads = what.leads(i), open = what.open(i);
       this.put(node, "place", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${(small * this.near(points[i])).toFixed(3)})`,
@@ -162,8 +174,9 @@ export class Scene {
       const line = what.paths ? this.path(what.paths, i) : what.arrows ? this.arrow(points[i], what.limits?.[i]) : "";
       this.put(node, "arrow", line, (v) => node.arrow.setAttribute("d", v));
       if (what.paths) this.put(node, "path", colour(what.group(i)), (v) => set(node.arrow, { fill: "none", stroke: v, "stroke-width": 1.5, "data-path": i }));
-      this.put(node, "side", x > W - 100 * small ? "end" : "start", (v) => set(node.name, { x: v === "end" ? -9 : 9, "text-anchor": v }));
-      this.put(node, "name", names[i] || "", (v) => { node.name.textContent = v; });
+      const { text = "", side = "start", down = -8 } = names[i] || {};
+      this.put(node, "side", `${side} ${down}`, () => set(node.name, { x: side === "end" ? -9 : 9, y: down, "text-anchor": side }));
+      this.put(node, "name", text, (v) => { node.name.textContent = v; });
       if (this.editable && what.label) this.put(node, "label", what.label(i), (v) => node.g.setAttribute("aria-label", v));
     }
     this.polygon(this.hull, what.hull);
