@@ -264,6 +264,8 @@ def _counts(p: Params, built: list[Built]) -> Any:
                 ax.plot(x, y, **look, ms=7 - 2 * filled, lw=1, label=family if filled else None)
         ax.plot(N, bound, ":", color=cy.plot.GREY, label="bound")
         ax.set(xlabel="sequences N", ylabel=name, xscale="log", yscale="log")
+        cy.plot.plain_log(ax.xaxis)
+        cy.plot.plain_log(ax.yaxis)
     cy.plot.legend_below(axes[0, 1], 4)
     return figure
 

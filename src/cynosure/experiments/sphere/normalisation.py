@@ -191,9 +191,10 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
 
 _CAPTION = (
     "1 - mean cosine of uniform tokens. Left: lengths kept at 1, the end is e^(-2t) (dashed). "
-    "Middle: lengths grow, the end is t^(-2) (dashed). Grey: causal attention, the control, "
-    "with half the exponent. Right: speed of the first layer, -d log(1 - r)/dt at t = 0; lines: "
-    "orthogonal tokens. Post and pre coincide there, as do nGPT and peri."
+    "Middle: lengths grow, the end is t^(-2) (dashed; pre ends under peri). Grey: causal "
+    "attention, the control, with half the exponent. Right: speed of the first layer, "
+    "-d log(1 - r)/dt at t = 0; lines: orthogonal tokens. Post and pre coincide there, as do nGPT "
+    "and peri."
 )
 
 _PHASES = (
@@ -281,7 +282,7 @@ def _draw(p: Params, decays: list[Decay], masked: list[Decay], first: list[First
         named.add((name, ax))
         keep = (c.gap > 1e-14) & (c.t > 0)
         how = {"color": colours[c.scheme] if plain else cy.plot.GREY, "lw": 1.2}
-        ax.plot(c.t[keep], c.gap[keep], label=label, alpha=0.8 if plain else 0.5, **how)
+        ax.plot(c.t[keep], c.gap[keep], label=label, alpha=1 if plain else 0.5, **how)
     law: dict[str, Any] = {"ls": "--", "color": cy.plot.INK, "lw": 1}
     t = np.linspace(1, p.short, 50)
     left.plot(t, np.exp(-2 * t), label="$e^{-2t}$", **law)
