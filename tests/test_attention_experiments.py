@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -100,3 +102,16 @@ def test_exits_of_one_token_more_follow_the_law() -> None:
     assert trapping._fits(cell)
     wrong = cell._replace(chance=cell.chance - 0.15)
     assert not trapping._fits(wrong)
+
+
+def test_one_step_and_one_crowd_are_no_control() -> None:
+    """Nothing was varied, so nothing has survived; nor is sooner by itself in proportion."""
+    p, at = trapping.Params(), trapping._middle(trapping.Params())
+    law = trapping.Exits(4, 1, p.g, 0.0, at, at, 36, 30, 40, 0, 100, 36, 51, 0.5)
+    alone = [c.survives for c in trapping._controls(p, [law], [])]
+    told = trapping._summary(replace(p, vertices=(4,)), [law])
+    assert alone[1:] == [False, False] and "nan" not in told
+    step, crowd = law._replace(g=0.3), law._replace(each=3, median=12, low=10, high=14)
+    assert [c.survives for c in trapping._controls(p, [law], [step, crowd])][1:] == [True, True]
+    slow = crowd._replace(below=5)  # sooner, but not as the law says
+    assert not trapping._controls(p, [law], [step, slow])[2].survives

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import cos, exp, log, pi
 
 import numpy as np
@@ -20,6 +21,7 @@ from cynosure.theorems.noise import (
     antipodal_threshold,
     tail_of_ends,
 )
+from cynosure.theorems.normalisation import equiangular_directions
 
 # --- two tokens in common noise -------------------------------------------------------------------
 
@@ -279,6 +281,35 @@ def test_pairs_that_disobey_the_law_are_noticed() -> None:
     right = common_noise.Pairs(1.0, 1.0, 3, 0.0, 0.02, ends)
     assert right.exact == pytest.approx(0.25, abs=1e-3) and right.tail > -2
     assert common_noise.Pairs(1.0, 1.0, 3, 0.0, 0.02, -ends).tail < -6
+
+
+def test_common_noise_that_leaves_pairs_apart_fails_its_control() -> None:
+    """The control looks at both noises, with one measure: it once looked at the null model only."""
+    p = common_noise.QUICK
+    own = [np.zeros(8), np.zeros(8)]  # cosines: every pair stays apart
+    for phi, survives in ((4.0, True), (1.0, False)):
+        cells = [common_noise.Pairs(1.0, 1.0, d, 0.0, p.dt, np.full(8, -phi)) for d in (3, 2)]
+        quiet, other = [cells[0]._replace(sigma=0.2)], [cells[0]._replace(r=0.6)]
+        later = common_noise.Later([], [])
+        args = (quiet, cells, cells[:1], other, [], later, own)
+        assert common_noise._comparisons(p, *args)[-1].survives is survives
+    assert cells[0].apart == 1  # tanh(1) = 0.76
+    with pytest.raises(ValueError, match="both sides of the threshold"):
+        common_noise.run(replace(p, sigma=(1.05,)))
+
+
+def test_pre_and_peri_go_the_same_way_at_other_speeds() -> None:
+    """Tokens at equal angles: dr/d(length) does not know |a|, nor does post beside nGPT."""
+    times = np.linspace(0, 8, 400)
+    (gap, length), (other, grown) = (
+        equiangular_directions(flow, 0.0, 0.5, times, 5)
+        for flow in (cy.PreNormFlow(), cy.PeriNormFlow())
+    )
+    inside = grown < length[-1]
+    assert np.interp(grown[inside], length, np.log(gap)) == pytest.approx(
+        np.log(other[inside]), abs=1e-3
+    )
+    assert np.abs(gap - other).max() > 0.1  # but not at the same time
 
 
 def test_rates_of_the_schemes_can_be_told_apart() -> None:

@@ -135,7 +135,7 @@ def _embedding(tokens: set[Rational]) -> tuple[Affine, dict[Rational, int]]:
     v = unit (1, s, s^2, ...) for the first s = 1, 2, 4, ... that keeps distinct tokens distinct.
     With R the largest and m the least difference of two tokens in a coordinate that is not 0,
     every s >= 1 + R/m does: the highest coordinate in which two tokens differ outweighs those
-    below it. So log2(R/m) + 2 attempts are enough, and usually the first will do.
+    below it. So ceil(log2(R/m)) + 2 attempts are enough, and usually the first will do.
     """
     known = sorted(tokens)
     whole, common = exact.integers(known)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullLocator, ScalarFormatter
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 __all__ = [
     "GREY",
@@ -84,5 +84,5 @@ def legend_below(ax: Any, columns: int = 4) -> None:
 def plain_log(axis: Any) -> None:
     """1, 2, 5, 10, 20, ... in plain figures along a logarithmic axis (`ax.xaxis` or `ax.yaxis`)."""
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    axis.set_major_formatter(ScalarFormatter())
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_locator(NullLocator())

@@ -30,7 +30,7 @@ TITLE = "Sequences classified exactly by hardmax layers"
 class Params:
     """Numbers of sequences, dimensions, longest length, words known, draws for each."""
 
-    N: tuple[int, ...] = (4, 10, 30, 100, 250)
+    N: tuple[int, ...] = (4, 10, 30, 100, 250, 1000)
     d: tuple[int, ...] = (2, 8)
     longest: int = 20
     vocabulary: int = 60
@@ -227,13 +227,18 @@ def _summary(p: Params, built: list[Built]) -> str:
     return (
         f"{len(built)} networks, {right} of {sum(b.N for b in built)} sequences right in exact "
         f"arithmetic. For N = {largest} sequences of up to {p.longest} words of {p.vocabulary}, "
-        f"{min(b.attentions for b in words)} to {max(b.attentions for b in words)} blocks have "
-        f"attention and {min(b.blocks for b in words)} to {max(b.blocks for b in words)} there are "
-        f"in all, with {min(b.parameters for b in words)} to {max(b.parameters for b in words)} "
-        f"parameters of at most {max(b.bits for b in words)} bits. Where no token is shared, at "
-        f"most {_most(built, 'no shared token')} of the blocks have attention; where each sequence "
+        f"{_span([b.attentions for b in words])} blocks have attention and "
+        f"{_span([b.blocks for b in words])} there are in all, with "
+        f"{_span([b.parameters for b in words])} parameters of at most "
+        f"{max(b.bits for b in words)} bits. Where no token is shared, at most "
+        f"{_most(built, 'no shared token')} of the blocks have attention; where each sequence "
         f"lacks one of {p.hardest} tokens or fewer, up to {_most(built, 'all tokens but one')}."
     )
+
+
+def _span(counts: list[int]) -> str:
+    least, most = min(counts), max(counts)
+    return f"{least}" if least == most else f"{least} to {most}"
 
 
 def _most(built: list[Built], family: str) -> int:
@@ -242,7 +247,7 @@ def _most(built: list[Built], family: str) -> int:
 
 _COUNTS = (
     "Against the number N of sequences, means over dimensions and draws; open: labels by a rule, "
-    "filled: random labels. Left: blocks with attention, where labels hardly matter; dotted: the "
+    "filled: random labels. Left: blocks with attention, where labels matter little; dotted: the "
     "bound N - 1. Middle: all blocks; dotted: 2N - 1. Right: parameters; dotted: the bound for "
     "the largest d."
 )
@@ -264,6 +269,8 @@ def _counts(p: Params, built: list[Built]) -> Any:
                 ax.plot(x, y, **look, ms=7 - 2 * filled, lw=1, label=family if filled else None)
         ax.plot(N, bound, ":", color=cy.plot.GREY, label="bound")
         ax.set(xlabel="sequences N", ylabel=name, xscale="log", yscale="log")
+        cy.plot.plain_log(ax.xaxis)
+        cy.plot.plain_log(ax.yaxis)
     cy.plot.legend_below(axes[0, 1], 4)
     return figure
 

@@ -197,7 +197,8 @@ _CAPTION = (
     "Left: variance of tokens on the line (median over samples; band: quartiles) and the "
     "equation, infinite at the solid grey line; dotted: the tilt passes 2^(-1/2), where the "
     "weights lose their variance. Middle: median relative error of the variance against n at "
-    "several times, beside n^(-1/2). Right: fitted power of 1/n in one layer, against the tilt."
+    "several times, beside n^(-1/2). Right: fitted power of 1/n in one layer, against the tilt "
+    "(dashed: 1/2; dotted: the tilt 2^(-1/2)): the law n^(-1/2) ends where few tokens decide."
 )
 
 

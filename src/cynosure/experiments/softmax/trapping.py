@@ -199,13 +199,15 @@ def _controls(p: Params, cells: list[Exits], others: list[Exits]) -> list[cy.Com
             "The exit does not depend on the step g.",
             f"g at the barrier {middle:g}, 4 vertices, other draws",
             "; ".join(f"g = {c.g:g}: {c.median:g} ({c.low:g} to {c.high:g})" for c in steps),
-            max(c.low for c in steps) <= min(c.high for c in steps) if steps else False,
+            len(steps) > 1 and max(c.low for c in steps) <= min(c.high for c in steps),
         ),
         cy.Comparison(
             "More tokens exit sooner, in proportion.",
             f"tokens at each vertex at the barrier {middle:g}, 4 vertices",
             "; ".join(f"{c.each}: {c.median:g} (expected {c.expected:g})" for c in crowds),
-            all(a.median > b.median for a, b in pairwise(crowds)),
+            len(crowds) > 1
+            and all(a.median > b.median for a, b in pairwise(crowds))
+            and all(map(_fits, crowds)),
         ),
         *(
             cy.Comparison(
@@ -223,11 +225,15 @@ def _summary(p: Params, cells: list[Exits]) -> str:
     told = []
     for k in p.vertices:
         of = [c for c in cells if c.vertices == k]
+        slope = _slope(of)
+        fitted = (
+            f" by {slope:.3f} per unit of the barrier beta (1 - cos(2 pi/p)) (expected 1 for high "
+            "ones),"
+        )
         told.append(
-            f"{k} vertices: log median exit grows by {_slope(of):.3f} per unit of the barrier beta "
-            f"(1 - cos(2 pi/p)) (expected 1 for high ones), from {of[0].median:g} layers at 0 to "
-            f"{of[-1].median:g} at {of[-1].barrier:g} (expected {of[-1].expected:g}; "
-            f"{of[-1].held} of {of[-1].runs} never left)"
+            f"{k} vertices: log median exit grows{'' if np.isnan(slope) else fitted} from "
+            f"{of[0].median:g} layers at 0 to {of[-1].median:g} at {of[-1].barrier:g} (expected "
+            f"{of[-1].expected:g}; {of[-1].held} of {of[-1].runs} never left)"
         )
     return f"{p.runs} chains each, {p.layers} layers at most. {'. '.join(told)}."
 

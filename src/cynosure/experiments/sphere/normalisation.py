@@ -4,7 +4,8 @@ Post-norm, pre-norm, peri-norm, nGPT and mixed (post, then pre) turn directions 
 at different speeds 1/s (docs/mathematics.md B37). See the spread 1 - r of uniform tokens, r the
 mean cosine: it ends like e^{-2t} where lengths are kept at 1, and like t^{-2} where they grow. And
 the first layer: outputs brought to length 1 (nGPT, peri) begin faster, by up to sqrt(n), since the
-attention of spread tokens is short.
+attention of spread tokens is short. In the plane of cosine and length, tokens at equal angles go
+the same way under pre- and peri-norm, as under post-norm and nGPT: what differs is the clock.
 
 The exponent 2 belongs to full attention. Under causal attention the second token has half of its
 weight on itself, and the exponent is 1 in every scheme: the control.
@@ -19,6 +20,7 @@ import numpy as np
 
 import cynosure as cy
 
+from ...theorems.normalisation import equiangular_directions
 from .._frame import Progress, at_most, over_grid, part, report_of, require, resampled
 
 TITLE = "Places of the normalisation: five speeds"
@@ -180,15 +182,27 @@ def run(p: Params, progress: Progress | None = None) -> cy.Report:
             cy.Table.of("Speed of the first layer", first, speeds),
         ],
         checks={"rates": checks},
-        figures=[cy.Picture("Five places", _CAPTION, _draw(p, decays, masked, first))],
+        figures=[
+            cy.Picture("Five places", _CAPTION, _draw(p, decays, masked, first)),
+            cy.Picture("Cosine and length", _PHASES, _draw_phases(p)),
+        ],
     )
 
 
 _CAPTION = (
     "1 - mean cosine of uniform tokens. Left: lengths kept at 1, the end is e^(-2t) (dashed). "
-    "Middle: lengths grow, the end is t^(-2) (dashed). Grey: causal attention, the control, "
-    "with half the exponent. Right: speed of the first layer, -d log(1 - r)/dt at t = 0; lines: "
-    "orthogonal tokens. Post and pre coincide there, as do nGPT and peri."
+    "Middle: lengths grow, the end is t^(-2) (dashed; pre ends under peri). Grey: causal "
+    "attention, the control, with half the exponent. Right: speed of the first layer, "
+    "-d log(1 - r)/dt at t = 0; lines: orthogonal tokens. Post and pre coincide there, as do nGPT "
+    "and peri."
+)
+
+_PHASES = (
+    "Tokens at equal angles, from right angles and four lengths: lines are the scalar equations of "
+    "B37, dots the simulated tokens at t = 0, 1, 2, 4, ... The lines are the same in both panels; "
+    "what differs is how far a dot has come: outputs of length 1 (right) are faster at first. "
+    "Where lengths grow, long tokens turn slowly; where the length is kept (dashed), nothing slows "
+    "them."
 )
 
 
@@ -268,7 +282,7 @@ def _draw(p: Params, decays: list[Decay], masked: list[Decay], first: list[First
         named.add((name, ax))
         keep = (c.gap > 1e-14) & (c.t > 0)
         how = {"color": colours[c.scheme] if plain else cy.plot.GREY, "lw": 1.2}
-        ax.plot(c.t[keep], c.gap[keep], label=label, alpha=0.8 if plain else 0.5, **how)
+        ax.plot(c.t[keep], c.gap[keep], label=label, alpha=1 if plain else 0.5, **how)
     law: dict[str, Any] = {"ls": "--", "color": cy.plot.INK, "lw": 1}
     t = np.linspace(1, p.short, 50)
     left.plot(t, np.exp(-2 * t), label="$e^{-2t}$", **law)
@@ -288,4 +302,28 @@ def _draw(p: Params, decays: list[Decay], masked: list[Decay], first: list[First
     cy.plot.plain_log(right.yaxis)
     for ax in (left, middle, right):
         ax.legend(frameon=False, fontsize=cy.plot.LABEL, loc="lower left")
+    return figure
+
+
+def _draw_phases(p: Params) -> Any:
+    figure, axes = cy.plot.sheet(1, 2, 4.8, 3.8, sharey=True)
+    dots = np.append(0, 2.0 ** np.arange(6))
+    fine = np.append(0, np.geomspace(0.01, dots[-1], 150))
+    panels = (("pre", "post"), ("peri", "nGPT"))
+    for ax, (growing, kept) in zip(axes[0], panels, strict=True):
+        for scheme, lengths in ((growing, (0.25, 1.0, 4.0, 16.0)), (kept, (1.0,))):
+            flow, colour = flow_of(scheme, p.beta), cy.plot.PALETTE[SCHEMES.index(scheme)]
+            for k, length in enumerate(lengths):
+                gap, rho = equiangular_directions(flow, 0.0, length, fine, p.n)
+                style = "-" if scheme in GROWING else "--"
+                ax.plot(1 - gap, rho, style, color=colour, lw=1.2)
+                x = cy.simulate(flow, length * np.eye(p.n), times=dots).values
+                size = np.linalg.norm(x, axis=-1)
+                cosine = np.einsum("td,td->t", x[:, 0], x[:, 1]) / size[:, 0] / size[:, 1]
+                label = scheme if k == 0 else None
+                ax.plot(cosine, size[:, 0], "o", color=colour, ms=4, label=label)
+        ax.set(yscale="log", xlabel="cosine r", xlim=(-0.03, 1.03))
+        ax.set_title(f"{growing}, {kept}", loc="left", fontsize=cy.plot.LABEL)
+        ax.legend(frameon=False, fontsize=cy.plot.LABEL, loc="upper left")
+    axes[0, 0].set_ylabel("length")
     return figure
