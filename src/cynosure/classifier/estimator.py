@@ -270,7 +270,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         return self._opened.explain(text, label, tuple(struck))
 
     def explain_all(self, X: Any) -> list[dict[str, Any]]:
-        """A row per text, for a table: `pandas.DataFrame(clf.explain_all(texts))`.
+        """A row per text, for a table: `DataFrame(clf.explain_all(texts))` in pandas and polars.
 
         Label and its probability, the decision, whether anything known was found, the words that
         were enough, those that overturn the verdict, and the spans with their contributions.
