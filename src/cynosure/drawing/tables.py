@@ -19,6 +19,7 @@ import numpy as np
 __all__ = ["Table", "jsonable", "prose", "short_text"]
 
 _LONG = 24  # rows; a longer table scrolls in its own box, under its own head
+_SAYS = 60  # characters; a cell of more keeps the width of a line, or a phone leaves it one word's
 
 
 @final
@@ -161,8 +162,9 @@ def _exact_text(x: Any) -> str:
 
 
 def _html_cell(x: Any) -> str:
-    kind = ' class="r"' if _is_number(x) else ""
-    return f"<td{kind}>{escape(short_text(x))}</td>"
+    text = short_text(x)
+    kind = ' class="r"' if _is_number(x) else " class=say" if len(text) > _SAYS else ""
+    return f"<td{kind}>{escape(text)}</td>"
 
 
 def prose(text: str) -> str:
