@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cynosure import HardmaxClassifier, datasets
-from cynosure.classifier.card import card
+from cynosure.classifier.card import _interval, card
 from cynosure.cli import main
 
 TRAIN = datasets.synthetic(120, seed=1, noise=0.25)
@@ -45,8 +45,35 @@ def test_the_card_says_what_the_model_and_the_texts_say(clf) -> None:
     assert [row[3] for row in said] == [f"{sure[i]:.3f}" for i in wrong[:5]]
     for row, i in zip(said, wrong):
         assert row[4].split(", ")[0] == clf.explain(TEST.texts[i]).enough[0]
+    assert ("training texts", "120") in tables["The model"].rows
     page = report.to_html()
     assert "Model card: mine" in page and "http://" not in page.replace("http://www.w3.org", "")
+
+
+def test_a_loaded_model_says_how_many_texts_it_was_made_from(clf, tmp_path: Path) -> None:
+    again = HardmaxClassifier.load(clf.save(tmp_path / "model"))
+    assert again.texts_ == clf.texts_ == len(TRAIN)
+    again.texts_ = None  # as files say that were written before
+    old = HardmaxClassifier.load(again.save(tmp_path / "old"))
+    assert ("training texts", "not recorded") in card(old).tables[0].rows
+    again.texts_ = "120"  # type: ignore[assignment]
+    with pytest.raises(ValueError, match="texts: expected how many"):
+        HardmaxClassifier.load(again.save(tmp_path / "strange"))
+
+
+def test_intervals_of_shares_stay_within_and_are_never_empty() -> None:
+    share, count = np.array([0.0, 1.0, 0.5, 2 / 3]), np.array([2, 8, 4, 3])
+    low, high = _interval(share, count)
+    assert (low >= -1e-12).all() and (high <= 1 + 1e-12).all() and (high - low > 0.1).all()
+    for end in (low, high):  # Wilson: the shares 1.96 standard errors away, of their own error
+        assert (share - end) ** 2 == pytest.approx(1.96**2 * end * (1 - end) / count, abs=1e-12)
+
+
+def test_long_cells_keep_the_width_of_a_line(clf) -> None:
+    """Or a phone shows an example's text as a column of single words."""
+    examples = card(clf, TEST).chapters[0].tables[-1]
+    text = examples.rows[0][-1]
+    assert len(text) > 60 and f'<td class="say">{text}' in examples.to_html()
 
 
 def test_a_card_of_several_classes_and_without_texts() -> None:

@@ -563,6 +563,17 @@ def test_rows_of_a_table(clf: HardmaxClassifier, data: Dataset) -> None:
     assert table.enough[0] == list(clf.explain(data.texts[0]).enough)
 
 
+def test_rows_of_a_polars_table(clf: HardmaxClassifier, data: Dataset) -> None:
+    """Columns there have one type each, also when the first text has nothing to show."""
+    polars = pytest.importorskip("polars")
+    table = polars.DataFrame(clf.explain_all(["xyzzy", *data.texts[:3]]))
+    assert table["enough"].to_list()[0] == []
+    assert table["spans"].to_list() == [
+        [{"text": span.text, "contribution": span.contribution} for span in clf.explain(text).spans]
+        for text in ("xyzzy", *data.texts[:3])
+    ]
+
+
 def test_opposite_negation_turns_a_word_round() -> None:
     """ "Not" is never seen with a tone: plain negation knows nothing of it, opposite turns it."""
     good, bad = ["superb", "moving", "tender"], ["dull", "awful", "tedious"]

@@ -73,7 +73,8 @@ def _facts(clf: HardmaxClassifier) -> Table:
     plane, tokenizer = clf.model_.planes[0], clf.vocabulary_.tokenizer
     low, high = tokenizer.ngrams
     rows = (
-        ("classes in the training texts", shares),
+        ("training texts", "not recorded" if clf.texts_ is None else f"{clf.texts_:,}"),
+        ("classes among them", shares),
         ("terms", f"{len(clf.vocabulary_):,}, of {low} to {high} words"),
         (
             "found in",
@@ -199,12 +200,13 @@ def _calibration(sure: np.ndarray, right: np.ndarray) -> Picture:
     seen = count > 0
     mean = np.bincount(where, sure, _BINS)[seen] / count[seen]
     share = np.bincount(where, right, _BINS)[seen] / count[seen]
-    error = 1.96 * np.sqrt(share * (1 - share) / count[seen])
+    low, high = _interval(share, count[seen])
     figure, axes = sheet(1, 1, width=4.6, height=3.8)
     ax = axes[0, 0]
-    low = float(min(mean.min(), (share - error).min(), 0.5)) - 0.03
-    ax.plot([low, 1], [low, 1], "--", lw=1.0, color=GREY)
-    ax.errorbar(mean, share, error, fmt="o", ms=4, color=PALETTE[0], ecolor=INK, elinewidth=0.8)
+    least = float(min(mean.min(), low.min(), 0.5)) - 0.03
+    ax.plot([least, 1], [least, 1], "--", lw=1.0, color=GREY)
+    ax.vlines(mean, low, high, color=INK, lw=0.8)
+    ax.plot(mean, share, "o", ms=4, color=PALETTE[0])
     ax.set_xlabel("probability of the label")
     ax.set_ylabel("share that is right")
     return Picture(
@@ -214,6 +216,14 @@ def _calibration(sure: np.ndarray, right: np.ndarray) -> Picture:
         f"{', '.join(map(str, count[seen]))}.",
         figure,
     )
+
+
+def _interval(share: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Wilson's 95 % interval of shares: within [0, 1], and of some width where all agree."""
+    z2 = 1.96**2
+    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
+    half = np.sqrt(z2 * share * (1 - share) / count + (z2 / (2 * count)) ** 2) / (1 + z2 / count)
+    return middle - half, middle + half
 
 
 def _examples(clf: HardmaxClassifier, data: Dataset, truth: np.ndarray, p: np.ndarray) -> Table:

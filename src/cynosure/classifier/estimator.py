@@ -186,6 +186,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         self.model_ = (self.method or Placed(C=given.C)).model(task)
         self.vocabulary_ = vocabulary
         self.classes_ = classes
+        self.texts_: int | None = round(float(times.sum()))  # of the training, for the card
         return self
 
     def _checked(self, texts: int, labels: int) -> Parameters:
@@ -270,7 +271,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         return self._opened.explain(text, label, tuple(struck))
 
     def explain_all(self, X: Any) -> list[dict[str, Any]]:
-        """A row per text, for a table: `pandas.DataFrame(clf.explain_all(texts))`.
+        """A row per text, for a table: `DataFrame(clf.explain_all(texts))` in pandas and polars.
 
         Label and its probability, the decision, whether anything known was found, the words that
         were enough, those that overturn the verdict, and the spans with their contributions.
@@ -305,7 +306,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         if method is not None:
             method = {name: as_json(f"method.{name}", value) for name, value in method.items()}
         classes = as_json("classes_", self.classes_)
-        described = {"params": settings, "method": method, "classes": classes}
+        described = {"params": settings, "method": method, "classes": classes, "texts": self.texts_}
         return save_files(path, self.model_, self.vocabulary_, described)
 
     @classmethod
@@ -315,6 +316,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         try:
             out = cls(**_params(settings), method=_method(settings["method"]))
             out.classes_ = classes_of(settings["classes"], model.rows)
+            out.texts_ = _texts(settings.get("texts"))
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise FOLDER.refused(Path(path), f"settings: {error}") from None
         out.model_, out.vocabulary_ = model, vocabulary
@@ -329,6 +331,13 @@ def _params(settings: dict[str, Any]) -> dict[str, Any]:
     if isinstance(params["class_weight"], list):
         params["class_weight"] = {k: v for k, v in params["class_weight"]}
     return params
+
+
+def _texts(count: Any) -> int | None:
+    """How many texts a model was made from; older files do not say."""
+    if count is not None and (type(count) is not int or count < 0):
+        raise ValueError(f"texts: expected how many it was made from, got {count!r}")
+    return count
 
 
 def _method(described: dict[str, Any] | None) -> Fit | None:

@@ -296,7 +296,7 @@ def row_of(ex: Explanation) -> dict[str, Any]:
         "evidence": bool(ex.leaders),
         "enough": list(ex.enough),
         "overturn": list(ex.overturn),
-        "spans": [[span.text, span.contribution] for span in ex.spans],
+        "spans": [{"text": span.text, "contribution": span.contribution} for span in ex.spans],
     }
 
 

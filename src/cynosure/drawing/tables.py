@@ -19,7 +19,9 @@ import numpy as np
 __all__ = ["Table", "in_a_list", "jsonable", "prose", "short_text"]
 
 _LONG = 24  # rows; a longer table scrolls in its own box, under its own head
-_TOGETHER = 20  # characters a cell keeps on one line; the table scrolls sideways where it must
+# Characters of a cell that stays on one line, and of one that has less than a line to itself: on a
+# phone a wide table scrolls sideways, or it would leave a column the width of a word.
+_TOGETHER, _SAYS = 20, 60
 
 
 @final
@@ -170,7 +172,8 @@ def _exact_text(x: Any) -> str:
 
 def _html_cell(x: Any) -> str:
     said = short_text(x)
-    kind = "r" if _is_number(x) else "t" if len(said) <= _TOGETHER else "w"
+    width = "t" if len(said) <= _TOGETHER else "w" if len(said) <= _SAYS else "say"
+    kind = "r" if _is_number(x) else width
     return f'<td class="{kind}">{escape(said)}</td>'
 
 

@@ -112,7 +112,8 @@ class Decay:
 
     def __init__(self, alpha: Fraction) -> None:
         self._rho = float(1 / (1 + alpha))
-        self._rate = log1p(float(min(alpha, 1)))  # where alpha > 1 long powers are 0 either way
+        # where alpha > 1 long powers are 0 either way
+        self._rate = log1p(float(alpha if alpha < 1 else 1))
 
     def __call__(self, layers: int) -> float:
         return self._rho**layers if layers <= _LONG else exp(-layers * self._rate)
