@@ -294,6 +294,10 @@ def test_tokens_on_one_spot_share_a_list() -> None:
     ax = new_axes(None)
     assert write_words(ax, np.full((4, 2), 0.5), ["the", "film", "the", "the"]) == 0
     assert [t.get_text() for t in ax.texts] == ["the ×3, film"]
+    for count, said in ((3, "0, 1, 2"), (9, "9 tokens")):
+        ax = new_axes(None)
+        assert write_words(ax, np.full((count, 2), 0.5), [str(i) for i in range(count)]) == 0
+        assert [t.get_text() for t in ax.texts] == [said]
 
 
 def test_a_map_of_many_tokens_shows_those_with_the_largest_values() -> None:

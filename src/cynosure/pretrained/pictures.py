@@ -357,8 +357,13 @@ def _along(transform: Any, paths: np.ndarray, step: float) -> np.ndarray:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names in lines of at most about 28 characters, at most six of them; repeated ones once."""
+    """Names in lines of at most about 28 characters, at most six of them; repeated ones once.
+
+    Many tokens that have numbers for names are counted: which ones they are says nothing.
+    """
     times = Counter(names)
+    if len(times) > 6 and all(name.isdigit() for name in times):
+        return f"{len(names)} tokens"
     shown = [in_a_list(name) if len(times) > 1 else name for name in times]
     said = ", ".join(x if k == 1 else f"{x} ×{k}" for x, k in zip(shown, times.values()))
     lines = textwrap.wrap(said, 28, break_long_words=False) or [""]
