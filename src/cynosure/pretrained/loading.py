@@ -6,6 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
+from logging import CRITICAL
 from pathlib import Path
 from typing import Any
 
@@ -242,7 +243,7 @@ def _hub(offline: bool) -> Iterator[None]:
     hub.HF_HUB_OFFLINE = was_offline or offline
     bars, told_from = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
-    logging.set_verbosity(logging.CRITICAL)
+    logging.set_verbosity(CRITICAL)
     try:
         yield
     finally:
