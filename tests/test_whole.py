@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,19 +32,34 @@ def test_every_fault_at_every_call_leaves_the_old_or_the_new() -> None:
 
     All of them at all calls: `make fuzz`.
     """
-    path = os.pathsep.join([str(HERE.parent / "src"), str(HERE)])
-    done = subprocess.run(
-        [sys.executable, str(HERE / "faults.py"), "40"],
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    told = faults("40")
     careless = told.pop("naive")  # writing in place is noticed, so what follows could be
     assert sum("neither old nor new" in state for state in careless["states"]) >= 2
     assert set(told) == {*SAVES, "partition", "run --out"}
     for name, found in told.items():
         assert set(found["states"]) == {"old", "new"}, (name, found)
         assert found["calls"] >= 15 and found["runs"] >= 30
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a kill is simulated in a forked child")
+def test_every_fault_at_every_call_leaves_a_store_of_surveys_old_or_new() -> None:
+    pytest.importorskip("xarray")
+    found = faults("40", "surveys of texts")["surveys of texts"]
+    assert set(found["states"]) == {"old", "new"}, found
+    assert 100 <= found["calls"] < 1000, "what a library reads at its first call is no save"
+    assert found["runs"] == 2 * found["calls"]
+
+
+def faults(*asked: str) -> dict[str, Any]:
+    """What tests/faults.py tells in a process of its own: it forks, and has few threads."""
+    path = os.pathsep.join([str(HERE.parent / "src"), str(HERE)])
+    done = subprocess.run(
+        [sys.executable, str(HERE / "faults.py"), *asked],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 # --- models --------------------------------------------------------------------------------------
