@@ -551,3 +551,10 @@ def test_a_token_on_the_other_side_of_zero_is_followed_not_zero() -> None:
 def test_tokens_that_are_all_equal_lead_whatever_the_form() -> None:
     found = control(-np.ones((5, 2)), 1)
     assert found.feasible
+
+
+def test_a_limit_for_which_no_form_could_be_tried_says_so() -> None:
+    """It told of the best of 0 forms."""
+    choice = control_limit(configurations.gaussian(9, 2, 1), [0], tries=1)
+    assert choice.reason == "not found" and choice.tried == 0
+    assert "no form is known under which only targets lead at layer 0" in choice.why
