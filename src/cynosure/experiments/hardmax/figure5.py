@@ -306,7 +306,9 @@ def _panel(
         look = {"color": cy.plot.PALETTE[1], "lw": 1.1} if cuts else {"color": cy.plot.GREY}
         ax.axline(tuple(x), tuple(x + along), **{"lw": 1.4 if only else 0.5, **look, "zorder": 1.5})
     size = 1.25 * np.abs(places.points).max()
-    ax.annotate("$s_0$", s0, xytext=(7, 7), textcoords="offset points", fontsize=cy.plot.TITLE)
+    how = {"textcoords": "offset points", "fontsize": cy.plot.TITLE, "ha": "center", "va": "center"}
+    away = 26 * s0 / np.linalg.norm(s0)  # outside K, beyond the ball
+    ax.annotate("$s_0$", s0, xytext=away, **how)
     ax.plot([0], [0], "+", color=cy.plot.INK)
     ax.set(xlim=(-size, size), ylim=(-size, size), aspect="equal", xlabel="$z_1$", ylabel="$z_2$")
     ax.grid(False)
