@@ -23,7 +23,7 @@ WIDTH = 900  # pixels
 
 # Experiments that changed since their last full run, or whose controls refuted it: shown again once
 # they have been run in full.
-TO_BE_RUN = ("control_leaders", "finite_depth", "head_flow")
+TO_BE_RUN = ("finite_depth", "head_flow")
 
 
 def stored(folder: Path = GALLERY) -> dict[str, dict[str, Any]]:
