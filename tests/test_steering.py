@@ -560,3 +560,10 @@ def test_a_lead_too_small_for_floats_is_taken_away_by_a_form() -> None:
     assert Hardmax().followed(z).leads[0]
     assert removal.A is not None and not Hardmax(removal.A).followed(z).leads[0]
     assert not Hardmax().followed(removal.z).leads[0]
+
+
+def test_a_limit_for_which_no_form_could_be_tried_says_so() -> None:
+    """It told of the best of 0 forms."""
+    choice = control_limit(configurations.gaussian(9, 2, 1), [0], tries=1)
+    assert choice.reason == "not found" and choice.tried == 0
+    assert "no form is known under which only targets lead at layer 0" in choice.why

@@ -152,6 +152,8 @@ def control_limit(
         if tried == 1 or 0 < len(amiss) < len(best):
             best = amiss
     why = f"no proof and no form; the best of {tried} left {len(best)} tokens amiss"
+    if tried == 0:
+        why = "no form is known under which only targets lead at layer 0, as they must"
     return Choice(None, chosen, "not found", why, tried, best)
 
 
