@@ -799,6 +799,18 @@ def test_a_telephone_and_the_dark(visit) -> None:
         assert light == (scheme == "light")
 
 
+def test_an_explanation_with_long_words_fits_a_telephone(browser) -> None:
+    ex = cy.load_pretrained().explain(
+        "An unimaginative disappointment, unintentionally unconvincing."
+    )
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    page.set_content(ex.to_html())
+    page.locator("#leaders td").first.wait_for()
+    assert max(len(word) for word in ex.enough) > 12
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.close()
+
+
 def test_taking_hold_ends_the_movie(visit) -> None:
     """A preset chosen while layers run is seen from its first layer."""
     page = visit.play(SQUARE)
