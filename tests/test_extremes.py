@@ -333,3 +333,24 @@ def test_a_limit_between_two_leaders_that_floats_cannot_tell_apart() -> None:
     run = cy.simulate(cy.PureAttention(alpha="1/3"), z, layers=6)
     verdicts = {c.theorem: c for c in cy.check(run)}
     assert verdicts["B11"].applies and verdicts["B11"].holds
+
+
+@pytest.mark.parametrize(
+    ("z", "A"),
+    [
+        ([[1e308], [1e-160]], [[1.0]]),
+        ([[1e154], [-1e308], [5e-324]], [[1.0]]),
+        ([[16, 0], [16, -16], [0, -8], [-16, 0], [16, 16]], [[1e-19, 0.0], [0.0, 9.0]]),
+    ],
+)
+def test_no_statement_fails_beyond_the_reach_of_scaling(z: Any, A: list[list[float]]) -> None:
+    """Signs are those of the tokens given; distances those of the form, however flat it is."""
+    run = cy.simulate(cy.PureAttention(cy.Hardmax(A)), z, layers=6)
+    assert [c for c in cy.check(run) if c.holds is False] == []
+
+
+def test_a_run_that_grows_too_large_at_once_has_its_start() -> None:
+    free = cy.UnnormalizedAttention(alpha=1.0)
+    run = cy.simulate(free, [[1e308, 1.0], [3.0, 2.0]], layers=4, throw=False)
+    assert run.status.code == "overflow" and run.t.tolist() == [0]
+    assert not any(c.applies for c in cy.check(run))

@@ -404,7 +404,7 @@ def _grow(
     largest = np.abs(here.astype(np.float64)).reshape(len(saves), -1).max(axis=1)
     with np.errstate(divide="ignore", over="ignore"):
         size = np.log(largest) + saves * log1p(float(base - 1))
-    fits = size < np.log(np.finfo(dtype).max) - 1
+    fits = (size < np.log(np.finfo(dtype).max) - 1) | (saves == 0)  # the start is always a float
     stop = len(saves) if fits.all() else int(np.argmin(fits))
     grown = states[:stop]
     # tokens that are all zero stay so, whatever they are multiplied by
@@ -418,7 +418,7 @@ def _grow(
         status = Status(
             "overflow",
             f"tokens grow like (1 + alpha)^k and leave the floats before layer {saves[stop]}; "
-            f"the run stops at layer {saves[stop - 1] if stop else 0}.",
+            f"the run stops at layer {saves[stop - 1]}.",
             "Use PureAttention: it has the same tokens divided by (1 + alpha)^k.",
             status.notes,
         )
