@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -354,3 +355,14 @@ def test_a_run_that_grows_too_large_at_once_has_its_start() -> None:
     run = cy.simulate(free, [[1e308, 1.0], [3.0, 2.0]], layers=4, throw=False)
     assert run.status.code == "overflow" and run.t.tolist() == [0]
     assert not any(c.applies for c in cy.check(run))
+
+
+def test_a_run_cut_short_knows_nothing_of_later_layers(tmp_path: Path) -> None:
+    """It could not be loaded again: its roles were those of layers that it does not have."""
+    z = [[7.5, 4.0], [4.0, -7.5], [4.0, 7.5], [-7.5, -4.0], [-4.0, -7.5]]
+    free = cy.UnnormalizedAttention(cy.Hardmax([[5.0, -12.0], [12.0, 5.0]]), 1e300)
+    run = cy.simulate(free, z, layers=11, throw=False)
+    assert run.t.tolist() == [0, 1] and run.history is not None
+    assert run.history.settled_at.max() <= 1
+    assert all(c.holds for c in cy.check(run) if c.applies)
+    assert cy.load(run.save(tmp_path / "run.npz")).t.tolist() == [0, 1]

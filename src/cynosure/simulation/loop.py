@@ -117,6 +117,8 @@ def simulate(
                 states = states.astype(start.dtype, copy=False)
             if not certified.normalised:
                 states, saves, status = _grow(certified, states, saves, status, real)
+                if len(states) < len(saves):
+                    history = history.until(int(saves[len(states) - 1]))
     if status.failed and throw:
         raise (OverflowError if status.code == "overflow" else ArithmeticError)(str(status))
     return Trajectory(
