@@ -387,7 +387,7 @@ def _factors(base: Fraction, layers: np.ndarray, dtype: np.dtype) -> list[np.nda
 
 def _powers(base: Fraction, k: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """base^k, base > 1. Trap: its rounding counts k times, and 1 + 1e-17 rounds to 1."""
-    rate = log1p(float(min(base - 1, 1)))  # beyond 1 long powers are infinite either way
+    rate = log1p(float(min(base - 1, Fraction(1))))  # beyond 1 long powers are infinite either way
     with np.errstate(over="ignore"):
         return np.where(k <= _LONG, float(base) ** k, np.exp(k * rate)).astype(dtype)
 
