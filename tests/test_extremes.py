@@ -22,6 +22,7 @@ from cynosure._types import definite
 from cynosure.dynamics import DYNAMICS, Flow, Relaxation, ScheduledFlow
 from cynosure.simulation.steppers import STEPPERS, ExponentialEuler
 
+I3 = np.eye(3).tolist()
 SECONDS = 10  # for one run of a handful of tokens, which takes milliseconds
 
 
@@ -342,6 +343,11 @@ def test_a_limit_between_two_leaders_that_floats_cannot_tell_apart() -> None:
         ([[1e308], [1e-160]], [[1.0]]),
         ([[1e154], [-1e308], [5e-324]], [[1.0]]),
         ([[16, 0], [16, -16], [0, -8], [-16, 0], [16, 16]], [[1e-19, 0.0], [0.0, 9.0]]),
+        (
+            [[0, -42.5], [-6.5, -42], [-38.5, 18], [0, -21.25], [38.5, 18], [-38.5, -18]],
+            [[4.000000000001, -4.0], [-4.0, 4.000000000001]],
+        ),
+        ([[1.0, 0.0, 1e-10], [0.0, 1e200, 0.0], [1e-60, 0.0, -3.0], [0.0, -1e200, 2.0]], I3),
     ],
 )
 def test_no_statement_fails_beyond_the_reach_of_scaling(z: Any, A: list[list[float]]) -> None:
