@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -346,3 +347,55 @@ def test_a_limit_between_two_leaders_that_floats_cannot_tell_apart() -> None:
     run = cy.simulate(cy.PureAttention(alpha="1/3"), z, layers=6)
     verdicts = {c.theorem: c for c in cy.check(run)}
     assert verdicts["B11"].applies and verdicts["B11"].holds
+
+
+@pytest.mark.parametrize(
+    ("z", "A"),
+    [
+        ([[1e308], [1e-160]], [[1.0]]),
+        ([[1e154], [-1e308], [5e-324]], [[1.0]]),
+        ([[16, 0], [16, -16], [0, -8], [-16, 0], [16, 16]], [[1e-19, 0.0], [0.0, 9.0]]),
+    ],
+)
+def test_no_statement_fails_beyond_the_reach_of_scaling(z: Any, A: list[list[float]]) -> None:
+    """Signs are those of the tokens given; distances those of the form, however flat it is."""
+    run = cy.simulate(cy.PureAttention(cy.Hardmax(A)), z, layers=6)
+    assert [c for c in cy.check(run) if c.holds is False] == []
+
+
+def test_a_run_that_grows_too_large_at_once_has_its_start() -> None:
+    free = cy.UnnormalizedAttention(alpha=1.0)
+    run = cy.simulate(free, [[1e308, 1.0], [3.0, 2.0]], layers=4, throw=False)
+    assert run.status.code == "overflow" and run.t.tolist() == [0]
+    assert not any(c.applies for c in cy.check(run))
+
+
+def test_a_run_cut_short_knows_nothing_of_later_layers(tmp_path: Path) -> None:
+    """It could not be loaded again: its roles were those of layers that it does not have."""
+    z = [[7.5, 4.0], [4.0, -7.5], [4.0, 7.5], [-7.5, -4.0], [-4.0, -7.5]]
+    free = cy.UnnormalizedAttention(cy.Hardmax([[5.0, -12.0], [12.0, 5.0]]), 1e300)
+    run = cy.simulate(free, z, layers=11, throw=False)
+    assert run.t.tolist() == [0, 1] and run.history is not None
+    assert run.history.settled_at.max() <= 1
+    assert all(c.holds for c in cy.check(run) if c.applies)
+    assert cy.load(run.save(tmp_path / "run.npz")).t.tolist() == [0, 1]
+
+
+FLAT = [[4.00000000000001, 4.0, 0.0], [4.0, 4.00000000000001, 0.0], [0.0, 0.0, 1e-14]]
+WIDE = [
+    [2.2e-308, -1.0, -1.0, 1.7e308],
+    [2.2e-308, -1e308, -1e154, 1e-154],
+    [1.0, 0.0, 6.703903964971299e153, -1.0],
+    [-1e154, 1e-154, 1e-154, -1e308],
+    [2.2e-308, -5e-324, 2.2e-308, -1.0],
+    [1e-154, 1e-308, 0.0, 0.0],
+]
+CROSSED = [[0, -2, 4], [2, -2, 0], [4, -6, -2], [-2, 2, 0], [0, 2, -4], [-4, 6, 2], [-4, -6, 2]]
+CROSSED += [[2, -6, 4], [2, -4, -4], [-1, 2, 0], [4, 6, -2], [-2, 4, 4], [-2, 6, -4]]
+
+
+@pytest.mark.parametrize(("z", "A", "layers"), [(CROSSED, FLAT, 3), (WIDE, None, 5)])
+def test_flat_forms_and_vertices_that_floats_do_not_see(z: Any, A: Any, layers: int) -> None:
+    """B6 saw a collision in the rounding of a norm; B17 applied though a vertex does not lead."""
+    run = cy.simulate(cy.PureAttention(cy.Hardmax(A), 0.5), z, layers=layers)
+    assert [c for c in cy.check(run) if c.holds is False] == []

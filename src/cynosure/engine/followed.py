@@ -8,7 +8,7 @@ leads when it follows only itself; for distinct tokens this is Definition 1.1 of
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, SupportsIndex
 
@@ -227,6 +227,17 @@ class History:
             indices[indptr[c] : indptr[c + 1]] = sets[c]
         followed = Followed(self.label, indptr, indices)
         return followed if self.same is None else self._merged(followed, int(k))
+
+    def until(self, k: int) -> History:
+        """What a run that ends at layer k knows of it."""
+        known = self.settled_at <= k
+        return replace(
+            self,
+            born=np.where(self.born <= k, self.born, -1),
+            settled_at=np.where(known, self.settled_at, -1),
+            leader=np.where(known, self.leader, -1),
+            records=tuple(record for record in self.records if record.layer <= k),
+        )
 
     def _merged(self, followed: Followed, k: int) -> Followed:
         """The same sets, with the classes that have met by layer k as one class."""

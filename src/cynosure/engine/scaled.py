@@ -112,8 +112,7 @@ class Decay:
 
     def __init__(self, alpha: Fraction) -> None:
         self._rho = float(1 / (1 + alpha))
-        # where alpha > 1 long powers are 0 either way
-        self._rate = log1p(float(alpha if alpha < 1 else 1))
+        self._rate = log1p(float(min(alpha, Fraction(1))))  # beyond 1 long powers are 0 anyway
 
     def __call__(self, layers: int) -> float:
         return self._rho**layers if layers <= _LONG else exp(-layers * self._rate)

@@ -117,6 +117,8 @@ def simulate(
                 states = states.astype(start.dtype, copy=False)
             if not certified.normalised:
                 states, saves, status = _grow(certified, states, saves, status, real)
+                if len(states) < len(saves):
+                    history = history.until(int(saves[len(states) - 1]))
     if status.failed and throw:
         raise (OverflowError if status.code == "overflow" else ArithmeticError)(str(status))
     return Trajectory(
@@ -385,7 +387,7 @@ def _factors(base: Fraction, layers: np.ndarray, dtype: np.dtype) -> list[np.nda
 
 def _powers(base: Fraction, k: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """base^k, base > 1. Trap: its rounding counts k times, and 1 + 1e-17 rounds to 1."""
-    rate = log1p(float(base - 1 if base < 2 else 1))  # beyond 1 long powers are infinite either way
+    rate = log1p(float(min(base - 1, Fraction(1))))  # beyond 1 long powers are infinite either way
     with np.errstate(over="ignore"):
         return np.where(k <= _LONG, float(base) ** k, np.exp(k * rate)).astype(dtype)
 
@@ -404,7 +406,7 @@ def _grow(
     largest = np.abs(here.astype(np.float64)).reshape(len(saves), -1).max(axis=1)
     with np.errstate(divide="ignore", over="ignore"):
         size = np.log(largest) + saves * log1p(float(base - 1))
-    fits = size < np.log(np.finfo(dtype).max) - 1
+    fits = (size < np.log(np.finfo(dtype).max) - 1) | (saves == 0)  # the start is always a float
     stop = len(saves) if fits.all() else int(np.argmin(fits))
     grown = states[:stop]
     # tokens that are all zero stay so, whatever they are multiplied by
@@ -418,7 +420,7 @@ def _grow(
         status = Status(
             "overflow",
             f"tokens grow like (1 + alpha)^k and leave the floats before layer {saves[stop]}; "
-            f"the run stops at layer {saves[stop - 1] if stop else 0}.",
+            f"the run stops at layer {saves[stop - 1]}.",
             "Use PureAttention: it has the same tokens divided by (1 + alpha)^k.",
             status.notes,
         )

@@ -115,22 +115,28 @@ def finitely_many_limits(run: LayerRun) -> list[Part]:
     """Limits read off the last two layers against the list of all such points.
 
     In dimension <= 3 the faces are enumerated; above, and for limits so near 0 that the list has
-    none of them (`minimal_points`), 0 is projected on the face that s exposes.
+    none of them (`minimal_points`), 0 is projected on the face that s exposes. Both are found in
+    the A-norm, and compared in it: a form of condition 1e20 says nothing about other distances.
     """
-    li, K = run.limit, run.limit.polytope
+    li, K, root = run.limit, run.limit.polytope, np.linalg.cholesky(run.A)
     ends = np.where(run.straight[:, None], run.ends, li.points)
     distance = np.linalg.norm(ends - li.points, axis=1)  # followers of a leader: s is a vertex
     tol = run.end_error + _SAME * run.R
     rest = run.leaderless
+    per = float(np.sqrt(np.linalg.norm(run.A, 2)))  # distances in the A-norm are at most so long
     if K.dim <= 3 and len(K.vertices) <= 200:
         from scipy.spatial import cKDTree
 
         tol += _SAME * run.R
-        listed = run.norm(li.points) > 2 * CONTAINS_TOL * run.norm(K.vertices).max()
-        distance[listed] = cKDTree(minimal_points(K, run.A)).query(ends[listed])[0]
-        rest = rest[~listed[rest]]
+        listed = rest[run.norm(li.points[rest]) > 2 * CONTAINS_TOL * run.norm(K.vertices).max()]
+        if len(listed):
+            distance[listed] = (
+                cKDTree(minimal_points(K, run.A) @ root).query(ends[listed] @ root)[0] / per
+            )
+        rest = np.setdiff1d(rest, listed)
     rest = run.sample(rest, 1e5 * run.d)
-    distance[rest] = [np.linalg.norm(ends[i] - _least_of_face(run, li.points[i])) for i in rest]
+    away = [(ends[i] - _least_of_face(run, li.points[i])) @ root for i in rest]
+    distance[rest] = np.linalg.norm(np.array(away).reshape(-1, run.d), axis=1) / per
     return [least("distance to the list", -distance, tol, "token")]
 
 

@@ -32,7 +32,8 @@ def _vertices_lead(run: LayerRun) -> Hypothesis:
     z, leads = run.z[0], run.sets[0].leads
     directions = np.random.default_rng(0).standard_normal((64, run.d))
     extreme = np.unique((z @ directions.T).argmax(axis=0))
-    wrong = int((~leads[extreme]).sum())  # settles most runs without a hull
+    followed = run.single(0)  # each alone the best for somebody: vertices, whatever floats say
+    wrong = int((~leads[extreme]).sum()) + int((~leads[followed[followed >= 0]]).sum())
     rest = np.flatnonzero(~leads)
     if not wrong and len(rest):
         body = Polytope.from_vertices(z[firsts(run, np.flatnonzero(leads))])

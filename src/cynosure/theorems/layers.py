@@ -222,6 +222,14 @@ class LayerRun(Reading):
         """|x|_A along the last axis."""
         return np.sqrt(self.form(x, x).clip(0))
 
+    def norm_error(self, x: np.ndarray) -> np.ndarray:
+        """What rounding does to `norm`: |sqrt(q + e) - sqrt(q)| <= e / max(sqrt(q), sqrt(e)).
+
+        Much for a form that is nearly singular in the direction of x, a unit or two elsewhere.
+        """
+        e = (2 * self.d + 4) * U * self.size_A * (x * x).sum(axis=-1)
+        return e / np.maximum(np.maximum(self.norm(x), np.sqrt(e)), 1e-300)
+
     @cached_property
     def squares(self) -> np.ndarray:
         """|z_i^k|_A^2, shape (K + 1, n)."""

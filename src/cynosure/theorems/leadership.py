@@ -111,8 +111,10 @@ def distances(run: LayerRun) -> list[Part]:
         x, after = run.z[k, i] - run.z[k, j], run.z[k + 1, i] - run.z[k + 1, j]
         if even:
             m = run.sets[k].pull(run.z[k])
-            bound = np.hypot(run.rho * run.norm(x), run.eta * run.norm(m[i] - m[j]))
-            slack = run.norm(after) - bound
+            apart = m[i] - m[j]
+            bound = np.hypot(run.rho * run.norm(x), run.eta * run.norm(apart))
+            room = run.rho * run.norm_error(x) + run.eta * run.norm_error(apart)
+            slack = run.norm(after) - bound + run.norm_error(after) + room
         else:
             Ax = x @ run.A.T
             bound = run.rho * (Ax * x).sum(axis=1) / np.linalg.norm(Ax, axis=1).clip(1e-300)

@@ -24,11 +24,12 @@ def _on_a_line(run: LayerRun) -> Hypothesis:
     (_on_a_line, positive, nonzero),
 )
 def line(run: LayerRun) -> list[Part]:
-    x = run.z[:, :, 0]
-    goal = np.where(x[0] > 0, x[0].max(), x[0].min())
+    x, given = run.z[:, :, 0], run.z_given[0, :, 0]  # scaling may lose a sign
+    top = np.where(given > 0, given.argmax(), given.argmin())
+    goal = x[0, top]
     age = np.arange(run.layers + 1)[:, None]
     expected = goal + run.rho**age * (x[0] - goal)
-    born = np.where(x[0] == goal, 0, -1)
+    born = np.where(given == given[top], 0, -1)
     return [
         least("closed form", -np.abs(x - expected), 4 * run.error, "layer", "token"),
         exactly("the ends lead", run.born != born, "token"),
@@ -41,12 +42,11 @@ def _equal_norms(run: LayerRun) -> Hypothesis:
     spread = float(q.max() - q.min())
     if spread > 2 * run.size_A * (2 * run.d + 4) * U * run.R**2:
         return Hypothesis("equal A-norms (spread of the squares)", False, spread)
-    A = as_rationals(run.A)
+    A = as_rationals(run.A_given)
     norms = {
         sum(x * a * y for x, row in zip(z, A, strict=True) for a, y in zip(row, z, strict=True))
-        for z in as_rationals(np.unique(run.z[0], axis=0))
+        for z in as_rationals(np.unique(run.z_given[0], axis=0))
     }
-    spread = float(max(norms) - min(norms))
     return Hypothesis("equal A-norms (spread of the squares)", len(norms) == 1, spread)
 
 
@@ -58,9 +58,9 @@ def _equal_norms(run: LayerRun) -> Hypothesis:
 )
 def equal_norms(run: LayerRun) -> list[Part]:
     """Two tokens of equal norm have |z_i|_A^2 - <A z_i, z_j> = |z_i - z_j|_A^2 / 2 > 0."""
-    gaps = run.gaps(0, run.rows)
+    gaps, z = run.gaps(0, run.rows), run.z_given
     return [
-        exactly("bitwise constant", (run.z[1:] != run.z[0]).any(axis=2), "layer", "token"),
+        exactly("bitwise constant", (z[1:] != z[0]).any(axis=2), "layer", "token"),
         exactly("every token leads at layer 0", run.born != 0, "token"),
         least("C_i = {i}", gaps, 2 * run.score_error(), "token", token=run.rows),
     ]
