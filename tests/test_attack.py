@@ -14,6 +14,7 @@ import sys
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -197,6 +198,17 @@ def test_a_wrong_limit_is_seen() -> None:
     assert seen("tends to (1, 0), not", **moved(4, (1 - Fraction(1, 2**60), 0)))
     assert seen("token 0 tends to (1, 1), not (1, 0)", **moved(0, (1, 0)))
     assert seen("exact limit", points=moved(4, (1, -1))["points"])
+
+
+def test_a_polytope_that_is_too_small_or_elsewhere_is_seen() -> None:
+    li = cy.limit(cy.PureAttention(), SQUARE)
+    room = compare.Room.of(SQUARE)
+    assert list(compare.hull_faults(li, range(5), room)) == []
+    for vertices, what in ((li.points[:2], "reaches"), (2 * li.points[:4], "the limit of no")):
+        wrong = SimpleNamespace(
+            points=li.points, certified=True, polytope=SimpleNamespace(vertices=vertices)
+        )
+        assert any(what in fault for fault in compare.hull_faults(wrong, range(5), room))
 
 
 def test_a_wrong_birth_is_seen() -> None:

@@ -130,6 +130,7 @@ def limit_faults(run: Run, li: Any, real: Sequence[int], room: Room) -> Iterator
     """One `Limit` against the exact layers that `run` has."""
     born = run.born()
     yield from _leader_faults(li, real)
+    yield from hull_faults(li, real, room)
     for row, i in enumerate(real):
         given, exact = int(li.born[i]), born[row]
         settled = int(li.settled_at[i]) >= 0
@@ -161,6 +162,22 @@ def _leader_faults(li: Any, real: Sequence[int]) -> Iterator[str]:
     for i in real:
         if li.settled_at[i] >= 0 and li.follows[i] < 0 and li.exact_points[i] in ends:
             yield f"token {i} tends to leader {ends[li.exact_points[i]]}, not to none"
+
+
+def hull_faults(li: Any, real: Sequence[int], room: Room) -> Iterator[str]:
+    """K is the hull of the limits: its vertices are some of them, its box is theirs."""
+    points = li.points[list(real)]
+    if not li.certified or len(points) > _MOST_STATES or points.shape[1] > 6:
+        return
+    vertices = li.polytope.vertices
+    known = {tuple(row) for row in points.tolist()}
+    strange = [row for row in vertices.tolist() if tuple(row) not in known]
+    if strange:
+        yield f"vertex {strange[0]} of the polytope is the limit of no token"
+    for side in (-1, 1):
+        ends = [(side * x).max(axis=0).tolist() for x in (vertices, points)]
+        if far(ends[0], [Fraction(x) for x in ends[1]], room.at(0)):
+            yield f"the polytope reaches {ends[0]} in the directions {side:+d}, limits {ends[1]}"
 
 
 def _end_faults(run: Run, li: Any, row: int, i: int, room: Room) -> Iterator[str]:
