@@ -399,3 +399,10 @@ def test_flat_forms_and_vertices_that_floats_do_not_see(z: Any, A: Any, layers: 
     """B6 saw a collision in the rounding of a norm; B17 applied though a vertex does not lead."""
     run = cy.simulate(cy.PureAttention(cy.Hardmax(A), 0.5), z, layers=layers)
     assert [c for c in cy.check(run) if c.holds is False] == []
+
+
+def test_a_growth_beyond_the_floats_is_refused_where_tokens_grow() -> None:
+    """It was a bare OverflowError of a division; normalised layers take any step."""
+    with pytest.raises(ValueError, match=r"1 \+ alpha.*at most 1\.8e\+308.*PureAttention"):
+        cy.UnnormalizedAttention(alpha=Fraction(10**400))
+    assert cy.limit(cy.PureAttention(alpha=Fraction(10**400)), np.eye(2)).certified

@@ -40,6 +40,9 @@ __all__ = [
 ]
 
 
+_LARGEST = Fraction(np.finfo(float).max)
+
+
 @dataclass(frozen=True, eq=False)
 class AlphaLayer(LayerMap, abc.ABC):
     """Layers with one step alpha > 0: a float, an int, a Fraction or a string such as "1/10".
@@ -112,6 +115,14 @@ class UnnormalizedAttention(AlphaLayer):
     """
 
     grows: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        AlphaLayer.__post_init__(self)
+        if self.factor > _LARGEST:
+            raise ValueError(
+                f"alpha: tokens grow by 1 + alpha in every layer, which must be at most "
+                f"{float(_LARGEST):.2g}; PureAttention takes any alpha > 0"
+            )
 
     @property
     def factor(self) -> Fraction:
