@@ -304,3 +304,14 @@ def test_a_limit_as_a_table_and_as_arrays() -> None:
     data = li.to_xarray()
     np.testing.assert_array_equal(data["points"].sel(token=2), li.points[2])
     assert data["rule"].values.tolist() == li.rule.tolist() and data.attrs["layers"] == li.layers
+
+
+def test_padding_is_no_vertex_of_the_polytope() -> None:
+    """For A not definite K is the hull of the limits, in which padding was counted."""
+    z = np.array([[9.0, 9.0], [-1, -1], [1, 1], [0, 0], [-1, 1]])
+    mask = np.array([False, True, True, True, True])
+    layers = cy.PureAttention(cy.Hardmax(-np.eye(2)), 1 / 3)
+    li, alone = cy.limit(layers, z, mask=mask), cy.limit(layers, z[1:])
+    assert li.certified
+    np.testing.assert_array_equal(li.polytope.vertices, alone.polytope.vertices)
+    np.testing.assert_array_equal(li.polytope.index, alone.polytope.index + 1)

@@ -131,7 +131,9 @@ class Limit:
             return Polytope.from_vertices(
                 self.points[self._distinct_leaders], index=self._distinct_leaders
             )
-        return hull(self.points)
+        real = np.flatnonzero(self.rule != "")  # padding ends where it is, and is no limit
+        found = hull(self.points[real])
+        return Polytope(found.vertices, real[found.index])
 
 
 def limit(
