@@ -107,3 +107,10 @@ def test_numbers_are_refused_by_name(value):
 def test_numbers_that_are_numbers_pass():
     assert as_whole(3.0, "n", 0) == as_whole(np.int32(3), "n", 3) == 3
     assert as_number(np.float32(0.5), "dt", "a positive step", lambda x: x > 0) == 0.5
+
+
+def test_a_whole_run_in_place_of_tokens_is_told_which_part_to_pass() -> None:
+    run = cy.simulate(cy.PureAttention(), np.eye(2), layers=1)
+    for reads in (cy.clusters, cy.hull):
+        with pytest.raises(TypeError, match=r"got Trajectory; pass one of its layers"):
+            reads(run)

@@ -109,10 +109,14 @@ def as_tokens(z: Array, name: str = "z", ndim: int | None = None) -> np.ndarray:
         try:
             a = a.astype(np.float64)
         except (TypeError, ValueError):
-            raise TypeError(
-                f"{name}: expected numbers, got an array of {a.dtype}; "
-                "pass a rectangular array of shape (n, d), one token per row"
-            ) from None
+            whole_run = a.ndim == 0 and hasattr(z, "values") and hasattr(z, "t")  # a Trajectory
+            advice = (
+                "pass one of its layers, such as run.values[-1]"
+                if whole_run
+                else ("pass a rectangular array of shape (n, d), one token per row")
+            )
+            given = type(z).__name__ if whole_run else f"an array of {a.dtype}"
+            raise TypeError(f"{name}: expected numbers, got {given}; {advice}") from None
     if a.dtype.kind in "mM":
         raise TypeError(f"{name}: expected numbers, got dates or durations ({a.dtype})")
     if a.dtype.kind == "c":
