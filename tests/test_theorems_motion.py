@@ -417,3 +417,10 @@ def test_every_point_has_least_norm_in_its_slice_but_only_faces_count() -> None:
     assert np.linalg.norm(S - inside, axis=1).min() > 0.1
     for s in S:
         assert (square @ s).max() == pytest.approx(s @ s)
+
+
+def test_an_exact_state_beyond_the_floats_is_no_error() -> None:
+    """Layer 2 is (-3e300, -4.5e300), layer 3 no float, nor is the rounding allowed there."""
+    layers = cy.UnnormalizedAttention(cy.Hardmax(np.array([[-1.0]])), 1e300)
+    tr = cy.simulate(layers, np.array([[-3.0], [0.0]]), layers=9, throw=False)
+    assert all(c.holds for c in cy.check(tr) if c.applies)

@@ -112,6 +112,9 @@ class UnnormalizedAttention(AlphaLayer):
     For hardmax the sets C_i do not see a common factor, so its tokens are exactly (1+alpha)^k
     times those of `PureAttention` (docs/mathematics.md A1): `simulate` rescales the bounded ones,
     and stops with the status "overflow" where the largest coordinate leaves the floats.
+
+    Trap: so the rounding of the bounded tokens, that of the longest one, grows by the same factor.
+    With alpha beyond 1e15 a token that is pulled towards 0 loses all its digits in a layer.
     """
 
     grows: ClassVar[bool] = True

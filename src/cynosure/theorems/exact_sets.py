@@ -27,6 +27,13 @@ EFFORT = 4e5  # products of integers one run may cost, long ones counted by thei
 _LONG = 1000  # bits from which an integer counts as more than one (products by Karatsuba)
 
 
+def _rounded(top: int, bottom: int) -> float:
+    try:
+        return top / bottom
+    except OverflowError:
+        return float("inf") if top > 0 else float("-inf")
+
+
 class ExactLayer(NamedTuple):
     """One layer: tokens W/D as integers (n, d), equal tokens under one label, sets of labels.
 
@@ -39,9 +46,9 @@ class ExactLayer(NamedTuple):
     sets: list[np.ndarray]
 
     def tokens(self, factor: Fraction = Fraction(1)) -> np.ndarray:
-        """factor W/D, each coordinate rounded once."""
+        """factor W/D, each coordinate rounded once; infinite where that is no float."""
         top, bottom = factor.numerator, factor.denominator * self.D
-        rows = [[int(x) * top / bottom for x in row] for row in self.W]
+        rows = [[_rounded(int(x) * top, bottom) for x in row] for row in self.W]
         return np.array(rows, dtype=np.float64).reshape(self.W.shape)
 
     @property

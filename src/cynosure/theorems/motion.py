@@ -138,7 +138,8 @@ def _hardmax(run: MotionRun) -> _Allowed:
         room = slack * _error(run, k, d) * size + (k + 1) * n * run.grain
         with np.errstate(over="ignore", invalid="ignore"):
             grown = np.maximum(np.exp(np.log(room) + k * rate), run.grain)
-            off[row] = (np.abs(run.states[row] - expected) / grown).max(axis=1)
+            away = np.abs(run.states[row] - expected) / grown
+        off[row] = np.where(grown < np.inf, away, 0.0).max(axis=1)
     return off, np.ones((len(t), 1))
 
 
