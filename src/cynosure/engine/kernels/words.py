@@ -14,6 +14,7 @@ from numba import njit
 
 GAP, LETTER, DIGIT, SIGN, APOSTROPHE, STOP = range(6)  # STOP: a gap that ends a clause
 LONGEST_TAG = 200  # characters between < and > that are still taken for markup
+_AT_ONCE = 1 << 21  # characters of the texts that are scanned together
 EMPTY = np.uint64(0)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX = np.uint64(0xBF58476D1CE4E5B9)
@@ -72,14 +73,27 @@ def _past_body(code, i, past, stop, kind):
     return past
 
 
-@njit(cache=True, nogil=True)
 def scan(code, text_start, kind, lower):
     """Words of the texts code[text_start[t] : text_start[t + 1] - 1] (one code point between them).
 
     Returns hash, start, stop of every word (offsets within its text), whether it begins a clause,
-    and word_start per text."""
+    and word_start per text. Some texts at a time, which bounds what is set aside for them."""
+    t, n, words, parts = 0, len(text_start) - 1, 0, [_scan(code, text_start[:1], kind, lower)]
+    while t < n:
+        past = int(np.searchsorted(text_start, text_start[t] + _AT_ONCE, side="right")) - 1
+        past = max(past, t + 1)
+        *found, word_start = _scan(code, text_start[t : past + 1], kind, lower)
+        parts.append((*found, word_start[1:] + words))
+        words, t = words + int(word_start[-1]), past
+    return tuple(map(np.concatenate, zip(*parts)))
+
+
+@njit(cache=True, nogil=True)
+def _scan(code, text_start, kind, lower):
+    """Trap: arrays that a loop replaces by larger ones are counted by reference at every step, four
+    times the work. A word has a character, so there is room for all of them from the start."""
     n = len(text_start) - 1
-    room = len(code) // 4 + 16
+    room = text_start[n] - text_start[0]
     h_out = np.empty(room, np.uint64)
     a_out, b_out = np.empty(room, np.int32), np.empty(room, np.int32)
     fresh = np.empty(room, np.bool_)
@@ -117,11 +131,6 @@ def scan(code, text_start, kind, lower):
                     if (kind[c] if c < table else LETTER) == LETTER:
                         continue
                 break
-            if m == len(h_out):
-                h_out = np.concatenate((h_out, np.empty(m, np.uint64)))
-                a_out = np.concatenate((a_out, np.empty(m, np.int32)))
-                b_out = np.concatenate((b_out, np.empty(m, np.int32)))
-                fresh = np.concatenate((fresh, np.empty(m, np.bool_)))
             h = _mixed(h, np.uint64(i - start))
             h_out[m] = h if h != EMPTY else GOLDEN
             a_out[m], b_out[m] = start - first, i - first
