@@ -236,7 +236,7 @@ def main() -> None:
     quick = "--quick" in sys.argv
     parts = {
         "overhead": lambda folder: overhead(folder, 10 if quick else 40),
-        "speed-up": lambda folder: speed_up(folder, 2 if quick else 16),
+        "speed-up": lambda folder: speed_up(folder, 2 if quick else 48),
         "scheduler": lambda folder: scheduler(folder, 1000 if quick else 10_000),
         "large": lambda folder: large(folder, 100 if quick else 316),
         "kills": lambda folder: kills(folder, 10 if quick else 100),
