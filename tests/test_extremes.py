@@ -406,3 +406,11 @@ def test_a_growth_beyond_the_floats_is_refused_where_tokens_grow() -> None:
     with pytest.raises(ValueError, match=r"1 \+ alpha.*at most 1\.8e\+308.*PureAttention"):
         cy.UnnormalizedAttention(alpha=Fraction(10**400))
     assert cy.limit(cy.PureAttention(alpha=Fraction(10**400)), np.eye(2)).certified
+
+
+def test_forms_of_many_rows_and_scales_are_decided_soon() -> None:
+    """Their minors have a hundred thousand digits: 20 s of integers before."""
+    rng = np.random.default_rng(0)
+    A = np.diag(10.0 ** rng.integers(-150, 150, 64)) + 1e-160
+    with alarm():
+        assert not cy.limit(cy.PureAttention(cy.Hardmax(A)), np.eye(64)).undecided.size

@@ -246,6 +246,9 @@ def as_parameter(M: Array | None, name: str = "A", square: bool = True) -> Array
     return as_matrix(M, name) if square else as_map(M, name)
 
 
+_MOST_BITS = 2e9  # d^3 products of integers that grow to d times the longest: about a second
+
+
 def definite(A: np.ndarray | None) -> bool:
     """True when A is symmetric positive definite (or the identity, None)."""
     return A is None or (bool((A == A.T).all()) and positive(A))
@@ -255,18 +258,21 @@ def positive(A: np.ndarray) -> bool:
     """True when the symmetric part of A is positive definite: <A x, x> > 0 for all x != 0.
 
     Trap: floats give a singular matrix a least eigenvalue of 1e-17 as often as one of -1e-17. What
-    is within their rounding is decided by the leading minors in integers (Sylvester); a matrix of
-    more than 64 rows that is nearly singular counts as not positive.
+    is within their rounding is decided by the leading minors in integers (Sylvester); a matrix that
+    is nearly singular and too large for that, or of too many scales, counts as not positive.
     """
     d = len(A)
     y = np.ldexp(A, -int(np.frexp(np.abs(A).max())[1]))
     least = float(np.linalg.eigvalsh((y + y.T) / 2)[0])
     rounding = 16 * d * d * 2.0**-52
-    if abs(least) > rounding or d > 64:
-        return least > rounding
+    if abs(least) > rounding:
+        return least > 0
     ratios = [[Fraction(x) for x in row] for row in A.tolist()]
     common = max(x.denominator for row in ratios for x in row)  # powers of two
     W = [[int((ratios[i][j] + ratios[j][i]) * common) for j in range(d)] for i in range(d)]
+    longest = max(abs(x) for row in W for x in row).bit_length()
+    if d**4 * longest > _MOST_BITS:
+        return False
     before = 1
     for k in range(d):  # fraction-free elimination (E. Bareiss, 1968): W[k][k] is a leading minor
         pivot = W[k][k]
