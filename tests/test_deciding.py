@@ -111,7 +111,7 @@ def test_what_is_too_close_to_call_is_explained(monkeypatch) -> None:
     twin = Plane(embedding, plane.anchor, plane.v, plane.b, plane.prior, plane.count)
     opened = Opened(Model((twin,), 0.7, 8), words, opened.classes_)
     documents = words.encode(["the plot of a film"])
-    ordered = deciding._ordered(
+    (ordered,) = deciding._loud(
         opened.model, documents, opened.model.read(documents), 0, np.ones(1, bool)
     )
     heard = set(documents.indices[ordered.entry].tolist())

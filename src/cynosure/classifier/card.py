@@ -16,7 +16,6 @@ import numpy as np
 from ..drawing.report import Picture, Report, Table
 from ..drawing.style import GREY, INK, PALETTE, sheet
 from .datasets import Dataset
-from .deciding import read_with_words
 from .estimator import HardmaxClassifier, Lexeme
 from .evaluation import Evaluation, _class_numbers, evaluate
 
@@ -238,7 +237,7 @@ def _examples(clf: HardmaxClassifier, data: Dataset, truth: np.ndarray, p: np.nd
     }
     picked = [(kind, i) for kind, rows in kinds.items() for i in rows.tolist()]
     texts = [data.texts[i] for _, i in picked]
-    _, enough = read_with_words(clf._opened, texts)
+    _, enough = clf._opened.read_with_words(texts)
     rows = tuple(
         (
             kind, str(data.labels[i]), str(clf.classes_[guess[i]]), f"{sure[i]:.3f}",

@@ -57,7 +57,8 @@ class Opened:
         """The same verdicts, and the words that decided each: `explain(text).enough`."""
         from .deciding import read_with_words
 
-        return read_with_words(self, texts)
+        verdicts, deciding = read_with_words(self, texts)
+        return verdicts, deciding.tuples()
 
     def probabilities(self, decision: np.ndarray) -> np.ndarray:
         """Probabilities (texts, classes) from the decisions (texts, rows) of `read`."""

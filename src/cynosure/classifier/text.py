@@ -68,12 +68,13 @@ def _tables() -> tuple[np.ndarray, np.ndarray]:
 
 
 @cache
-def _negators() -> np.ndarray:
-    """The table of the hashes of the negators, in each case they are written in."""
+def _negators() -> tuple[np.ndarray, np.ndarray, list[str]]:
+    """The negators in each case they are written in: the table of their hashes, the number of the
+    form in each slot, and the forms."""
     from ..engine.kernels.words import table_of
 
-    forms = {form(w) for w in _NEGATORS for form in (str, str.capitalize, str.upper)}
-    return table_of(Tokenizer((1, 1), lowercase=False).scan(sorted(forms)).hash)[0]
+    forms = sorted({form(w) for w in _NEGATORS for form in (str, str.capitalize, str.upper)})
+    return *table_of(Tokenizer((1, 1), lowercase=False).scan(forms).hash), forms
 
 
 class Words(NamedTuple):
@@ -86,6 +87,16 @@ class Words(NamedTuple):
     fresh: np.ndarray
     by: np.ndarray
     indptr: np.ndarray
+
+
+class Spelt(NamedTuple):
+    """Terms as words: term j has those of the numbers words[indptr[j] : indptr[j + 1]]. The table
+    of the negators' hashes comes with the number of the word in each slot."""
+
+    number: dict[str, int]
+    indptr: np.ndarray
+    words: np.ndarray
+    negators: tuple[np.ndarray, np.ndarray]
 
 
 class Occurrence(NamedTuple):
@@ -143,7 +154,7 @@ class Tokenizer:
             return words
         from ..engine.kernels.words import negated
 
-        hashes, by = negated(words.hash, words.fresh, words.indptr, _negators(), _REACH)
+        hashes, by = negated(words.hash, words.fresh, words.indptr, _negators()[0], _REACH)
         return words._replace(hash=hashes, by=by)
 
     def scan_terms(self, terms: Sequence[str]) -> Words:
@@ -223,6 +234,21 @@ class Vocabulary:
         indptr = np.cumsum([0, *map(len, rows)], dtype=np.int32)
         indices = np.fromiter((w for row in rows for w in row), np.int32, int(indptr[-1]))
         return csr_array((np.ones(len(indices)), indices, indptr), (len(rows), len(number)))
+
+    @cached_property
+    def in_words(self) -> Spelt:
+        """The words of each term in their order, those behind a negator without their mark."""
+        keys, value, forms = _negators()
+        words = " ".join(self.terms).replace(NOT, "").split(" ")
+        number = {w: k for k, w in enumerate(dict.fromkeys((*words, *forms)))}
+        counts = np.fromiter((1 + term.count(" ") for term in self.terms), np.int64, len(self))
+        form = np.array([number[w] for w in forms], np.int32)
+        return Spelt(
+            number,
+            np.concatenate(([0], np.cumsum(counts))),
+            np.fromiter(map(number.__getitem__, words), np.int32, len(words)),
+            (keys, np.where(value >= 0, form[value], -1)),
+        )
 
     @cached_property
     def opposites(self) -> np.ndarray:

@@ -41,9 +41,9 @@ def _frame(data: Any, model: Any, text: str) -> Any:
     opened = opened_model(model, fingerprint(Path(model))) if isinstance(model, str) else model
     texts = [None if _is_missing(x) else x for x in data[text].tolist()]
     there = np.array([isinstance(x, str) for x in texts], bool)
-    label, p, enough, evidence = answers(opened, [x for x in texts if isinstance(x, str)])
+    label, p, deciding, evidence = answers(opened, [x for x in texts if isinstance(x, str)])
     words: list[list[str]] = [[] for _ in texts]
-    for i, found_ in zip(np.flatnonzero(there).tolist(), enough, strict=True):
+    for i, found_ in zip(np.flatnonzero(there).tolist(), deciding.tuples(), strict=True):
         words[i] = list(found_)
     kinds = {"U": "string", "i": "Int64", "f": "Float64", "b": "boolean"}
     labels = pd.Series(pd.NA, data.index, dtype=kinds[label.dtype.kind])

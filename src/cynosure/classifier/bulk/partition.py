@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 
 from ..._files import write_atomically
+from ..deciding import Deciding, read_with_words
 from ..opened import Opened
 from .manifest import Task, fingerprint
 from .reading import Batch, batches
@@ -62,6 +63,7 @@ def _make(task: Task) -> None:
 
     opened = opened_model(task.model, task.model_sha256)
     schema = _schema(opened.classes_, task)
+    names = pa.array(list(opened.vocabulary.in_words.number), pa.string())
 
     def write(stream: Any) -> None:
         counts: dict[str, Any] = {"rows": 0, "unknown": 0, "bad": 0, "first_bad": ""}
@@ -78,7 +80,7 @@ def _make(task: Task) -> None:
                 counts["bad"] += len(batch.bad)
                 counts["rows"] += len(batch.rows)
                 if batch.rows:
-                    table = _table(opened, task, batch, schema)
+                    table = _table(opened, names, task, batch, schema)
                     counts["unknown"] += len(table) - table["evidence"].to_numpy().sum().item()
                     held.append(table)
                 if sum(map(len, held)) >= _ROW_GROUP:
@@ -129,10 +131,11 @@ def _schema(classes: np.ndarray, task: Task) -> Any:
     )  # fmt: skip
 
 
-def _table(opened: Opened, task: Task, batch: Batch, schema: Any) -> Any:
+def _table(opened: Opened, names: Any, task: Task, batch: Batch, schema: Any) -> Any:
     import pyarrow as pa
 
-    label, probability, enough, evidence = answers(opened, batch.texts)
+    label, probability, deciding, evidence = answers(opened, batch.texts)
+    enough = pa.ListArray.from_arrays(deciding.indptr.astype(np.int32), names.take(deciding.words))
     if task.abstain is not None:
         label = np.where(evidence, label, task.abstain)
     ids = batch.ids if task.id_type == "int64" else list(map(str, batch.ids))
@@ -148,8 +151,8 @@ def _table(opened: Opened, task: Task, batch: Batch, schema: Any) -> Any:
 
 def answers(
     opened: Opened, texts: list[str]
-) -> tuple[np.ndarray, np.ndarray, list[tuple[str, ...]], np.ndarray]:
+) -> tuple[np.ndarray, np.ndarray, Deciding, np.ndarray]:
     """Label, its probability, the words that decided, whether there were any: of each text."""
-    verdicts, enough = opened.read_with_words(texts)
+    verdicts, deciding = read_with_words(opened, texts)
     won, p = opened.winners(verdicts), opened.probabilities(verdicts.decision)
-    return opened.classes_[won], p[np.arange(len(won)), won], enough, verdicts.known > 0
+    return opened.classes_[won], p[np.arange(len(won)), won], deciding, verdicts.known > 0

@@ -9,6 +9,8 @@ consecutive words) are known by a 64-bit hash: among a million terms two collide
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numba import njit
 
@@ -78,14 +80,15 @@ def scan(code, text_start, kind, lower):
 
     Returns hash, start, stop of every word (offsets within its text), whether it begins a clause,
     and word_start per text. Some texts at a time, which bounds what is set aside for them."""
-    t, n, words, parts = 0, len(text_start) - 1, 0, [_scan(code, text_start[:1], kind, lower)]
-    while t < n:
+    parts: list[Any] = []
+    t, n, words = 0, len(text_start) - 1, 0
+    while t < n or not parts:
         past = int(np.searchsorted(text_start, text_start[t] + _AT_ONCE, side="right")) - 1
-        past = max(past, t + 1)
+        past = min(max(past, t + 1), n)
         *found, word_start = _scan(code, text_start[t : past + 1], kind, lower)
-        parts.append((*found, word_start[1:] + words))
+        parts.append((*found, word_start[t > 0 :] + words))
         words, t = words + int(word_start[-1]), past
-    return tuple(map(np.concatenate, zip(*parts)))
+    return parts[0] if len(parts) == 1 else tuple(map(np.concatenate, zip(*parts)))
 
 
 @njit(cache=True, nogil=True)
