@@ -85,6 +85,9 @@ def speed(base: Path, texts: list[str], fitted: Any, rounds: int) -> dict[str, A
     from distributed import Client, LocalCluster
 
     there, fresh = stored(base / "in", texts, 8), Fresh(base)
+    # A cluster changes the allocator (MALLOC_TRIM_THRESHOLD_) of every process that is started
+    # after it; those of `workers` are ours alone, so they are started before.
+    bulk.predict(there, out=fresh(), workers=2)
     quiet: dict[str, Any] = {"processes": True, "threads_per_worker": 1, "dashboard_address": None}
     with (
         LocalCluster(n_workers=1, **quiet) as one, Client(one, set_as_default=False) as alone,

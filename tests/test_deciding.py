@@ -20,6 +20,7 @@ REVIEWS = [
     "It is just a film. Is just the cover of a job; would watch again, but it has a plot.",
     "", "zzzz qqqq", "good", "not", "not good", "Film film FILM film?! 10/10 😀 <br />great",
     "nobody cares; nothing good, no good plot, without good music, can't say good",
+    "Not a dull plot. The plot is NOT dull, not dull, Never dull: it was never a dull plot",
 ]  # fmt: skip
 
 
@@ -59,6 +60,7 @@ MODELS = {
     "shipped": shipped,
     "two classes": fitted,
     "opposites": lambda: fitted(negation="opposite", ngrams=(1, 3)),
+    "cases kept": lambda: fitted(negation=True, ngrams=(2, 3), lowercase=False),
     "three classes": lambda: fitted(classes=("a", "b", "c")),
     "no layers": lambda: fitted(layers=0),
     "everything is read": lambda: fitted(words=None),
