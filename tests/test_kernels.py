@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from fractions import Fraction
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,8 +20,10 @@ from cynosure.engine.kernels import (
     candidates,
     classes,
     place,
+    planar,
     reference_candidates,
     run_batch,
+    spatial,
 )
 from cynosure.engine.kernels.planar import planar_candidates
 from cynosure.engine.kernels.pruned import WIDTH, by_norm, pruned_candidates, reaches
@@ -219,17 +221,46 @@ def test_planar_sets_on_rotated_ties_are_exact_maximisers() -> None:
             assert {j for j, v in enumerate(scores) if v == max(scores)} <= rows[i]
 
 
-def test_the_spatial_path_is_taken_where_it_pays_and_agrees() -> None:
+def test_the_spatial_path_is_taken_where_it_pays_and_agrees(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """4,000 tokens on a sphere: pruning would compare all pairs; rows in several orders of size."""
     z = np.vstack((sphere(4000), grid(5, 3) / 8))
-    easy = RNG.normal(size=(4000, 3))
+    easy, many = RNG.normal(size=(4000, 3)), sphere(20_000)
     slack = 20 * U * np.linalg.norm(z, axis=1)
+    assert pays(z, z, False) and pays(many, many, True)  # the runner-up is a second search
+    assert not any(pays(easy, easy, runner_up) for runner_up in (False, True))
+    monkeypatch.setattr(spatial, "pays", lambda q, z, runner_up: runner_up or pays(q, z, False))
     for runner_up in (False, True):
-        assert pays(z, z, runner_up) and not pays(easy, easy, runner_up)
         found = candidates(z, z, slack, runner_up=runner_up)
         right = spatial_candidates(z, z, slack, runner_up=runner_up)
         assert all((x == y).all() for x, y in zip(found, right, strict=True))
         assert complaints(found, z, z, slack) == []
+
+
+def test_lists_and_ties_that_need_more_room_are_searched_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The room of a compiled search is fixed: where it is too small the search asks for more."""
+    runs: list[str] = []
+
+    def counted(module: ModuleType, name: str) -> None:
+        search = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *given: runs.append(name) or search(*given))
+
+    counted(spatial, "_divided")
+    counted(planar, "_walked")
+    beam = np.array([-0.3, 0.2, -0.8]) + 1e-6 * RNG.normal(size=(600, 3))
+    axis = np.tile([1.0, 0.0, 0.0], (600, 1))
+    for kernel, q, z in (
+        (spatial_candidates, beam, SPACE["crowded cube"]),  # lists that do not become shorter
+        (spatial_candidates, axis, SPACE["grid 3"]),  # 36 ties in a row
+        (planar_candidates, axis[:, :2], grid(20, 2)),
+    ):
+        runs.clear()
+        slack = np.zeros(len(q))
+        assert complaints(kernel(q, z, slack), q, z, slack) == []
+        assert len(runs) > 1
 
 
 @pytest.mark.parametrize("width", [1e-2, 1e-6])

@@ -9,7 +9,8 @@ import pytest
 
 from cynosure.engine.kernels import candidates, narrow, reference_candidates
 from cynosure.engine.kernels.narrow import below_one, narrow_candidates, narrowed, score_error
-from cynosure.engine.kernels.pruned import WIDTH, blocks, tile, upper_norms
+from cynosure.engine.kernels.pruned import blocks, upper_norms
+from cynosure.engine.kernels.tile import ROWS, WIDTH, scores
 from test_kernels import complaints, rows_of, scale_of
 
 RNG = np.random.default_rng(16)
@@ -48,16 +49,18 @@ def excess(z: np.ndarray) -> tuple[list[Fraction], np.ndarray]:
     rows, norms, powers = narrowed(z)
     exact = [[Fraction(x) for x in row] for row in z.tolist()]
     worst = []
-    for start in range(0, len(z), 4):
-        s = np.empty(4 * WIDTH, np.float32)
-        tile(rows.reshape(-1), start * rows.shape[1], keys.reshape(-1), 0, s, rows.shape[1])
-        for k, scores in enumerate(s.reshape(4, WIDTH)[:, : len(z)].tolist()):
+    for start in range(0, len(z), ROWS):
+        few = np.zeros((ROWS, d), np.float32)
+        few[: len(rows) - start] = rows[start : start + ROWS]
+        s, low = np.empty((ROWS, WIDTH), np.float32), np.full(ROWS, -np.inf, np.float32)
+        assert scores(few.reshape(-1), 0, keys.reshape(-1), 0, s, d, low, d, low, low) == 63
+        for k, row in enumerate(s[: len(rows) - start, : len(z)].tolist()):
             unit = Fraction(powers[start + k]) * Fraction(power)
             right = [
                 unit * sum((a * b for a, b in zip(exact[start + k], y, strict=True)), Fraction(0))
                 for y in exact
             ]
-            worst.append(max(abs(Fraction(a) - b) for a, b in zip(scores, right, strict=True)))
+            worst.append(max(abs(Fraction(a) - b) for a, b in zip(row, right, strict=True)))
     return worst, score_error(norms, upper_norms(z).max() * power, d)
 
 
@@ -98,6 +101,7 @@ def near(z: np.ndarray, step: float) -> np.ndarray:
 LATTICE = np.unique(RNG.integers(-2, 3, (900, 8)).astype(float), axis=0)
 KINDS = {
     **{f"gaussian {d}": RNG.normal(size=(600, d)) for d in (8, 11, 16, 64)},
+    "late": RNG.normal(size=(400, 40)) * np.repeat([1e-3, 1.0], [30, 10]),
     "uniform": RNG.uniform(-1, 1, (700, 16)),
     "sphere": (lambda x: x / np.linalg.norm(x, axis=1, keepdims=True))(RNG.normal(size=(600, 8))),
     **{f"near {e}": near(RNG.normal(size=(200, 12)), 10.0**-e) for e in (6, 7, 8, 12, 15)},
@@ -152,3 +156,40 @@ def test_the_judge_notices_a_bound_that_is_too_small(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(narrow, "score_error", lambda norm, radius, d: 0.0 * norm)
     z = KINDS["near 7"]
     assert complaints(narrow_candidates(z, z, 0 * z[:, 0]), z, z, 0 * z[:, 0])
+
+
+def test_the_judge_notices_scores_given_up_too_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bound on the coordinates to come is needed: `late` has nearly all its length there."""
+    monkeypatch.setattr(narrow, "above", lambda x: np.zeros(len(x), np.float32))
+    z = KINDS["late"]
+    q = z[:300]
+    assert complaints(narrow_candidates(q, z, 0 * q[:, 0]), q, z, 0 * q[:, 0])
+
+
+def test_the_judge_notices_a_start_that_is_too_high(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Above the largest score less the slack: members in other blocks of keys are lost."""
+    z = KINDS["gaussian 8"]
+    slack = 0.1 * (z * z).sum(axis=1)
+    monkeypatch.setattr(
+        narrow, "start_of", lambda rows, z, power, _: (rows @ z.T).max(axis=1) * power * 0.999
+    )
+    assert complaints(narrow_candidates(z, z, slack), z, z, slack)
+
+
+def test_scores_are_given_up_only_below_the_bound() -> None:
+    """A few coordinates, and what is missing by Cauchy-Schwarz: hits are those of whole scores."""
+    d, first = 40, 12
+    q, z = RNG.normal(size=(ROWS, d)), RNG.normal(size=(WIDTH, d))
+    for dtype in (np.float32, np.float64):
+        rows, keys = q.astype(dtype), z.astype(dtype)
+        rest = [np.linalg.norm(x[:, first:], axis=1).astype(dtype) * (1 + 1e-5) for x in (q, z)]
+        whole = rows @ keys.T
+        for low in np.quantile(whole, (0.0, 0.5, 0.9, 0.99, 1.0)) - 1e-4:
+            s, lows = np.zeros((ROWS, WIDTH), dtype), np.full(ROWS, low, dtype)
+            args = rows.reshape(-1), 0, keys.T.reshape(-1).copy(), 0, s, d, lows, first
+            hits = scores(*args, *(x.astype(dtype) for x in rest))
+            assert [(hits >> k) & 1 for k in range(ROWS)] == (whole > low).any(axis=1).tolist()
+            seen = whole > low
+            assert np.allclose(s[seen], whole[seen], rtol=0, atol=1e-4)
+            assert (np.isneginf(s) | np.isclose(s, whole, rtol=0, atol=1e-4)).all()
+        assert scores(*args[:6], 2 * np.abs(lows) + d * d, *args[7:], *rest) == 0

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cynosure.classifier.text import Documents, Tokenizer, Vocabulary, as_texts
+from cynosure.engine.kernels.words import count_terms
 
 IDEOGRAPH = ("CJK UNIFIED", "CJK COMPAT", "HIRAGANA", "KATAKANA", "IDEOGRAPHIC", "CJK RADICAL")
 
@@ -299,3 +300,25 @@ def test_scripts_and_styles_are_not_read() -> None:
     assert words("a <script>var x = 'bad';</script> b<STYLE type=x>c</style >d") == ["a", "b", "d"]
     assert words("a <script>never closed") == ["a", "never", "closed"]
     assert words("<scripted>a</scripted> <script/>b") == ["a", "b"]
+
+
+@pytest.mark.parametrize("high", [1, 2])
+def test_terms_are_counted_in_texts_of_any_length(high: int) -> None:
+    """70,000 words: the table grows between texts, and before one that alone is too long for it."""
+    rng = np.random.default_rng(high)
+    words = rng.integers(1, 50_000, 70_000).tolist()
+    ends = [0, 0, 5_000, 10_000, 15_000, 60_000, 60_003, 70_000]
+    times = np.arange(1.0, len(ends))
+    seen: dict[tuple[int, ...], list[float]] = {}  # term -> weight, last text, first word
+    for t, (begin, end) in enumerate(pairwise(ends)):
+        for i in range(begin, end):
+            for n in range(1, min(high, end - i) + 1):
+                entry = seen.setdefault(tuple(words[i : i + n]), [0.0, -1, i])
+                if entry[1] != t:
+                    entry[0], entry[1] = entry[0] + times[t], t
+    hashes = np.array(words, np.uint64)
+    found = count_terms(hashes, np.array(ends, np.int64), 1, high, times)
+    assert len(set(found[0].tolist())) == len(seen)
+    assert found[1].tolist() == [weight for weight, _, _ in seen.values()]
+    assert found[2].tolist() == [len(term) for term in seen]
+    assert found[3].tolist() == [first for _, _, first in seen.values()]

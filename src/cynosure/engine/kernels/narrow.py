@@ -5,7 +5,8 @@ where a vector register holds twice as many scores. A computed score is within
 1.01 (d + 2) 2^-24 |q| |z| + d 2^-120 of the exact one, in whichever order it was summed, with fused
 products or without, subnormals kept or flushed (docs/mathematics.md C8 iv). So the search of
 `pruned`, with twice that added to the slack, proves C_i wherever it finds one key; what it leaves,
-and everything where a first sample leaves much, is searched in float64 as before.
+and everything where a first sample leaves much, is searched in float64. From 32 coordinates on most
+scores are given up after some of them: what the others can add is at most the product of two norms.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from .pruned import (
     upper_norms,
     widened,
 )
+from .tile import WIDTH
 
 __all__ = ["narrow_candidates", "pays_narrow", "score_error"]
 
 FEWEST = 256  # queries and keys; fewer are searched before they are rounded
 SHALLOW, DEEP = 8, 2**16  # coordinates for which float32 pays, and for which the bound was derived
+LONG = 32  # coordinates of which some may be enough
 SAMPLE = 512  # rows that tell what the others will be like
 UNIT = 2.0**-24  # unit roundoff of float32
 
@@ -57,10 +60,14 @@ def narrow_candidates(q: Floats, z: Floats, slack: Floats) -> Candidates:
     wide = widened(slack, norm_q / powers, radius, d) * (1 + 1e-7)
     wide = wide * powers * power + 2.0 * score_error(norm_q, radius * power, d)
     reach = reaches(norm_z, order) * power
+    start, first = start_of(rows, z, power, wide), enough(d)
+    rest_q = above(upper_norms(q[:, first:]) * powers)
+    rest_z = np.zeros(len(reach) * WIDTH, np.float32)
+    rest_z[:m] = above(upper_norms(z[:, first:])[order] * power)
     best, left = np.empty(nq, np.intp), np.empty(nq, bool)
     for part in (slice(0, SAMPLE), slice(SAMPLE, nq)):
         args = rows[part], norm_q[part], wide[part], keys, reach, m, False
-        top, second, at = top_two(*args)
+        top, second, at = top_two(*args, start[part], first, rest_q[part], rest_z)
         best[part] = order[at]
         left[part] = second >= top - wide[part]
         if 2 * np.count_nonzero(left[:SAMPLE]) > len(left[:SAMPLE]):
@@ -74,6 +81,30 @@ def narrow_candidates(q: Floats, z: Floats, slack: Floats) -> Candidates:
     return assemble(best, m, again, row, member, np.empty(0))
 
 
+def start_of(rows: np.ndarray, z: Floats, power: float, wide: Floats) -> Floats:
+    """What every score that matters is above, given the scaled queries: -inf if nothing is known.
+
+    With a key for each query, as where all tokens search, it is the score of the query's own.
+    """
+    if len(rows) != len(z):
+        return np.full(len(rows), -np.inf)
+    return np.einsum("ic,ic->i", rows, z) * power - 2.0 * wide
+
+
+def enough(d: int) -> int:
+    """Coordinates after which most scores are seen to be too small; all of them where d is small.
+
+    With k of d coordinates random tokens have |partial sum| near sqrt k, and (d - k) / d of the
+    bound |q| |z| left: a multiple of sqrt d, by measurement 4.
+    """
+    return d if d < LONG else 4 * math.isqrt(d)
+
+
+def above(x: Floats) -> np.ndarray:
+    """x in float32 and so much larger that products of two such, rounded, are not too small."""
+    return (x * (1.0 + 2.0**-20)).astype(np.float32)
+
+
 @njit(cache=True, nogil=True)
 def below_one(largest):
     """The power of two that brings a number below 1 and, unless it is tiny, not below 1/2."""
@@ -84,7 +115,7 @@ def below_one(largest):
 def narrowed(x):
     """Rows scaled by powers of two and rounded to float32, their norms upwards, and the powers."""
     n, d = x.shape
-    rows = np.zeros((n, (d + 3) // 4 * 4), np.float32)
+    rows = np.zeros((n, d), np.float32)
     norm, powers = np.empty(n), np.empty(n)
     up = 1.0 + (d + 6) * 2.0**-53
     for i in range(n):

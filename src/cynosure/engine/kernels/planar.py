@@ -25,6 +25,7 @@ from .octagon import corners, deep_inside
 from .pruned import pruned_candidates, upper_norms, widened
 
 COARSE = 1e-9  # a query with slack above COARSE |q| R is searched by pruning instead
+COUNTED = 32  # edges of a chain that are compared at once
 
 
 class Outline(NamedTuple):
@@ -53,7 +54,7 @@ def planar_candidates(
     outline = _outline(z, np.arange(m), depth)
     if outline is None:
         return pruned_candidates(q, z, slack, runner_up=runner_up)
-    top, best, second, rows, members = _along_outline(q, norm_q, wide, *outline)
+    top, best, second, rows, members = _along_outline(q, norm_q, wide, outline)
     tied = np.flatnonzero(np.bincount(rows, minlength=len(q))) if len(rows) else rows
     if not runner_up:
         return assemble(best, m, tied, rows, members, np.empty(0))
@@ -64,7 +65,7 @@ def planar_candidates(
         inner = _outline(z[rest], np.flatnonzero(rest), 32 * U * radius)
         if inner is None:
             return pruned_candidates(q, z, slack, runner_up=True)
-        second = np.maximum(second, _along_outline(q, norm_q, wide, *inner)[0])
+        second = np.maximum(second, _along_outline(q, norm_q, wide, inner)[0])
     return assemble(best, m, tied, rows, members, top - second)
 
 
@@ -245,20 +246,54 @@ def _above(xy, vertex, lower, x):
     return low
 
 
-@njit(cache=True, nogil=True)
-def _along_outline(q, norm_q, slack, xy, token, lower, extra_xy, extra, extra_ptr, delta):
+def _along_outline(
+    q: Floats, norm_q: Floats, slack: Floats, outline: Outline
+) -> tuple[Floats, Indices, Floats, Indices, Indices]:
     """Best score and token per query, the best score outside its set, and the rows with several."""
+    room, needed = 0, len(q) + 64
+    while needed > room:
+        # fixed within: arrays that a compiled loop replaces are counted by reference at every step
+        room = needed
+        rows, members = np.empty(room, np.intp), np.empty(room, np.intp)
+        top, best, second, needed = _walked(q, norm_q, slack, *outline, rows, members)
+    return top, best, second, rows[:needed], members[:needed]
+
+
+@njit(cache=True, nogil=True)
+def _walked(q, norm_q, slack, xy, token, lower, extra_xy, extra, extra_ptr, delta, rows, members):
+    """The search of `_along_outline`, and the number of pairs (row, member) that it needs."""
     nq, h = len(q), len(token)
     top, second = np.empty(nq), np.empty(nq)
     best = np.empty(nq, np.intp)
-    rows, members = np.empty(64, np.intp), np.empty(64, np.intp)
     count = 0
     some = len(extra) > 0
     if not some:
         delta = 0.0
+    # Edges of the lower and of the upper chain, and nothing behind them. To the first that does not
+    # rise the last few steps are counted: a bisection is a branch guessed wrong half the time.
+    width = min(COUNTED, (max(lower, h - lower) + 7) // 8 * 8)
+    longest = width
+    while longest < max(lower, h - lower):
+        longest *= 2
+    edge = np.zeros((2, 2, longest))
+    for t in range(h):
+        nxt = t + 1 if t + 1 < h else 0
+        side, j = (0, t) if t < lower else (1, t - lower)
+        edge[side, 0, j], edge[side, 1, j] = xy[nxt, 0] - xy[t, 0], xy[nxt, 1] - xy[t, 1]
     for i in range(nq):
         qx, qy = q[i, 0], q[i, 1]
-        start = _start(qx, qy, xy, lower)
+        # the first vertex, on the chain that faces q, after which the score does not rise
+        side, past, size = 1 if qy >= 0.0 else 0, np.uintp(0), longest
+        while size > width:
+            size //= 2
+            last = past + np.uintp(size - 1)
+            if qx * edge[side, 0, last] + qy * edge[side, 1, last] > 0.0:
+                past += np.uintp(size)
+        start = lower * side + np.intp(past)
+        for j in range(width):
+            e = past + np.uintp(j)  # unsigned: an index that may be negative costs a gather
+            start += qx * edge[side, 0, e] + qy * edge[side, 1, e] > 0.0
+        start = start if start < h else 0
         score = qx * xy[start, 0] + qy * xy[start, 1]
         at = start
         # an extra within slack is within delta of an edge with an end in this reach
@@ -297,7 +332,8 @@ def _along_outline(q, norm_q, slack, xy, token, lower, extra_xy, extra, extra_pt
             if inside:
                 s = qx * xy[t, 0] + qy * xy[t, 1]
                 if s >= floor:
-                    rows, members = _push(rows, members, count, i, token[t])
+                    if count < len(rows):
+                        rows[count], members[count] = i, token[t]
                     count += 1
                 else:
                     second[i] = max(second[i], s)
@@ -310,7 +346,8 @@ def _along_outline(q, norm_q, slack, xy, token, lower, extra_xy, extra, extra_pt
                 if s > top[i]:  # outside H by less than rounding
                     top[i], best[i] = s, extra[e]
                 if s >= floor:
-                    rows, members = _push(rows, members, count, i, extra[e])
+                    if count < len(rows):
+                        rows[count], members[count] = i, extra[e]
                     count += 1
                 else:
                     second[i] = max(second[i], s)
@@ -319,28 +356,4 @@ def _along_outline(q, norm_q, slack, xy, token, lower, extra_xy, extra, extra_pt
                         break
         if count == begin + 1:  # the best alone, as for a query without ties
             count = begin
-    return top, best, second, rows[:count], members[:count]
-
-
-@njit(cache=True, nogil=True)
-def _start(qx, qy, xy, lower):
-    """The first vertex, on the chain that faces q, after which the score does not rise."""
-    h = len(xy)
-    low, high = (0, lower) if qy < 0.0 else (lower, h)
-    while low < high:
-        mid = (low + high) // 2
-        nxt = mid + 1 if mid + 1 < h else 0
-        if qx * (xy[nxt, 0] - xy[mid, 0]) + qy * (xy[nxt, 1] - xy[mid, 1]) > 0.0:
-            low = mid + 1
-        else:
-            high = mid
-    return low if low < h else 0
-
-
-@njit(cache=True, nogil=True)
-def _push(rows, members, count, row, member):
-    if count == len(rows):
-        rows, members = np.concatenate((rows, rows)), np.concatenate((members, members))
-    rows[count] = row
-    members[count] = member
-    return rows, members
+    return top, best, second, count

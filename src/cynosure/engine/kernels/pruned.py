@@ -1,11 +1,12 @@
 """Norm-ordered search, any d: dense blocks of keys by decreasing norm, stopped by Cauchy-Schwarz.
 
-Keys are laid out in blocks of 64, coordinates major, so that the scores of four queries against a
-block are four running sums over vector registers: with the maximum fused in, this runs at the
-speed of a matrix product without ever writing the scores out. A query leaves as soon as
-|q_i| |z_j| < best - slack_i for the longest key of the next block, since <q_i, z_j> <= |q_i| |z_j|
-for that key and all later ones. Two largest scores are stored per query; only rows where the second
-is within the slack are visited again to list their members.
+Keys are laid out in blocks of 64, coordinates major, and scored against six queries at a time in
+registers (`tile`): at the speed of a matrix product, without ever writing the scores out. A query
+leaves as soon as |q_i| |z_j| < best - slack_i for the longest key of the next block, since
+<q_i, z_j> <= |q_i| |z_j| for that key and all later ones. Two largest scores are stored per query;
+only rows where the second is within the slack are visited again to list their members.
+Trap: an array that is sliced, passed on or replaced in a loop is counted by reference each time,
+and these atomic operations can cost more than the scores: inner loops are functions of their own.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import numpy as np
 from numba import njit
 
 from .contract import Candidates, Floats, Indices, U, assemble
+from .tile import ROWS, WIDTH, scores
 
 # Sums may be contracted to fused multiply-adds (each is one rounding less, the bound still holds)
 # but never reassociated; "no NaN, no signed zero" is true of our data and frees the maximum.
 FLAGS = {"nnan", "nsz", "contract"}
-WIDTH = 64  # keys in a block
 CHUNK = 512  # queries travelling together: their rows stay in the second-level cache
+LAZY = 32  # queries travel on until one in so many has arrived
 FEW = 24  # queries for which ordering the keys costs more than it saves
 
 
@@ -40,16 +42,17 @@ def pruned_candidates(
         order = np.arange(len(z))
         zt = blocks(z, order)
         reach = np.full(-(-len(z) // WIDTH), norm_z.max())
-    rows = np.zeros((nq, zt.shape[1]))
-    rows[:, :d] = q
     flat, m = zt.reshape(-1), len(z)
-    top, second, at = top_two(rows, norm_q, slack, flat, reach, m, runner_up)
+    start = np.full(nq, -np.inf)
+    top, second, at = top_two(
+        q, norm_q, slack, flat, reach, m, runner_up, start, d, norm_q, reach
+    )  # the last two are not read: no score is given up
     best = order[at]
     tied = np.flatnonzero(second >= top - slack)
     member_row, member = np.empty(0, np.intp), np.empty(0, np.intp)
     gap = top - second if runner_up else np.empty(0)
     if len(tied):
-        args = rows[tied], norm_q[tied], slack[tied], top[tied], flat, reach, m, runner_up
+        args = q[tied], norm_q[tied], slack[tied], top[tied], flat, reach, m, runner_up
         row, position, outside = _members(*args)
         member_row, member = tied[row], order[position]
         if runner_up:
@@ -115,9 +118,9 @@ def reaches(norm, order):
 
 
 def blocks(z: Floats, order: Indices, power: float = 1.0, dtype: Any = np.float64) -> np.ndarray:
-    """Keys times the power in the given order, as (blocks, d rounded up to 4, WIDTH)."""
+    """Keys times the power in the given order, as (blocks, d, WIDTH)."""
     m, d = z.shape
-    zt = np.zeros((-(-m // WIDTH), (d + 3) // 4 * 4, WIDTH), dtype)
+    zt = np.zeros((-(-m // WIDTH), d, WIDTH), dtype)
     _fill(zt, z, order, power)
     return zt
 
@@ -132,44 +135,6 @@ def _fill(zt, z, order, power):
                 zt[b, c, lane] = z[j, c] * power
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
-def tile(q, start, zt, base, s, d):
-    """s[64 r + j] = <q_r, z_j> for the 4 queries from `start` and the 64 keys from `base`."""
-    for g in range(0, d, 4):
-        p = start + g
-        a0, a1, a2, a3 = q[p], q[p + 1], q[p + 2], q[p + 3]
-        p += d
-        b0, b1, b2, b3 = q[p], q[p + 1], q[p + 2], q[p + 3]
-        p += d
-        c0, c1, c2, c3 = q[p], q[p + 1], q[p + 2], q[p + 3]
-        p += d
-        e0, e1, e2, e3 = q[p], q[p + 1], q[p + 2], q[p + 3]
-        z = zt[base + 64 * g : base + 64 * g + 256]
-        if g == 0:
-            for j in range(64):
-                x0, x1, x2, x3 = z[j], z[j + 64], z[j + 128], z[j + 192]
-                s[j] = a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
-                s[j + 64] = b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
-                s[j + 128] = c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3
-                s[j + 192] = e0 * x0 + e1 * x1 + e2 * x2 + e3 * x3
-        else:
-            for j in range(64):
-                x0, x1, x2, x3 = z[j], z[j + 64], z[j + 128], z[j + 192]
-                s[j] += a0 * x0 + a1 * x1 + a2 * x2 + a3 * x3
-                s[j + 64] += b0 * x0 + b1 * x1 + b2 * x2 + b3 * x3
-                s[j + 128] += c0 * x0 + c1 * x1 + c2 * x2 + c3 * x3
-                s[j + 192] += e0 * x0 + e1 * x1 + e2 * x2 + e3 * x3
-
-
-@njit(cache=True, nogil=True, fastmath=FLAGS)
-def exceeds(s, low):
-    """True when one of 64 scores is above `low`: comparing all costs less than their maximum."""
-    hit = 0
-    for j in range(64):
-        hit |= s[j] > low
-    return hit != 0
-
-
 @njit(cache=True, nogil=True, fastmath=FLAGS, inline="always")
 def _fold_two(w, half):
     """Merge pairs (largest w[j], second w[j + 32]) at distance `half`."""
@@ -182,10 +147,10 @@ def _fold_two(w, half):
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
-def largest_two(s, w):
-    """Largest and second largest of 64 scores and the lane of the largest, folded likewise."""
+def largest_two(s, k, w):
+    """Largest and second largest of the 64 scores s[k], and the lane of the largest."""
     for j in range(32):
-        x, y = s[j], s[j + 32]
+        x, y = s[k, j], s[k, j + 32]
         w[j] = x if x > y else y
         w[j + 32] = y if x > y else x
     _fold_two(w, 16)
@@ -195,93 +160,127 @@ def largest_two(s, w):
     _fold_two(w, 1)
     best, second, lane = w[0], w[32], 0
     for j in range(64):
-        lane = j if s[j] == best else lane
+        lane = j if s[k, j] == best else lane
     return best, second, lane
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
-def top_two(rows, norm_q, slack, zt, reach, m, runner_up):
+def top_two(rows, norm_q, slack, zt, reach, m, runner_up, start, first, rest_q, rest_z):
     """Largest and second largest score of each query, and the position of the largest.
 
     Without runner_up the second is the right one only where it is within the slack of the largest.
+    `start` is known to be below the scores that matter, `first`, `rest_q` and `rest_z` say when a
+    score is given up before it is whole (`tile.scores`); they are for a search without runner_up.
     """
     nq, d = rows.shape
     top = np.full(nq, -np.inf, zt.dtype)
     second = np.full(nq, -np.inf, zt.dtype)
-    low = np.full(nq, -np.inf, zt.dtype)  # only blocks with a score above it are looked at
     at = np.zeros(nq, np.intp)
-    q = np.zeros((CHUNK + 4) * d, zt.dtype)
-    who = np.empty(CHUNK, np.intp)
-    s = np.empty(256, zt.dtype)
-    w = np.empty(64, zt.dtype)
-    for start in range(0, nq, CHUNK):
-        active = min(CHUNK, nq - start)
+    # of the queries that still travel: who they are, their rows, what a score must be above
+    who, norm = np.zeros(CHUNK + ROWS, np.intp), np.zeros(CHUNK + ROWS)
+    q, low = np.zeros((CHUNK + ROWS) * d, zt.dtype), np.zeros(CHUNK + ROWS, zt.dtype)
+    rest = np.zeros(CHUNK + ROWS, zt.dtype)
+    s, w = np.empty((ROWS, WIDTH), zt.dtype), np.empty(WIDTH, zt.dtype)
+    for begin in range(0, nq, CHUNK):
+        active = min(CHUNK, nq - begin)
         for r in range(active):
-            who[r] = start + r
-            q[r * d : r * d + d] = rows[start + r]
-        for b in range(len(reach)):
-            for r in range(0, active, 4):
-                tile(q, r * d, zt, b * d * WIDTH, s, d)
-                for lane in range(m - b * WIDTH, WIDTH):  # the last block may be short
-                    s[lane] = s[lane + 64] = s[lane + 128] = s[lane + 192] = -np.inf
-                for k in range(min(4, active - r)):
-                    i = who[r + k]
-                    scores = s[k * 64 : k * 64 + 64]
-                    if b == 0 or exceeds(scores, low[i]):
-                        x, y, lane = largest_two(scores, w)
-                        if x > top[i]:
-                            second[i] = max(y, top[i])
-                            top[i], at[i] = x, b * WIDTH + lane
-                        else:
-                            second[i] = max(x, second[i])
-                        # the last term is more than the rounding to a low precision
-                        floor = top[i] - slack[i] - 2.0**-22 * abs(top[i])
-                        low[i] = second[i] if runner_up else floor
-            if b + 1 == len(reach):
-                break
-            left = 0
-            for r in range(active):
-                i = who[r]
-                floor = top[i] - slack[i]
-                if norm_q[i] * reach[b + 1] >= (min(second[i], floor) if runner_up else floor):
-                    if left < r:
-                        who[left] = i
-                        q[left * d : left * d + d] = q[r * d : r * d + d]
-                    left += 1
-            active = left
-            if active == 0:
-                break
+            i = begin + r
+            who[r], norm[r], low[r], rest[r] = i, norm_q[i], start[i], rest_q[i]
+            for c in range(d):
+                q[r * d + c] = rows[i, c]
+        _travel(
+            q, who, norm, low, rest, active, zt, reach, m, first, rest_z, s, w, slack,
+            runner_up, top, second, at,
+        )  # fmt: skip
     return top, second, at
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
+def _travel(
+    q, who, norm, low, rest, active, zt, reach, m, first, rest_z, s, w, slack,
+    runner_up, top, second, at,
+):  # fmt: skip
+    """Take these queries from block to block, and fill their top, second and at."""
+    d = len(q) // len(who)
+    for b in range(len(reach)):
+        if b > 0:
+            active = _remaining(q, who, norm, low, rest, active, reach[b], d)
+        if active == 0:
+            break
+        for r in range(0, active, ROWS):
+            hits = scores(q, r, zt, b, s, d, low, first, rest, rest_z)
+            for k in range(min(ROWS, active - r)):
+                if (hits >> k) & 1:
+                    i = who[r + k]
+                    for lane in range(m - b * WIDTH, WIDTH):  # the last block may be short
+                        s[k, lane] = -np.inf
+                    x, y, lane = largest_two(s, k, w)
+                    if x > top[i]:
+                        second[i] = max(y, top[i])
+                        top[i], at[i] = x, b * WIDTH + lane
+                    else:
+                        second[i] = max(x, second[i])
+                    # the last term is more than what rounding to a low precision adds
+                    floor = top[i] - slack[i] - 2.0**-22 * (abs(top[i]) + slack[i])
+                    low[r + k] = min(second[i], floor) if runner_up else max(low[r + k], floor)
+
+
+@njit(cache=True, nogil=True)
+def _remaining(q, who, norm, low, rest, active, reach, d):
+    """Replace queries that no key as long as `reach` satisfies by the last ones; how many are left.
+
+    While they are few they travel on, which costs less than moving others."""
+    done = 0
+    for r in range(active):
+        done += norm[r] * reach < low[r]
+    if LAZY * done < active:
+        return active
+    r = 0
+    while r < active:
+        if norm[r] * reach < low[r]:
+            active -= 1
+            who[r], norm[r], low[r], rest[r] = who[active], norm[active], low[active], rest[active]
+            for c in range(d):
+                q[r * d + c] = q[active * d + c]
+        else:
+            r += 1
+    return active
+
+
+@njit(cache=True, nogil=True)
 def _members(rows, norm_q, slack, top, zt, reach, m, runner_up):
     """Every (row, position) with score >= top - slack, and the largest score below that."""
-    nq, d = rows.shape
-    outside = np.full(nq, -np.inf)
-    row = np.empty(4 * nq + WIDTH, np.intp)
-    position = np.empty(4 * nq + WIDTH, np.intp)
-    count = 0
-    s = np.empty(WIDTH)
+    nq = len(rows)
+    outside, counts = np.full(nq, -np.inf), np.empty(nq, np.intp)
+    position, one = np.empty(4 * nq + m, np.intp), np.empty(m, np.intp)
+    total = 0
     for i in range(nq):
         floor = top[i] - slack[i]
-        for b in range(len(reach)):
-            if norm_q[i] * reach[b] < (min(outside[i], floor) if runner_up else floor):
-                break
-            if count + WIDTH > len(row):
-                row = np.concatenate((row, row))
-                position = np.concatenate((position, position))
-            s[:] = 0.0
-            for c in range(d):
-                x = rows[i, c]
-                z = zt[(b * d + c) * WIDTH : (b * d + c + 1) * WIDTH]
-                for j in range(WIDTH):
-                    s[j] += x * z[j]
-            for lane in range(min(WIDTH, m - b * WIDTH)):
-                if s[lane] >= floor:
-                    row[count] = i
-                    position[count] = b * WIDTH + lane
-                    count += 1
-                elif s[lane] > outside[i]:
-                    outside[i] = s[lane]
-    return row[:count], position[:count], outside
+        counts[i], outside[i] = _listed(rows, i, norm_q[i], floor, zt, reach, m, runner_up, one)
+        if total + counts[i] > len(position):
+            position = np.concatenate((position, np.empty(len(position) + m, np.intp)))
+        position[total : total + counts[i]] = one[: counts[i]]
+        total += counts[i]
+    return np.repeat(np.arange(nq), counts), position[:total], outside
+
+
+@njit(cache=True, nogil=True, fastmath=FLAGS)
+def _listed(rows, i, norm, floor, zt, reach, m, runner_up, out):
+    """Positions of row i with score >= floor into out: how many, and the largest score below."""
+    d, s = rows.shape[1], np.empty(WIDTH)
+    count, outside = 0, -np.inf
+    for b in range(len(reach)):
+        if norm * reach[b] < (min(outside, floor) if runner_up else floor):
+            break
+        s[:] = 0.0
+        for c in range(d):
+            x, p = rows[i, c], (b * d + c) * WIDTH
+            for j in range(WIDTH):
+                s[j] += x * zt[p + j]
+        for lane in range(min(WIDTH, m - b * WIDTH)):
+            if s[lane] >= floor:
+                out[count] = b * WIDTH + lane
+                count += 1
+            elif s[lane] > outside:
+                outside = s[lane]
+    return count, outside

@@ -29,7 +29,7 @@ DIRECTIONS = 64  # keys extreme in so many directions span the polytope of the p
 SAMPLE = 4096  # keys among which these are sought
 LEVELS = 10  # the finest squares have side 2^(1 - LEVELS)
 SORTED = 12  # bits of a counting sort; two of them hold a face (3 bits) and a cell (2 LEVELS)
-START, PREPARE, SEARCH = 2**18, 20, 130  # cost: fixed, per key, per query, in pruned scores
+START, PREPARE, SEARCH = 2**21, 300, 1700  # cost: fixed, per key, per query, in pruned scores
 QUERIES, LIST = 16, 16  # cells with as few queries, or as short a list, are searched densely
 
 
@@ -89,7 +89,7 @@ def pays(q: Floats, z: Floats, runner_up: bool) -> bool:
     norms = np.sort(upper_norms(z[:: max(1, m // 512)]))
     compared = m * (1.0 - np.searchsorted(norms, reach).mean() / len(norms))
     cost = START + PREPARE * m + SEARCH * nq
-    return bool(nq * compared > (4 if runner_up else 1) * cost)
+    return bool(nq * compared > (8 if runner_up else 1) * cost)
 
 
 def inside_hull(z: Floats, depth: float) -> NDArray[np.bool_]:
@@ -285,15 +285,34 @@ def _codes(q, ids):
     return out
 
 
-@njit(cache=True, nogil=True)
-def _cones(q, wide, code, order, z, keys, depth, runner_up, best, top, second):
+def _cones(
+    q: Floats, wide: Floats, code: Indices, order: Indices, z: Floats, keys: Indices,
+    depth: float, runner_up: bool, best: Indices, top: Floats, second: Floats,
+) -> tuple[Indices, Indices]:  # fmt: skip
     """Fills best, top and (runner_up) second; returns the pairs (row, key) of rows with ties."""
-    m, need = len(keys), 2 if runner_up else 1
-    names = np.empty(2 * m + 64, np.intp)
-    p, a, b = np.empty(len(names)), np.empty(len(names)), np.empty(len(names))
+    lists, ties = 2 * len(keys) + 64, 2 * len(q) + 64
+    while True:
+        # The room is fixed within: arrays that a compiled loop replaces are counted at every step.
+        names, room = np.empty(lists, np.intp), np.empty((3, lists))
+        rows, members = np.empty(ties, np.intp), np.empty(ties, np.intp)
+        given = q, wide, code, order, z, keys, depth, runner_up, names, room
+        needed, count = _divided(*given, best, top, second, rows, members)
+        if needed <= lists and count <= ties:
+            return rows[:count], members[:count]
+        lists, ties = max(lists, 2 * needed), max(ties, count)
+
+
+@njit(cache=True, nogil=True)
+def _divided(
+    q, wide, code, order, z, keys, depth, runner_up, names, room, best, top, second, rows, members
+):
+    """The search of `_cones`: the length of the lists and the number of pairs it has, or needs."""
+    m, count = len(keys), 0
+    p, a, b = room
     s, first, other = np.empty(m), np.empty(m), np.empty(m)
-    rows, members, count = np.empty(64, np.intp), np.empty(64, np.intp), 0
+    beaten = other if runner_up else first
     todo = np.empty((4 * LEVELS + 4, 6), np.intp)
+    used = np.empty(6, np.intp)
     for face in range(6):
         c, sign = face // 2, 1.0 - 2.0 * (face % 2)
         for k in range(m):
@@ -308,24 +327,25 @@ def _cones(q, wide, code, order, z, keys, depth, runner_up, best, top, second):
         while waiting:
             waiting -= 1
             level, cell, begin, end, start, stop = todo[waiting]
-            if end - begin <= QUERIES or stop - start <= LIST or level == LEVELS:
+            size = stop - start
+            if end - begin <= QUERIES or size <= LIST or level == LEVELS:
                 for k in range(begin, end):
                     i = order[k]
                     t, u, v = abs(q[i, c]), q[i, (c + 1) % 3], q[i, (c + 2) % 3]
                     at, high, near, low = _scan(
-                        t, u, v, p[start:stop], a[start:stop], b[start:stop], s, wide[i], runner_up
+                        t, u, v, p, a, b, start, size, s, wide[i], runner_up
                     )
                     best[i], top[i], second[i] = names[start + at], high, low
                     if near > 1:
                         floor = high - wide[i]
-                        for j in range(stop - start):
+                        for j in range(size):
                             if s[j] >= floor:
-                                if count == len(rows):
-                                    rows = np.concatenate((rows, rows))
-                                    members = np.concatenate((members, members))
-                                rows[count], members[count] = i, names[start + j]
+                                if count < len(rows):
+                                    rows[count], members[count] = i, names[start + j]
                                 count += 1
                 continue
+            if stop + size > len(names):
+                return stop + size, 0
             # the square of this cell; children with no query are not visited
             u, v = 0, 0
             for bit in range(level):
@@ -333,15 +353,7 @@ def _cones(q, wide, code, order, z, keys, depth, runner_up, best, top, second):
                 v += ((cell >> (2 * bit)) & 1) << bit
             half = 1.0 / (1 << level)
             mid_u, mid_v = (2 * u + 1) * half - 1.0, (2 * v + 1) * half - 1.0
-            size = stop - start
-            _dominate(
-                p[start:stop], a[start:stop], b[start:stop], mid_u, mid_v, half, s, first, other
-            )
-            if stop + size > len(names):
-                names = np.concatenate((names, np.empty(len(names), np.intp)))
-                p, a = np.concatenate((p, p)), np.concatenate((a, a))
-                b = np.concatenate((b, b))
-            beaten = first if need == 1 else other
+            _dominate(p, a, b, start, size, mid_u, mid_v, half, s, first, other, used)
             k = stop
             for j in range(size):
                 o = start + j
@@ -356,7 +368,7 @@ def _cones(q, wide, code, order, z, keys, depth, runner_up, best, top, second):
                     todo[waiting] = level + 1, 4 * cell + child, low, high, stop, k
                     waiting += 1
                 low = high
-    return rows[:count], members[:count]
+    return 0, count
 
 
 @njit(cache=True, nogil=True)
@@ -372,22 +384,21 @@ def _first(code, value, low, high):
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
-def _dominate(p, a, b, mid_u, mid_v, half, s, first, other):
+def _dominate(p, a, b, start, size, mid_u, mid_v, half, s, first, other, used):
     """By how much each key is beaten over the whole square, by the first and second best beater.
 
     Beaters are the best keys at the centre and the corners. Over the square, p + u a + v b differs
     by at least w_p + mid_u w_a + mid_v w_b - half (|w_a| + |w_b|), w = z* - z.
     """
-    size = len(p)
-    lowest = -1e300
+    o, lowest = np.uintp(start), -1e300  # unsigned: an index that may be negative costs a gather
     for j in range(size):
         first[j] = other[j] = lowest
-    used = np.full(6, -1, np.intp)
     for turn in range(6):
         u = mid_u + (half if turn in (1, 2) else -half if turn in (3, 4) else 0.0)
         v = mid_v + (half if turn in (1, 3) else -half if turn in (2, 4) else 0.0)
         for j in range(size):
-            s[j] = p[j] + u * a[j] + v * b[j]
+            k = o + np.uintp(j)
+            s[j] = p[k] + u * a[k] + v * b[k]
         if turn == 5:  # the second best at the centre
             s[used[0]] = lowest
         high = _largest(s, size)
@@ -397,15 +408,16 @@ def _dominate(p, a, b, mid_u, mid_v, half, s, first, other):
                 at = j
                 break
         fresh = True
-        for e in used[:turn]:
-            fresh &= e != at
+        for e in range(turn):
+            fresh &= used[e] != at
         used[turn] = at
         if not fresh:
             continue
-        x, y, w = p[at], a[at], b[at]
+        x, y, w = p[start + at], a[start + at], b[start + at]
         for j in range(size):
-            da, db = y - a[j], w - b[j]
-            lead = (x - p[j]) + mid_u * da + mid_v * db - half * (abs(da) + abs(db))
+            k = o + np.uintp(j)
+            da, db = y - a[k], w - b[k]
+            lead = (x - p[k]) + mid_u * da + mid_v * db - half * (abs(da) + abs(db))
             old = first[j]
             less = lead if lead < old else old
             first[j] = lead if lead > old else old
@@ -413,11 +425,12 @@ def _dominate(p, a, b, mid_u, mid_v, half, s, first, other):
 
 
 @njit(cache=True, nogil=True, fastmath=FLAGS)
-def _scan(t, u, v, p, a, b, s, slack, runner_up):
+def _scan(t, u, v, p, a, b, start, size, s, slack, runner_up):
     """Scores into s; the place and value of the largest, how many are near, the best not near."""
-    size = len(p)
+    o = np.uintp(start)
     for j in range(size):
-        s[j] = t * p[j] + u * a[j] + v * b[j]
+        k = o + np.uintp(j)
+        s[j] = t * p[k] + u * a[k] + v * b[k]
     high = _largest(s, size)
     floor = high - slack
     near, at = 0, 0

@@ -216,18 +216,38 @@ def table_of(hashes):
     return keys, value
 
 
-@njit(cache=True, nogil=True)
 def count_terms(word_hash, word_start, low, high, times):
     """Every term of `low` to `high` words: hash, texts that have it, order, first word of its first
     occurrence; in order of first appearance. Text t counts times[t] times."""
-    size, used = 1 << 16, 0
-    keys, at_of = np.zeros(size, np.uint64), np.empty(size, np.int32)
-    room = size // 2
-    h_out, df = np.empty(room, np.uint64), np.empty(room, np.float64)
-    last, order, first = np.empty(room, np.int32), np.empty(room, np.int8), np.empty(room, np.int64)
-    for t in range(len(word_start) - 1):
-        for i in range(word_start[t], word_start[t + 1]):
-            for n in range(low, min(high, word_start[t + 1] - i) + 1):
+    kinds = np.uint64, np.float64, np.int8, np.int64, np.int32
+    found = [np.empty(0, kind) for kind in kinds]
+    most = np.diff(word_start) * (high - low + 1)  # new terms of a text
+    room, used, t = 1 << 15, 0, 0
+    while t < len(most):
+        # as in `_scan`: the room is fixed within, and doubled where a text may need more
+        while room < used + most[t]:
+            room *= 2
+        found = [np.concatenate((x[:used], np.empty(room - used, x.dtype))) for x in found]
+        keys, at_of = np.zeros(2 * room, np.uint64), np.empty(2 * room, np.int32)
+        t, used = _count(word_hash, word_start, low, high, times, t, used, keys, at_of, *found)
+        room *= 2
+    return tuple(x[:used].copy() for x in found[:4])
+
+
+@njit(cache=True, nogil=True)
+def _count(
+    word_hash, word_start, low, high, times, t, used, keys, at_of, h_out, df, order, first, last
+):
+    """`count_terms` from text t on, while there is room: the next text, and how many terms."""
+    for j in range(used):
+        at = _slot(keys, h_out[j])
+        keys[at], at_of[at] = h_out[j], j
+    while t < len(word_start) - 1:
+        begin, end = word_start[t], word_start[t + 1]
+        if used + (end - begin) * (high - low + 1) > len(h_out):
+            break
+        for i in range(begin, end):
+            for n in range(low, min(high, end - i) + 1):
                 h = _joined(word_hash, i, n)
                 at = _slot(keys, h)
                 if keys[at] == EMPTY:
@@ -238,22 +258,8 @@ def count_terms(word_hash, word_start, low, high, times):
                 elif last[at_of[at]] != t:
                     last[at_of[at]] = t
                     df[at_of[at]] += times[t]
-                if used == room:
-                    h_out = np.concatenate((h_out, np.empty(room, np.uint64)))
-                    df = np.concatenate((df, np.empty(room, np.float64)))
-                    last = np.concatenate((last, np.empty(room, np.int32)))
-                    order = np.concatenate((order, np.empty(room, np.int8)))
-                    first = np.concatenate((first, np.empty(room, np.int64)))
-                    room *= 2
-                    keys, at_of = table_of(h_out[:used])
-                    if len(keys) < 2 * room:
-                        bigger = np.zeros(2 * room, np.uint64)
-                        places = np.full(2 * room, -1, np.int32)
-                        for j in range(used):
-                            at = _slot(bigger, h_out[j])
-                            bigger[at], places[at] = h_out[j], j
-                        keys, at_of = bigger, places
-    return h_out[:used].copy(), df[:used].copy(), order[:used].copy(), first[:used].copy()
+        t += 1
+    return t, used
 
 
 @njit(cache=True, nogil=True)
