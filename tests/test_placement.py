@@ -418,6 +418,7 @@ def test_the_ridge_of_dropout_is_that_of_its_equation():
     from scipy.sparse import csr_array
 
     x, inside, weight = _made_up_terms()
+    x *= np.linspace(0.4, 1.0, x.shape[1])
     plain, dropped = (
         separating(csr_array(x), inside, weight, 10.0, 0, dropout) for dropout in (False, True)
     )
@@ -437,6 +438,5 @@ def test_weights_do_not_depend_on_the_order_of_terms_within_a_text():
     falling = csr_array(x[:, ::-1])
     falling = csr_array((falling.data, 7 - falling.indices, falling.indptr), x.shape)
     assert not np.array_equal(rising.indices, falling.indices)
-    for dropout in (False, True):
-        one, other = (weights(m, inside, weight, 3.0, 0, dropout) for m in (rising, falling))
-        np.testing.assert_allclose(one, other, rtol=1e-9)
+    one, other = (weights(m, inside, weight, 3.0, 0, dropout=True) for m in (rising, falling))
+    np.testing.assert_allclose(one, other, rtol=1e-9)  # sums in another order
