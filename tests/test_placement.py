@@ -10,7 +10,7 @@ from sklearn.base import clone
 
 from cynosure.classifier.datasets import _TONES, Dataset, synthetic
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.fitting import decoder, joint_decoder
+from cynosure.classifier.fitting import decoder, joint_decoder, separating, weights
 from cynosure.classifier.grading import lloyd, placed
 from cynosure.classifier.placement import Placed
 from cynosure.classifier.plane import Plane
@@ -389,3 +389,54 @@ def test_texts_that_are_all_alike_leave_the_prior(n: int) -> None:
 def test_dimensions_beyond_any_use_are_refused() -> None:
     with pytest.raises(ValueError, match="dim: expected at most 4096 dimensions"):
         HardmaxClassifier(dim=2**63, min_df=1).fit(["good film", "dull film"] * 5, [0, 1] * 5)
+
+
+def _slowly_separating(x, inside, weight, C, rounds):
+    """`separating` by a general minimiser of its loss, on a dense matrix."""
+    from scipy.optimize import minimize
+
+    sign, w = np.where(inside, 1.0, -1.0), np.zeros(x.shape[1])
+    for doubted in rounds:
+        p = 1.0 / (1.0 + np.exp(-x @ w))
+        ridge = 1.0 / C + doubted * ((weight * p * (1.0 - p)) @ x**2)
+
+        def loss(at, ridge=ridge):
+            return weight @ np.logaddexp(0.0, -sign * (x @ at)) + ridge @ at**2 / 2
+
+        w = minimize(loss, w, options={"gtol": 1e-8}).x
+    return w
+
+
+def _made_up_terms(texts=60, terms=8):
+    rng = np.random.default_rng(0)
+    inside = np.arange(texts) % 2 == 0
+    share = np.linspace(0.1, 0.6, terms) + 0.25 * np.outer(inside, np.arange(terms) % 2)
+    return (rng.random((texts, terms)) < share).astype(float), inside, rng.integers(1, 4, texts)
+
+
+def test_the_ridge_of_dropout_is_that_of_its_equation():
+    from scipy.sparse import csr_array
+
+    x, inside, weight = _made_up_terms()
+    x *= np.linspace(0.4, 1.0, x.shape[1])
+    plain, dropped = (
+        separating(csr_array(x), inside, weight, 10.0, 0, dropout) for dropout in (False, True)
+    )
+    slow, slow_dropped = (
+        _slowly_separating(x, inside, weight, 10.0, rounds) for rounds in ([0.0], [1.0] * 3)
+    )
+    error = np.abs(plain - slow).max()  # the solver's own
+    assert np.abs(dropped - slow_dropped).max() < 2 * error
+    assert np.abs(dropped - slow).max() > 20 * error
+
+
+def test_weights_do_not_depend_on_the_order_of_terms_within_a_text():
+    from scipy.sparse import csr_array
+
+    x, inside, weight = _made_up_terms()
+    rising = csr_array(x)
+    falling = csr_array(x[:, ::-1])
+    falling = csr_array((falling.data, 7 - falling.indices, falling.indptr), x.shape)
+    assert not np.array_equal(rising.indices, falling.indices)
+    one, other = (weights(m, inside, weight, 3.0, 0, dropout=True) for m in (rising, falling))
+    np.testing.assert_allclose(one, other, rtol=1e-9)  # sums in another order

@@ -2,7 +2,8 @@
 
 1. Two convex fits on presence/absence of terms, one scaled by the naive-Bayes log-ratio (NB-SVM,
    Wang and Manning 2012), one by inverse document frequency, are averaged: a weight s_j per term.
-   The same again on what is read of the texts, and the mean of both (`fitting`).
+   They are fitted with dropout, and again on what is read of the texts: the mean of both
+   (`fitting`).
 2. The weights are rounded to grades by Lloyd's algorithm, and the grades become directions of the
    plane (`grading`).
 3. kappa says how far a text is read: its strong terms, until they outweigh what the weak ones could
@@ -215,7 +216,7 @@ class Placed(Fit):
             half = _halved(inside[rows])
             given = x[rows], inside[rows], task.weight[rows]
             if task.layers == 0 or half is None:
-                s = weights(*given, C, task.seed)
+                s = weights(*given, C, task.seed, dropout=True)
             else:
                 s = read_again(*given, C, task.seed, half)
             if task.turns is None:
