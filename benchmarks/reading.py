@@ -31,6 +31,7 @@ ROWS: list[tuple[str, dict[str, Any]]] = [
     ("uni", {"ngrams": (1, 1), "negation": False}),
     ("uni+bi", {"ngrams": (1, 2), "negation": False}),
     ("uni+bi+negation, words of their own only", {"negation": True}),
+    ("uni+bi+tri+negation", {"ngrams": (1, 3)}),
 ]
 # what `load_pretrained` opens
 SHIPPED: dict[str, Any] = {"max_features": 80_000}

@@ -54,7 +54,8 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     words : budget of words read per text, on average: those of the terms that do not follow the
         neutral anchor. A text is read from its strongest terms on until they outweigh what the
         rest could say, so easy texts take few words and hard ones many; how soon is chosen on
-        held-out texts within this budget. None sets no bound.
+        held-out texts within this budget, and texts of another kind take a word or so more. None
+        sets no bound.
     C : inverse regularisation of the convex fit; None chooses it on held-out texts.
     method : how to fit: `Placed()` (the default: convex, seconds) or `Learned()` (gradient, torch).
     alpha, layers : step (> 0) and number of the attention layers.
@@ -88,7 +89,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         ngrams: Sequence[SupportsFloat] = (1, 2),
         leaders: SupportsFloat = 15,
         *,
-        words: SupportsFloat | None = 15,
+        words: SupportsFloat | None = 14,
         C: SupportsFloat | None = None,
         method: Fit | None = None,
         alpha: SupportsFloat = 1.0,

@@ -42,7 +42,7 @@ def fit(
     leaders: Annotated[float, typer.Option(help="Budget of leaders per text, on average.")] = 15.0,
     words: Annotated[
         float, typer.Option(help="Budget of words read per text, on average; 0: no bound.")
-    ] = 15.0,
+    ] = 14.0,
     strength: Annotated[
         float | None,
         typer.Option("--C", help="Inverse regularisation of --method placed [chosen on the data]."),
