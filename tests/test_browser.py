@@ -579,6 +579,32 @@ def test_the_explanation_follows_what_is_typed(visit) -> None:
     assert verdict(page, "pos") == pytest.approx(rest.decision, abs=1e-9)
 
 
+def test_names_of_leaders_can_be_told_apart(visit) -> None:
+    """Many strong words of one side stand close together in the plane."""
+    text = "The worst, a waste of money: awful, dull, boring, terrible, poor, lame and stupid."
+    clf, page = cy.load_pretrained(), visit.room("read")
+    verdict(page, "pos")
+    page.locator("#read-text").fill(text)
+    verdict(page, "neg")
+    names, boxes = page.evaluate(
+        """() => {
+            const svg = document.querySelector("svg[aria-label^='tokens of the text']");
+            const nodes = [...svg.querySelectorAll("text"), ...svg.querySelectorAll("circle")];
+            const box = (r) => [r.left, r.top, r.right, r.bottom];
+            return [[...svg.querySelectorAll("text")].map((x) => x.textContent), nodes.map((x) => box(x.getBoundingClientRect()))];
+        }"""  # noqa: E501
+    )
+    assert sorted(names) == sorted(
+        x.text for x in clf.explain(text).leaders if x.text != "(neutral)"
+    )
+    assert len(names) > 3
+    for k in range(len(names)):
+        left, top, right, low = boxes[k]
+        rest = np.array(boxes[:k] + boxes[k + 1 :])
+        over = (rest[:, 0] < right) & (rest[:, 2] > left) & (rest[:, 1] < low) & (rest[:, 3] > top)
+        assert not over.any(), names[k]
+
+
 def test_two_versions_are_compared_as_one_types(visit) -> None:
     clf = cy.load_pretrained()
     page = visit.room("read")

@@ -195,16 +195,27 @@ class Read {
     const leaders = new Set(found.leaders.map((l) => l.text)), none = found.cluster[0];
     const side = (i) => (found.cluster[i] === none ? colour(-1) : `rgb(var(${found.leaders[found.cluster[i]].contribution >= 0 ? "--for" : "--against"}))`);
     this.axis.textContent = `Right is towards ${found.label}, left away from it; up is the direction in which the words spread most. Large dots lead, grey ones follow the neutral token.`;
+    const named = [], taken = [];
     found.layers[k].forEach((p, i) => {
       const [x, y] = at(p), [x0, y0] = at(found.layers[0][i]), fill = side(i);
       draw("line", svg, { x1: x0, y1: y0, x2: x, y2: y, stroke: fill, "stroke-opacity": 0.5 });
       const node = draw("circle", svg, { cx: x, cy: y, r: leaders.has(found.names[i]) ? 6 : 3.5, fill });
       draw("title", node, {}, found.names[i]);
-      if (leaders.has(found.names[i]) && i) {
-        const left = x > 320;
-        draw("text", svg, { x: x + (left ? -8 : 8), y: y - 6, "font-size": 11, fill: "currentColor", "text-anchor": left ? "end" : "start" }, found.names[i]);
-      }
+      taken.push(node.getBBox());
+      if (leaders.has(found.names[i]) && i) named.push([x, y, found.names[i]]);
     });
+    // Names from the top down, each below what it would lie on, with a line to its dot if it is far.
+    for (const [x, y, name] of named.sort((a, b) => a[1] - b[1])) {
+      const left = x > 320, text = draw("text", svg, { x: x + (left ? -8 : 8), "font-size": 11, fill: "currentColor", "text-anchor": left ? "end" : "start" }, name);
+      let down = -6, box;
+      for (; down < 200; down += 13) {
+        set(text, { y: y + down });
+        box = text.getBBox();
+        if (!taken.some((b) => box.x < b.x + b.width && b.x < box.x + box.width && box.y < b.y + b.height && b.y < box.y + box.height)) break;
+      }
+      taken.push(box);
+      if (down > 10) draw("line", svg, { x1: x, y1: y, x2: x + (left ? -7 : 7), y2: y + down - 4, stroke: "#8888" });
+    }
     set(svg, { "data-layer": k });
   }
 }
