@@ -265,7 +265,7 @@ def _summary(
         f"distinct words for {few.name}, {many.hard.leaders.mean():.1f} of "
         f"{many.test.sizes.mean():.0f} for {many.name}: where all words lead, the model is a bag "
         f"of words. Of the leaders of {first.name}, {first.from_start:.1%} lead from layer 0. "
-        f"The step alpha, free to fade, ends between {slow.alpha:.2f} ({slow.name}) and "
+        f"The step alpha is between {slow.alpha:.2f} ({slow.name}) and "
         f"{max(m.alpha for m in models):.2f}; where small, {slow.hard.on_leaders.mean():.0%} "
         f"of the mean token is on leaders after {LAYERS} layers. Training accuracy is up to "
         f"{above[worst]:.3f} above test accuracy ({worst}) at the epoch chosen: the embedding "
