@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cynosure.engine.kernels import candidates, narrow, reference_candidates
+from cynosure.engine.kernels import candidates, narrow, reference_candidates, tile
 from cynosure.engine.kernels.narrow import below_one, narrow_candidates, narrowed, score_error
 from cynosure.engine.kernels.pruned import blocks, upper_norms
 from cynosure.engine.kernels.tile import ROWS, WIDTH, scores
@@ -174,6 +174,15 @@ def test_the_judge_notices_a_start_that_is_too_high(monkeypatch: pytest.MonkeyPa
         narrow, "start_of", lambda rows, z, power, _: (rows @ z.T).max(axis=1) * power * 0.999
     )
     assert complaints(narrow_candidates(z, z, slack), z, z, slack)
+
+
+def test_a_processor_unknown_to_llvm_has_small_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> None:
+        raise RuntimeError("failed to get host cpu features.")
+
+    monkeypatch.setattr(tile.llvm, "get_host_cpu_features", unknown)
+    size, many = tile._registers()
+    assert (size, many) == (16, 2) and WIDTH % (many * size // 4) == 0
 
 
 def test_scores_are_given_up_only_below_the_bound() -> None:

@@ -289,7 +289,7 @@ def _places(inside: np.ndarray) -> np.ndarray:
 def _halved(inside: np.ndarray) -> np.ndarray | None:
     """The first half of each side; None where one has too few for halves.
 
-    Not blocks in turn: reviews of one film in both halves would agree on its names."""
+    Not blocks in turn: a half would be read by one that knows the names of its films."""
     return None if min(inside.sum(), (~inside).sum()) < 8 else _places(inside) < 0.5
 
 

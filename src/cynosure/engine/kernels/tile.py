@@ -26,7 +26,10 @@ FLAGS = ("nnan", "nsz", "contract")  # those of `pruned`
 
 def _registers() -> tuple[int, int]:
     """Bytes of a vector, and how many of them a processor like this one holds for each row."""
-    has = llvm.get_host_cpu_features()
+    try:
+        has = llvm.get_host_cpu_features()
+    except RuntimeError:  # LLVM does not know them everywhere
+        has = {}
     if has.get("avx512f"):
         return 64, 4
     if has.get("avx"):
