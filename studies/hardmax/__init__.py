@@ -1,0 +1,1 @@
+"""Hardmax layers: leaders, limits, and what changes them."""

@@ -1,0 +1,1 @@
+"""Film reviews: the classifier and the paper's study."""

@@ -1,0 +1,1 @@
+"""Softmax flows: polytopes, hyperplanes, Boolean attention."""

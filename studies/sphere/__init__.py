@@ -1,0 +1,1 @@
+"""Attention on the sphere: one cluster, sooner or later."""

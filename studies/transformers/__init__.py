@@ -1,0 +1,1 @@
+"""Real transformers read as attention dynamics."""
