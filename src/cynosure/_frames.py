@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["dataframe", "dataset"]
-
 
 def dataframe(columns: Mapping[str, Any] | list[dict[str, Any]]) -> Any:
     """A pandas DataFrame of columns, or of rows."""
     try:
         import pandas
     except ImportError:
-        raise ImportError('tables of pandas need: pip install "cynosure[frames]"') from None
+        raise ImportError('tables of pandas need: pip install "cynosure[scale]"') from None
     return pandas.DataFrame(columns)
 
 
@@ -24,7 +22,7 @@ def dataset(values: Mapping[str, Any], named: Mapping[str, Any], about: Mapping[
     try:
         import xarray
     except ImportError:
-        raise ImportError('xarray datasets need: pip install "cynosure[frames]"') from None
+        raise ImportError('xarray datasets need: pip install "cynosure[scale]"') from None
     sizes = {dim: n for dims, x in values.values() for dim, n in zip(dims, np.shape(x))}
     places = {dim: np.arange(n) for dim, n in sizes.items()}
     return xarray.Dataset(dict(values), coords={**places, **named}, attrs=dict(about))

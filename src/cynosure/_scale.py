@@ -1,9 +1,8 @@
 """Powers of two taken out of arrays: lengths and directions that neither overflow nor vanish.
 
 A product with a power of two is exact as long as no digit is lost below the smallest float. So what
-is computed from tokens divided by the power of two of their largest entry, and multiplied back, is
-bit for bit what it was, and right for tokens of 1e-300 and 1e300 as well, whose squares are not
-floats. Everything that takes a length of what a user gave does it here.
+is computed from scaled tokens, and scaled back, is bit for bit what it was, and right for tokens of
+1e300 as well, whose squares are not floats.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from typing import Any
 import numpy as np
 
 from ._types import Array, is_torch, namespace
-
-__all__ = ["exponent", "lengths", "lossless", "scaled", "shifted", "unit"]
 
 
 def exponent(x: Array, axis: int | tuple[int, ...] | None = None) -> Any:

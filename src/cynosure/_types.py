@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from functools import cache
 from numbers import Number
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from ._blame import shown
+
 Array: TypeAlias = Any  # a NumPy array or a torch tensor: whatever came in goes out
 Rational: TypeAlias = tuple[Fraction, ...]  # one token in exact arithmetic
 
 
-__all__ = [
-    "Array",
-    "Rational",
-    "as_alpha",
-    "as_floats",
-    "as_map",
-    "as_mask",
-    "as_matrix",
-    "as_number",
-    "as_parameter",
-    "as_rationals",
-    "as_token_tensor",
-    "as_tokens",
-    "as_whole",
-    "carries_gradient",
-    "definite",
-    "is_torch",
-    "like",
-    "namespace",
-]
+_REAL = "tokens are real vectors, got complex numbers; split them first"
 
 
 def is_torch(x: object) -> bool:
@@ -47,17 +30,10 @@ def is_torch(x: object) -> bool:
 def namespace(z: Array) -> Any:
     """The functions of the array-API standard for the library that z belongs to."""
     if type(z) is np.ndarray:
-        return _numpy_namespace()
+        return np  # which is of the standard since NumPy 2
     from array_api_compat import array_namespace
 
     return array_namespace(z)
-
-
-@cache
-def _numpy_namespace() -> Any:
-    from array_api_compat import array_namespace
-
-    return array_namespace(np.zeros(1))
 
 
 def like(values: Array, model: Array) -> Array:
@@ -82,7 +58,7 @@ def as_floats(z: Array, name: str = "z") -> Array:
     import torch
 
     if z.is_complex():
-        raise TypeError(f"{name}: tokens are real vectors, got complex numbers; split them first")
+        raise TypeError(f"{name}: {_REAL}")
     if z.dtype in (torch.float32, torch.float64):
         return z
     return z.to(torch.float32 if z.is_floating_point() else torch.get_default_dtype())
@@ -109,23 +85,19 @@ def as_tokens(z: Array, name: str = "z", ndim: int | None = None) -> np.ndarray:
         try:
             a = a.astype(np.float64)
         except (TypeError, ValueError):
-            whole_run = a.ndim == 0 and hasattr(z, "values") and hasattr(z, "t")  # a Trajectory
-            advice = (
-                "pass one of its layers, such as run.values[-1]"
-                if whole_run
-                else ("pass a rectangular array of shape (n, d), one token per row")
-            )
-            given = type(z).__name__ if whole_run else f"an array of {a.dtype}"
-            raise TypeError(f"{name}: expected numbers, got {given}; {advice}") from None
+            given = f"an array of {a.dtype}; pass a rectangular array of shape (n, d)"
+            if a.ndim == 0 and hasattr(z, "values") and hasattr(z, "t"):
+                given = f"{type(z).__name__}; pass one of its layers, such as run.values[-1]"
+            raise TypeError(f"{name}: expected numbers, got {given}") from None
     if a.dtype.kind in "mM":
         raise TypeError(f"{name}: expected numbers, got dates or durations ({a.dtype})")
     if a.dtype.kind == "c":
-        raise TypeError(f"{name}: tokens are real vectors, got complex numbers; split them first")
+        raise TypeError(f"{name}: {_REAL}")
     if a.dtype not in (np.float32, np.float64):
         a = a.astype(np.float64)
     _refuse_shape(a.shape, name, ndim)
     if not np.isfinite(a).all():
-        _refuse_at(np.argwhere(~np.isfinite(a))[0], name)
+        _refuse_at(np.argwhere(~np.isfinite(a))[0].tolist(), name)
     return np.ascontiguousarray(a)
 
 
@@ -133,9 +105,9 @@ def as_token_tensor(z: Array, name: str = "z", ndim: int | None = None) -> Array
     """A tensor as `as_tokens` takes it, on its device: one reduction there, nothing is copied."""
     z = as_floats(z, name)
     _refuse_shape(tuple(z.shape), name, ndim)
-    finite = z.detach().isfinite()
-    if not bool(finite.all()):
-        _refuse_at((~finite).nonzero()[0].tolist(), name)
+    bad = ~z.detach().isfinite()
+    if bool(bad.any()):
+        _refuse_at(bad.nonzero()[0].tolist(), name)
     return z
 
 
@@ -155,10 +127,9 @@ def _refuse_shape(shape: tuple[int, ...], name: str, ndim: int | None) -> None:
         raise ValueError(f"{name}: empty, shape {shape}; at least one token with d >= 1 needed")
 
 
-def _refuse_at(place: Sequence[int] | np.ndarray, name: str) -> None:
-    where = tuple(int(i) for i in place)
+def _refuse_at(place: Sequence[int], name: str) -> None:
     raise ValueError(
-        f"{name}: NaN or infinity at index {where}; tokens must be finite, mend or drop it"
+        f"{name}: NaN or infinity at index {tuple(place)}; tokens must be finite, mend or drop it"
     )
 
 
@@ -168,21 +139,25 @@ def _as_table(z: Array, name: str) -> Array:
     if columns is None or not hasattr(z, "to_numpy"):
         return z
     for column in columns:
-        values = np.asarray(z[column])
-        numbers = values.dtype.kind in "iufb" or (
-            values.dtype == object and all(isinstance(x, Number) for x in values)
-        )
-        if not numbers:
+        x = np.asarray(z[column])
+        objects = x.dtype == object and all(isinstance(one, Number) for one in x)
+        if x.dtype.kind not in "iufb" and not objects:
             raise TypeError(
-                f"{name}: column {column!r} of the table holds {values.dtype}, not numbers; "
+                f"{name}: column {column!r} of the table holds {x.dtype}, not numbers; "
                 "drop it, one token per row and one coordinate per column"
             )
     return z.to_numpy()
 
 
+def is_masked(x: object) -> bool:
+    """True for a masked array, without importing `numpy.ma`."""
+    ma = sys.modules.get("numpy.ma")
+    return ma is not None and isinstance(x, ma.MaskedArray)
+
+
 def _refuse_masked(z: Array, name: str) -> None:
     rows = z if isinstance(z, list | tuple) else [z]
-    if any(isinstance(row, np.ma.MaskedArray) and np.ma.getmaskarray(row).any() for row in rows):
+    if any(is_masked(row) and np.ma.getmaskarray(row).any() for row in rows):
         raise TypeError(
             f"{name}: a masked array, whose mask would be lost; pass the plain array and mask=, "
             "booleans of shape (*batch, n) with True for a real token"
@@ -190,11 +165,15 @@ def _refuse_masked(z: Array, name: str) -> None:
 
 
 def as_array(values: Any, name: str, expected: str, dtype: Any = np.float64) -> np.ndarray:
-    """`values` as NumPy reads them; what it cannot read is refused by name."""
+    """`values` as NumPy reads them; what it cannot read, or would lose, is refused by name."""
+    _refuse_masked(values, name)
     try:
-        return np.asarray(values, dtype=dtype)
+        a = np.asarray(values)
+        if a.dtype.kind != "c":
+            return a if dtype is None else a.astype(dtype, copy=False)
     except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"{name}: expected {expected}, got {values!r:.80}") from None
+        raise ValueError(f"{name}: expected {expected}, got {shown(values)}") from None
+    raise TypeError(f"{name}: expected {expected}, got complex numbers; split them first")
 
 
 def as_mask(mask: Array | None, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -235,11 +214,7 @@ def as_map(M: Array | None, name: str) -> np.ndarray | None:
 
 
 def as_parameter(M: Array | None, name: str = "A", square: bool = True) -> Array | None:
-    """A finite matrix as `as_matrix` or `as_map` give it; a tensor that is trained stays one.
-
-    For places where the matrix does nothing but act on tokens, so that gradients with respect to
-    it are those of torch.
-    """
+    """A finite matrix as `as_matrix` or `as_map` give it; a tensor that is trained stays one."""
     if M is not None and carries_gradient(M):
         (as_matrix if square else as_map)(M.detach(), name)
         return M
@@ -293,9 +268,9 @@ def as_alpha(alpha: Any) -> Fraction:
     try:
         plain = alpha.detach() if is_torch(alpha) else alpha
         value = Fraction(plain.item() if hasattr(plain, "item") else plain)
-    except (ValueError, TypeError, OverflowError, ZeroDivisionError):
+    except (ValueError, TypeError, OverflowError, RuntimeError, ZeroDivisionError):
         raise ValueError(
-            f"alpha: expected a positive number such as 0.5 or '1/2', got {alpha!r}"
+            f"alpha: expected a positive number such as 0.5 or '1/2', got {shown(alpha)}"
         ) from None
     if value <= 0:
         raise ValueError(f"alpha: must be positive (the step towards the leaders), got {alpha!r}")
@@ -305,9 +280,9 @@ def as_alpha(alpha: Any) -> Fraction:
 def as_rationals(z: Sequence[Sequence[Any]] | Array) -> list[Rational]:
     """Tokens as exact rationals; floats mean exactly the dyadic numbers they store."""
     if is_torch(z) or (isinstance(z, np.ndarray) and z.dtype != object):
-        return [tuple(Fraction(x) for x in row) for row in as_tokens(z, ndim=2).tolist()]
+        return [tuple(map(Fraction, row)) for row in as_tokens(z, ndim=2).tolist()]
     try:
-        rows = [tuple(Fraction(x) for x in row) for row in z]
+        rows = [tuple(map(Fraction, row)) for row in z]
     except (TypeError, ValueError, OverflowError, ZeroDivisionError) as error:
         raise ValueError(f"z: expected rows of finite rational numbers ({error})") from None
     if not rows or not rows[0] or len({len(row) for row in rows}) != 1:
@@ -317,13 +292,11 @@ def as_rationals(z: Sequence[Sequence[Any]] | Array) -> list[Rational]:
 
 def as_whole(value: Any, name: str, least: int) -> int:
     """`value` as an int of at least `least`; 3.0 is 3, 3.5 and "3" are refused by name."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        whole = int(value)
-    else:
-        try:
-            whole = operator.index(value)
-        except TypeError:
-            whole = least - 1
+    try:
+        exact = isinstance(value, float | np.floating) and float(value).is_integer()
+        whole = int(value) if exact else operator.index(value)
+    except TypeError:
+        whole = least - 1
     if whole < least:
         raise ValueError(f"{name}: expected a whole number >= {least}, got {value!r}")
     return whole
@@ -338,3 +311,8 @@ def as_number(value: Any, name: str, expected: str, good: Callable[[float], bool
     if not good(number):
         raise ValueError(f"{name}: expected {expected}, got {value!r}")
     return number
+
+
+def fingerprint(values: np.ndarray) -> str:
+    """SHA-256 of the numbers themselves (little-endian float64, row by row)."""
+    return hashlib.sha256(np.asarray(values).astype("<f8").tobytes()).hexdigest()

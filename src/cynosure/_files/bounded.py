@@ -1,15 +1,14 @@
-"""Reading what nobody vouches for: nothing is parsed before its size is known to be sensible.
+"""Reading what may be damaged or hostile: each failure is one ValueError that names the file.
 
-A file of a few kilobytes can declare an array of terabytes, unfold to gigabytes, or nest so deeply
-that the parser falls over. The readers here compare what a file declares with what it has, refuse
-what unfolds to far more than its size, and turn every way in which reading can fail into one
-ValueError that names the file. Nothing is unpickled.
+A file of a few kilobytes can declare terabytes, unfold to gigabytes, or nest so deeply that the
+parser fails. So sizes are compared before anything is parsed. Nothing is unpickled.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import struct
 import tomllib
@@ -21,17 +20,6 @@ from tokenize import TokenError
 from typing import Any, TypeVar
 
 import numpy as np
-
-__all__ = [
-    "LONGEST_LINE",
-    "bounded_lines",
-    "member_names",
-    "parsed_json",
-    "parsed_toml",
-    "read_array",
-    "read_arrays",
-    "read_bytes",
-]
 
 T = TypeVar("T")
 LONGEST_LINE = 16 << 20  # bytes of one text, one row of a table, one JSON value
@@ -53,9 +41,6 @@ def read_bytes(path: Path, most: int) -> bytes:
     if len(data) > most:
         raise ValueError(f"{path}: over {most >> 20} MB, far too large for what it should hold")
     return data
-
-
-# --- text ----------------------------------------------------------------------------------------
 
 
 def parsed_json(text: str | bytes, name: str, most: int = LONGEST_LINE) -> Any:
@@ -80,10 +65,7 @@ def _parsed(parse: Callable[[Any], Any], text: Any, name: str, kind: str, most: 
 
 
 def bounded_lines(stream: Any, name: str, most: int = LONGEST_LINE) -> Iterator[Any]:
-    """The lines of a text or binary stream, none of them over `most` characters or bytes.
-
-    An iterable of lines without a `readline` has read them already: they are only measured.
-    """
+    """The lines of a stream, or of an iterable that has read them, none over `most` characters."""
     ask = getattr(stream, "readline", None)
     lines = stream if ask is None else iter(lambda: ask(most + 1) or None, None)
     for number, line in enumerate(lines, 1):
@@ -92,44 +74,37 @@ def bounded_lines(stream: Any, name: str, most: int = LONGEST_LINE) -> Iterator[
         yield line
 
 
-# --- arrays --------------------------------------------------------------------------------------
-
-
 def read_array(stream: Any, size: int) -> np.ndarray:
-    """The array of an .npy stream of `size` bytes, which must declare just as many.
-
-    Raises any of `_DAMAGED`; the caller names the file.
-    """
+    """The array of an .npy stream that declares just `size` bytes; raises any of `_DAMAGED`."""
     head = io.BytesIO(stream.read(12))  # magic, version, length of the header
     major, minor = np.lib.format.read_magic(head)
     if (major, minor) not in ((1, 0), (2, 0), (3, 0)):
         raise ValueError(f"an .npy of version {major}.{minor}")
-    width = 2 if major == 1 else 4
-    length = int.from_bytes(head.getvalue()[8 : 8 + width], "little")
+    width, begun = 2 if major == 1 else 4, head.getvalue()[8:]
+    length = int.from_bytes(begun[:width], "little")
     if length > 65536:
         raise ValueError("a header of over 64 kB")
-    rest = head.getvalue()[8 + width :]
-    header = head.getvalue()[8 : 8 + width] + rest + stream.read(length - len(rest))
+    header = begun + stream.read(length + width - len(begun))
     shape, fortran, dtype = _declared(header, major)
     if dtype.hasobject:
         raise ValueError("Object arrays cannot be loaded")
-    count = 1
-    for extent in shape:
-        count *= extent
+    count = math.prod(shape)
     if 8 + width + length + count * dtype.itemsize != size:
         raise ValueError(f"declares shape {shape} of {dtype}, which does not fit its size")
-    data = np.empty(count, dtype)
-    if data.nbytes:
-        _fill(stream, data.view(np.uint8))
+    data, done = np.empty(count, dtype), 0
+    into = data.view(np.uint8) if data.nbytes else data
+    while done < data.nbytes:
+        chunk = stream.read(min(1 << 20, data.nbytes - done))
+        if not chunk:
+            raise EOFError("cut short")
+        into[done : done + len(chunk)] = np.frombuffer(chunk, np.uint8)
+        done += len(chunk)
     return data.reshape(shape[::-1]).transpose() if fortran else data.reshape(shape)
 
 
 def _declared(header: bytes, major: int) -> tuple[tuple[int, ...], bool, np.dtype]:
-    read = {
-        1: np.lib.format.read_array_header_1_0,
-        2: np.lib.format.read_array_header_2_0,
-        3: np.lib.format.read_array_header_2_0,  # 3.0 is 2.0 with names in UTF-8
-    }[major]
+    known = np.lib.format  # 3.0 is 2.0 with names in UTF-8
+    read = known.read_array_header_1_0 if major == 1 else known.read_array_header_2_0
     try:
         shape, fortran, dtype = read(io.BytesIO(header))
     except (RecursionError, MemoryError, TokenError):  # of Python's parser: it nests, or never ends
@@ -139,23 +114,12 @@ def _declared(header: bytes, major: int) -> tuple[tuple[int, ...], bool, np.dtyp
     return shape, fortran, dtype
 
 
-def _fill(stream: Any, into: np.ndarray) -> None:
-    done = 0
-    while done < len(into):
-        chunk = stream.read(min(1 << 20, len(into) - done))
-        if not chunk:
-            raise EOFError("cut short")
-        into[done : done + len(chunk)] = np.frombuffer(chunk, np.uint8)
-        done += len(chunk)
-
-
 def read_arrays(
     path: str | os.PathLike[str], wanted: Container[str] | None = None
 ) -> dict[str, np.ndarray]:
-    """The arrays of an .npz by name, or those of them in `wanted`; ValueError if it is damaged.
+    """The arrays of an .npz by name, or those in `wanted`; ValueError if it is damaged.
 
-    Every member's checksum is verified. Members that together unfold to far more than the size of
-    the file are refused before any is read.
+    Checksums are verified. An archive that unfolds to far more than its size is refused unread.
     """
     return _archive(path, lambda archive, size: _chosen(archive, size, wanted))
 
@@ -189,15 +153,13 @@ def _chosen(
     total = sum(m.file_size for m in members.values())
     if total > _UNFOLDS[0] + _UNFOLDS[1] * size:
         raise ValueError(f"it unfolds to {total >> 20} MB; save it again with numpy.savez")
-    return {name: _member(archive, m) for name, m in members.items()}
-
-
-def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    with archive.open(member) as stream:
-        array = read_array(stream, member.file_size)
-        if stream.read(1):  # also asks for the end, where the checksum is compared
-            raise ValueError(f"{member.filename} is longer than it declares")
-    return array
+    found = {}
+    for name, member in members.items():
+        with archive.open(member) as stream:
+            found[name] = read_array(stream, member.file_size)
+            if stream.read(1):  # also asks for the end, where the checksum is compared
+                raise ValueError(f"{member.filename} is longer than it declares")
+    return found
 
 
 def _small_directory(file: Any, size: int) -> None:

@@ -1,20 +1,24 @@
 """A folder that is ours: one manifest and the files it names, replaced whole or not at all.
 
-The manifest is JSON with the fields `format` (whose folder it is) and `sha256` (file name ->
-checksum of its content). It is the switch. To replace a folder, each new file is first written
-under a name with its checksum, `model.safetensors.0123456789abcdef`, beside the old files; then the
-manifest is replaced in one rename; then each new file takes its plain name. A reader takes the
-plain file if it has the checksum the manifest states, else the one named by that checksum. So
-before the switch the old folder is whole and after it the new one is, whichever instruction is the
-last, on any file system: no folder is renamed, and a link or a mount point can be the target.
+The manifest is JSON with `format` (whose folder it is) and `sha256` (file name -> checksum). To
+replace a folder, each new file is written under a name with its checksum, such as
+`model.safetensors.0123456789abcdef`. Then the manifest is replaced in one rename, and each new file
+takes its plain name. A reader takes the plain file if it has the checksum that the manifest states,
+else the one named by that checksum. So one rename makes the old folder the new one, and a link or a
+mount point can be the target.
+
+Two writers take turns under a lock of the folder. Where there are no locks nothing moves to its
+plain name, and a marked file is removed after a day: no file that a manifest names is overwritten.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,12 +26,9 @@ from pathlib import Path
 from typing import Any, final
 
 from .bounded import parsed_json, read_bytes
-from .writing import _SCRATCH, force_to_disk, scratch, sweep, write_atomically
-
-__all__ = ["Folder"]
+from .writing import _SCRATCH, ABANDONED, alone, force_to_disk, put, scratch, sweep
 
 _LARGEST_MANIFEST = 16 << 20  # bytes
-_RETRIES = 3  # a reader that meets a writer reads again
 
 
 @final
@@ -46,21 +47,20 @@ class Folder:
         folder = Path(os.path.realpath(path))
         if not os.path.lexists(folder):
             return
-        if not self._states_our_format(folder):
+        file, header = folder / self.manifest, None
+        # what may not be read is another matter: the system says what
+        with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
+            header = parsed_json(read_bytes(file, _LARGEST_MANIFEST), str(file))
+        if not isinstance(header, dict) or header.get("format") != self.format:
             raise ValueError(f"{path}: exists and is not {self.what}; choose another folder")
         if others := sorted(name for name in os.listdir(folder) if not self._may_hold(name)):
-            raise ValueError(
-                f"{path}: holds {others[0]!r}, which is no part of {self.what}; move it away or"
-                " choose another folder"
-            )
+            found = f"{path}: holds {others[0]!r}, which is no part of {self.what}"
+            raise ValueError(f"{found}; move it away or choose another folder")
 
     def save(
         self, path: str | os.PathLike[str], files: Mapping[str, bytes], header: Mapping[str, Any]
     ) -> Path:
-        """Write `files` and the manifest, `header` with their checksums and its own.
-
-        If this returns, the new folder is there; if it raises, what was there is there still.
-        """
+        """Write `files` and the manifest, `header` with checksums; a failure changes nothing."""
         self.refuse_foreign(path)
         folder = Path(os.path.realpath(path))
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -68,10 +68,16 @@ class Folder:
         stated = {**header, "sha256": {name: sha256(data) for name, data in files.items()}}
         stated["checksum"] = sha256(canonical(stated))
         manifest = json.dumps(stated, indent=1, ensure_ascii=False).encode()
-        if (folder / self.manifest).is_file():
-            self._replace(folder, files, manifest)
-        else:
-            self._create(folder, {**files, self.manifest: manifest})
+        if not (folder / self.manifest).is_file():
+            try:
+                self._create(folder, {**files, self.manifest: manifest})
+                return Path(path)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+            self.refuse_foreign(path)  # somebody else has made a folder meanwhile
+        with alone(folder) as locked:
+            self._replace(folder, files, manifest, locked)
         return Path(path)
 
     def _create(self, folder: Path, files: Mapping[str, bytes]) -> None:
@@ -79,41 +85,47 @@ class Folder:
         with scratch(folder.parent) as new:
             os.mkdir(new)
             for name, data in files.items():
-                _write(new / name, data)
+                with open(new / name, "wb") as stream:
+                    stream.write(data)
+                    stream.flush()
+                    os.fsync(stream.fileno())
             force_to_disk(new)
             os.rename(new, folder)
         force_to_disk(folder.parent)
 
-    def _replace(self, folder: Path, files: Mapping[str, bytes], manifest: bytes) -> None:
+    def _replace(
+        self, folder: Path, files: Mapping[str, bytes], manifest: bytes, locked: bool
+    ) -> None:
+        sweep(folder)
         before = set(os.listdir(folder))
         marked = {name: folder / f"{name}.{sha256(data)[:16]}" for name, data in files.items()}
         try:
             for name, data in files.items():
-                _write(marked[name], data)
-            force_to_disk(folder)
-            write_atomically(folder / self.manifest, lambda stream: stream.write(manifest))
+                put(marked[name], lambda stream, data=data: stream.write(data))
+            put(folder / self.manifest, lambda stream: stream.write(manifest))
         except BaseException:
             for file in marked.values():  # not those of the folder as it was
-                if file.name not in before:
+                if locked and file.name not in before:
                     with suppress(OSError):
                         os.unlink(file)
             raise
         with suppress(OSError):  # the new folder is whole already; the next save tidies up
             for name, file in marked.items():
-                os.replace(file, folder / name)
-            for left in os.listdir(folder):
-                if self._is_marked(left):
+                if locked:
+                    os.replace(file, folder / name)
+            for left in filter(self._is_marked, os.listdir(folder)):
+                old = time.time() - os.stat(folder / left).st_mtime > ABANDONED
+                if locked or (old and left not in {file.name for file in marked.values()}):
                     os.unlink(folder / left)
             force_to_disk(folder)
 
     def load(self, path: str | os.PathLike[str], newest: int) -> tuple[dict[str, Any], dict]:
         """(manifest, content of each file), every byte as its checksum says."""
-        for _ in range(_RETRIES - 1):
-            try:
+        try:
+            return self._load(Path(path), newest)
+        except _Moved:  # a writer was faster: the next ones wait until all is read
+            with alone(Path(path)):
                 return self._load(Path(path), newest)
-            except _Moved:
-                continue
-        return self._load(Path(path), newest)
 
     def _load(self, folder: Path, newest: int) -> tuple[dict[str, Any], dict]:
         manifest = folder / self.manifest
@@ -145,10 +157,8 @@ class Folder:
         if type(version) is not int or version < 1:
             raise self.refused(folder, f"{self.manifest} has no version")
         if version > newest:
-            raise ValueError(
-                f"{folder}: written by a newer cynosure (format {version}, this one reads {newest})"
-                "; upgrade with `pip install -U cynosure`"
-            )
+            found = f"written by a newer cynosure (format {version}, this one reads {newest})"
+            raise ValueError(f"{folder}: {found}; upgrade with `pip install -U cynosure`")
         if stated != sha256(canonical(header)):
             raise self.refused(folder, f"{self.manifest} was changed")
         if not isinstance(header.get("sha256"), dict):
@@ -171,20 +181,11 @@ class Folder:
 
     def refused(self, path: Path, why: str) -> ValueError:
         """What to raise for a folder that is damaged, edited or not of this kind."""
-        return ValueError(
-            f"{path}: {why}; expected a folder written by {self.writer}, copy it again"
-        )
-
-    def _states_our_format(self, folder: Path) -> bool:
-        file = folder / self.manifest
-        try:
-            header = parsed_json(read_bytes(file, _LARGEST_MANIFEST), str(file))
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValueError):
-            return False  # what may not be read is another matter: the system says what
-        return isinstance(header, dict) and header.get("format") == self.format
+        expected = f"expected a folder written by {self.writer}, copy it again"
+        return ValueError(f"{path}: {why}; {expected}")
 
     def _may_hold(self, name: str) -> bool:
-        own = name == self.manifest or name in self.files
+        own = name in (self.manifest, *self.files)
         return own or self._is_marked(name) or bool(_SCRATCH.fullmatch(name))
 
     def _is_marked(self, name: str) -> bool:
@@ -202,13 +203,3 @@ def sha256(data: bytes) -> str:
 
 def canonical(header: Mapping[str, Any]) -> bytes:
     return json.dumps(header, sort_keys=True, ensure_ascii=False).encode()
-
-
-def _write(path: Path, data: bytes) -> None:
-    """The file with these bytes, on the disk."""
-    path.write_bytes(data)
-    handle = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

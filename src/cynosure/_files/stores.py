@@ -12,14 +12,9 @@ from typing import Any
 
 from .writing import put, scratch, sweep
 
-__all__ = ["appearing", "readable", "whole"]
-
 
 def whole(folder: Path) -> Any:
-    """A folder of zarr whose files are forced to the disk and put in place in one rename.
-
-    zarr's own does the second only, and leaves what a kill interrupts under names of its own.
-    """
+    """A folder of zarr whose files are forced to the disk and put in place in one rename."""
     from zarr.storage import LocalStore
 
     class Whole(LocalStore):
@@ -39,10 +34,7 @@ def whole(folder: Path) -> Any:
 
 @contextmanager
 def appearing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """The name of a folder to fill in the block, which then takes its place in one rename.
-
-    Another process may have been first: then what it made is there, and this one is dropped.
-    """
+    """A folder to fill, which then takes its place in one rename, unless one is there."""
     target = Path(os.path.realpath(path))
     target.parent.mkdir(parents=True, exist_ok=True)
     sweep(target.parent)
@@ -64,6 +56,5 @@ def readable(path: str | os.PathLike[str] | None) -> Iterator[None]:
         raise
     except Exception as error:
         why = (str(error).splitlines() or [""])[0][:200] or type(error).__name__
-        raise ValueError(
-            f"{path}: is damaged ({why}); copy it again, or take another folder"
-        ) from error
+        said = f"{path}: is damaged ({why}); copy it again, or take another folder"
+        raise ValueError(said) from error

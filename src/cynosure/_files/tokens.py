@@ -5,24 +5,20 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from .bounded import _DAMAGED, member_names, read_array, read_arrays
 
-__all__ = ["read"]
-
 _LONGEST_ROW = 1 << 20  # bytes of one line: some 40,000 coordinates
 
 
 def encoding(start: bytes, name: object) -> str:
-    """How a text file that begins with these bytes is written: UTF-8, or UTF-16 as Excel saves it.
-
-    UTF-16 is known by its mark or, without one, by the zero byte beside each Latin letter. A
-    workbook is no text whatever it is called: ValueError.
-    """
+    """How a text file that begins so is written: UTF-8, or UTF-16 by its mark or its zero bytes."""
     if start.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
         raise ValueError(f"{name}: {WORKBOOK}")
     if start.startswith((b"\xff\xfe", b"\xfe\xff")):
@@ -80,10 +76,8 @@ def read(path: str | os.PathLike[str]) -> np.ndarray:
     bad = np.argwhere(~np.isfinite(z))
     if len(bad):
         i, j = bad[0]
-        raise ValueError(
-            f"{path}: token {i}, coordinate {j} is {z[i, j]}; tokens must be finite,"
-            " remove or replace such tokens"
-        )
+        said = "tokens must be finite, remove or replace such tokens"
+        raise ValueError(f"{path}: token {i}, coordinate {j} is {z[i, j]}; {said}")
     return z
 
 
@@ -94,52 +88,36 @@ def _read_array(path: Path, suffix: str) -> np.ndarray:
     """The array of an .npy file, or the tokens of an .npz; what they declare is checked first."""
     with path.open("rb") as file:
         packed = file.read(2) == b"PK"  # by content: an .npz may be called .npy and be read
-    if packed:
-        return _from_archive(path, suffix)
     try:
-        with path.open("rb") as file:
-            return read_array(file, os.fstat(file.fileno()).st_size)
+        if packed:
+            found = read_arrays(path, ("z0", "z"))
+        else:
+            with path.open("rb") as file:
+                return read_array(file, os.fstat(file.fileno()).st_size)
     except _DAMAGED as error:
-        raise _unreadable(path, suffix, error) from None
-
-
-def _from_archive(path: Path, suffix: str) -> np.ndarray:
-    try:
-        found = read_arrays(path, ("z0", "z"))
-    except ValueError as error:
-        raise _unreadable(path, suffix, error) from None
+        if "Object arrays" in str(error):
+            said = "holds Python objects, which are never unpickled"
+            raise ValueError(f"{path}: {said}; save a plain float array with numpy.save") from None
+        said = str(error) if isinstance(error, ValueError) else "cut short"
+        said = said.removeprefix(f"{path}: ")[:200]
+        raise ValueError(
+            f"{path}: not a readable {suffix} file; if it is text, name it .csv, else save it again"
+            f" with numpy.save{'z' if suffix == '.npz' else ''} ({said})"
+        ) from None
     if not found:
         held = ", ".join(member_names(path)[:20]) or "nothing"
         raise ValueError(f"{path}: expected tokens under the name z0 or z; it holds {held}")
     return found["z0"] if "z0" in found else found["z"]
 
 
-def _unreadable(path: Path, suffix: str, error: BaseException) -> ValueError:
-    if "Object arrays" in str(error):
-        return ValueError(
-            f"{path}: holds Python objects, which are never unpickled; save a plain float"
-            " array with numpy.save"
-        )
-    said = str(error).removeprefix(f"{path}: ") if isinstance(error, ValueError) else "cut short"
-    return ValueError(
-        f"{path}: not a readable {suffix} file; if it is text, name it .csv, else save it again"
-        f" with numpy.save{'z' if suffix == '.npz' else ''} ({said[:200]})"
-    )
-
-
 def _as_matrix(z: np.ndarray, path: Path) -> np.ndarray:
     if z.dtype.kind not in "fiub":
         raise ValueError(f"{path}: expected real numbers; got an array of type {z.dtype}")
-    if z.ndim == 1:
-        raise ValueError(
-            f"{path}: expected an (n, d) array, one token per row; got shape {z.shape}; save"
-            " z[:, None] for n tokens on the line or z[None] for a single token"
-        )
     if z.ndim != 2:
-        raise ValueError(
-            f"{path}: expected an (n, d) array, one token per row; got shape {z.shape}; save one"
-            " configuration, for instance z[0]"
-        )
+        what = "z[:, None] for n tokens on the line or z[None] for a single token"
+        what = what if z.ndim == 1 else "one configuration, for instance z[0]"
+        said = "expected an (n, d) array, one token per row"
+        raise ValueError(f"{path}: {said}; got shape {z.shape}; save {what}")
     if z.size == 0:
         raise ValueError(f"{path}: expected at least one token; got shape {z.shape}")
     return np.ascontiguousarray(z, dtype=np.float64)
@@ -149,7 +127,11 @@ def _read_text(path: Path) -> np.ndarray:
     written = _encoding_of(path)
     if written.startswith("utf-16"):
         raise ValueError(f"{path}: written in UTF-16; save it as UTF-8 CSV")
-    _refuse_long_lines(path)
+    with path.open("rb") as file:  # every cell of a line of megabytes would be an object
+        while block := file.read(_LONGEST_ROW):
+            if len(block) == _LONGEST_ROW and b"\n" not in block and b"\r" not in block:
+                said = "expected one token per line (a matrix on a single line has lost its ends)"
+                raise ValueError(f"{path}: a line of over {_LONGEST_ROW >> 20} MB; {said}")
     try:
         with path.open(encoding=written) as lines:
             first = list(islice(_rows(lines), 2))
@@ -157,18 +139,12 @@ def _read_text(path: Path) -> np.ndarray:
             raise ValueError(f"{path}: the file is empty; expected one token per line")
         named = not any(map(_is_number, first[0][1]))
         if named and len(first) == 1:
-            raise ValueError(
-                f"{path}: line {first[0][0]} is {' '.join(first[0][1])!r} and no token follows;"
-                " expected one token per line, as numbers"
-            )
+            found = f"line {first[0][0]} is {' '.join(first[0][1])!r} and no token follows"
+            raise ValueError(f"{path}: {found}; expected one token per line, as numbers")
         try:
-            return np.loadtxt(
-                path,
-                delimiter=first[0][2],
-                skiprows=first[0][0] if named else 0,
-                ndmin=2,
-                encoding=written,
-            )
+            begin, _, delimiter = first[0]
+            how: Any = {"delimiter": delimiter, "skiprows": begin if named else 0}
+            return np.loadtxt(path, ndmin=2, encoding=written, **how)
         except UnicodeDecodeError:
             raise
         except ValueError:
@@ -177,29 +153,14 @@ def _read_text(path: Path) -> np.ndarray:
             with path.open(encoding=written) as lines:
                 return _read_slowly(path, islice(_rows(lines), named, None), names)
     except UnicodeDecodeError as e:
-        raise ValueError(
-            f"{path}: not a text file in UTF-8 ({e.reason} at byte {e.start}); save it as UTF-8 CSV"
-        ) from None
-
-
-def _refuse_long_lines(path: Path) -> None:
-    """A line of megabytes is no token, and every cell of it would be an object of its own."""
-    with path.open("rb") as file:
-        while block := file.read(_LONGEST_ROW):
-            if len(block) == _LONGEST_ROW and b"\n" not in block and b"\r" not in block:
-                raise ValueError(
-                    f"{path}: a line of over {_LONGEST_ROW >> 20} MB; expected one token per line"
-                    " (a matrix on a single line has lost its line ends)"
-                )
+        found = f"not a text file in UTF-8 ({e.reason} at byte {e.start})"
+        raise ValueError(f"{path}: {found}; save it as UTF-8 CSV") from None
 
 
 def _read_slowly(
     path: Path, rows: Iterator[tuple[int, list[str], str | None]], names: Sequence[str] = ()
 ) -> np.ndarray:
-    """The reference reader: every cell with Python's float, every complaint with its place.
-
-    `names` are the columns' where a header gives them.
-    """
+    """The reference reader: every cell with Python's float, every complaint with its place."""
     z = array("d")  # numbers, not objects: a long file stays as small as it is
     width = 0
     for line, cells, _ in rows:
@@ -210,15 +171,11 @@ def _read_slowly(
                 if names and cell and not hint:
                     hint = "; if it is a label, leave its column out"
                 name = f" under {names[column - 1]!r}" if column <= len(names) else ""
-                raise ValueError(
-                    f"{path}: line {line}, column {column}: expected a number; got "
-                    f"{found}{name}{hint}"
-                )
+                at = f"{path}: line {line}, column {column}"
+                raise ValueError(f"{at}: expected a number; got {found}{name}{hint}")
         if z and len(cells) != width:
-            raise ValueError(
-                f"{path}: line {line} has {len(cells)} columns where the lines above have"
-                f" {width}; every token needs the same dimension"
-            )
+            found = f"line {line} has {len(cells)} columns where the lines above have {width}"
+            raise ValueError(f"{path}: {found}; every token needs the same dimension")
         width = len(cells)
         z.extend(map(float, cells))
     return np.array(z).reshape(-1, max(width, 1))
@@ -237,9 +194,7 @@ def _rows(lines: Iterator[str]) -> Iterator[tuple[int, list[str], str | None]]:
 
 
 def _is_number(cell: str) -> bool:
-    # float() also takes the underscores of Python literals; no table means a number by 1_0.
-    try:
+    with suppress(ValueError):  # float() also takes 1_0, which no table means as a number
         float(cell)
-    except ValueError:
-        return False
-    return "_" not in cell
+        return "_" not in cell
+    return False

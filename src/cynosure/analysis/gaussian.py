@@ -17,9 +17,8 @@ from typing import NamedTuple, final
 
 import numpy as np
 
+from .._display import Shown
 from .._types import Array, as_array, as_matrix
-
-__all__ = ["GaussianFlow", "Moments", "tilt"]
 
 _OUT = 1e9  # a covariance grown by this factor is on its way to infinity
 
@@ -34,7 +33,7 @@ class Moments(NamedTuple):
 
 @final
 @dataclass(frozen=True, eq=False)
-class GaussianFlow:
+class GaussianFlow(Shown):
     """The mean-field limit of `EuclideanFlow` from tokens of law N(mean, covariance).
 
     A is that of the scores <A x_i, x_j>, V the value matrix, None for the identity.
@@ -98,14 +97,17 @@ class GaussianFlow:
         For V = v I and symmetric A: S = (S_0^{-1} - 2 v t A)^{-1}, and t = 1/(2 v a) with a the
         largest eigenvalue of S_0^{1/2} A S_0^{1/2} (the least, for v < 0).
         """
-        d = len(self.mean)
-        V = np.eye(d) if self.V is None else self.V
-        A = np.eye(d) if self.A is None else self.A
-        if not (np.array_equal(V, V[0, 0] * np.eye(d)) and np.array_equal(A, A.T)):
+        A, V = self._forms
+        if not (np.array_equal(V, V[0, 0] * np.eye(len(V))) and np.array_equal(A, A.T)):
             return None
         root = _root(self.covariance)
         pace = float((V[0, 0] * np.linalg.eigvalsh(root.T @ A @ root)).max())
         return 1 / (2 * pace) if pace > 0 else inf
+
+    @property
+    def _forms(self) -> tuple[np.ndarray, np.ndarray]:
+        plain = np.eye(len(self.mean))
+        return plain if self.A is None else self.A, plain if self.V is None else self.V
 
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """n independent tokens of the law at the start, (n, d)."""
@@ -117,12 +119,10 @@ class GaussianFlow:
         from scipy.integrate import solve_ivp
 
         t = np.atleast_1d(np.asarray(times, dtype=np.float64))
-        sensible = t.size > 0 and t.ndim == 1 and bool(np.isfinite(t).all())
-        if not sensible or t[0] < 0 or (np.diff(t) < 0).any():
+        increasing = t.size > 0 and t.ndim == 1 and t[0] >= 0 and (np.diff(t) >= 0).all()
+        if not increasing or not np.isfinite(t).all():
             raise ValueError(f"times: expected finite increasing times >= 0, got {times!r}")
-        d = len(self.mean)
-        A = np.eye(d) if self.A is None else self.A
-        V = np.eye(d) if self.V is None else self.V
+        d, (A, V) = len(self.mean), self._forms
         bound = _OUT * max(float(np.abs(self.covariance).max()), 1e-300)
 
         def velocity(_: float, y: np.ndarray) -> np.ndarray:

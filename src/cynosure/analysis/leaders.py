@@ -9,12 +9,12 @@ from typing import SupportsIndex, final
 import numpy as np
 
 from .._display import facts, grid
+from .._exports import guarded
 from ..engine.followed import Followed, History
 from ..simulation.trajectory import Trajectory
 
-__all__ = ["Roles", "can_lead", "roles"]
 
-
+@guarded
 @final
 @dataclass(frozen=True, eq=False)
 class Roles:
@@ -62,10 +62,8 @@ class Roles:
 
     @cached_property
     def _history(self) -> History:
-        history = self.trajectory.history
-        if history is not None and history.records:
-            return history
-        return _walk_again(self.trajectory)
+        kept = self.trajectory.history
+        return kept if kept is not None and kept.records else _walk_again(self.trajectory)
 
     def followed(self, k: SupportsIndex) -> Followed:
         """The sets C_i at layer k of one configuration."""
@@ -74,6 +72,8 @@ class Roles:
         last = self.trajectory.t[-1]
         if not 0 <= int(k) <= last:
             raise ValueError(f"layer {k} is outside this trajectory (0..{last})")
+        if self.trajectory.history is None and not can_lead(self.trajectory):
+            return _sets_at(self.trajectory, int(k))
         return self._history.followed(k)
 
 
@@ -83,7 +83,25 @@ def can_lead(trajectory: Trajectory) -> bool:
 
 
 def roles(trajectory: Trajectory) -> Roles:
-    """Who leads in a hardmax trajectory, and since when.
+    """Tells who leads in a run of layers, and since which layer.
+
+    Parameters
+    ----------
+    trajectory
+        A run of hardmax layers, whose sets are those of exact arithmetic. Or layers with any
+        attention that says whom it follows (`Attention.followed`): their sets are read off the
+        saved, rounded states, which must be all layers. There a leader may move on.
+
+    Returns
+    -------
+    Roles
+        `leaders`, `leads` at the last layer, `born` (the first layer at which a token leads, or
+        -1), and `followed(k)`, the sets C_i of layer k.
+
+    Raises
+    ------
+    ValueError
+        If the run has no such sets, for example a softmax run.
 
     Examples
     --------
@@ -93,9 +111,41 @@ def roles(trajectory: Trajectory) -> Roles:
     [0, 2]
     """
     history = trajectory.history
-    if history is None:
-        history = _walk_again(trajectory)
-    return Roles(history.born, trajectory)
+    if history is None and not can_lead(trajectory):
+        return Roles(_born(trajectory), trajectory)
+    return Roles((history or _walk_again(trajectory)).born, trajectory)
+
+
+def _sets_at(trajectory: Trajectory, k: int) -> Followed:
+    """The sets C_i of the saved state at layer k, padding left out."""
+    attention, z = trajectory.made_by.at(k).attention, trajectory.at(k)
+    real, found = trajectory.mask, None
+    if not trajectory.in_time and attention is not None:
+        found = attention.followed(z if real is None else z[np.flatnonzero(real).tolist()])
+    if found is None:
+        raise ValueError(
+            "roles: leaders are defined for layers from 0 on whose attention follows sets, as in "
+            "hardmax runs (see Attention.followed); this trajectory is of "
+            f"{type(trajectory.made_by).__name__}"
+        )
+    if real is None:
+        return found
+    label = np.full(len(real), -1, dtype=np.intp)
+    label[real] = found.label
+    return Followed(label, found.indptr, found.indices)
+
+
+def _born(trajectory: Trajectory) -> np.ndarray:
+    """The first saved layer at which each token follows itself alone."""
+    if trajectory.z.ndim != 3:
+        raise ValueError("roles: expected one configuration; use roles(trajectory.select(b))")
+    born = np.full(trajectory.z.shape[1], -1, dtype=np.intp)
+    for row, k in enumerate(trajectory.t.tolist()):
+        leads = _sets_at(trajectory, int(k)).leads
+        if row != k:
+            raise ValueError("roles: expected every layer from 0 on; run with save_every=1")
+        born[(born < 0) & leads] = row
+    return born
 
 
 def _walk_again(trajectory: Trajectory) -> History:
@@ -108,8 +158,7 @@ def _walk_again(trajectory: Trajectory) -> History:
         )
     from ..simulation.loop import simulate
 
-    z0 = trajectory.values[0]
-    layers = int(trajectory.t[-1])
+    z0, layers = trajectory.values[0], int(trajectory.t[-1])
     again = simulate(
         dynamics, z0, layers=layers, mask=trajectory.mask, save_every=max(layers, 1), throw=False
     )

@@ -1,15 +1,11 @@
 """limit(): the state at infinite depth, with a proof per token.
 
-Layers are walked until every token's sets are proved constant; then its limit is known. The proofs
-(`engine.certificates`, tried by `engine.proofs`) are local: leaders, followers of a leader (S),
-ties between tokens that stay (fixed, G), chains of ties whose sets are constant (H), and, where
-none of these fires, the exact sign of every score difference for all later layers (T), which also
-finds the next layer where a set changes.
+Layers are walked until every token's sets are proved constant, by the rules that
+`engine.certificates` has and `engine.proofs` tries; then its limit is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, SupportsIndex, final
@@ -18,22 +14,23 @@ import numpy as np
 
 from .._deadline import Deadline
 from .._display import MOST_ROWS, facts, grid
+from .._exports import guarded
 from .._frames import dataframe, dataset
+from .._progress import Progress, showing
 from .._types import Array, Rational, as_mask, as_rationals, as_tokens, as_whole, definite
 from ..dynamics import Dynamics
 from ..engine.budget import Budget
 from ..engine.certificates import RULE_WORDS, RULES
-from ..engine.device_tokens import there
+from ..engine.gpu import there
 from ..engine.proofs import prove
 from ..engine.walk import Walk
 from .polytope import Polytope, hull
-
-__all__ = ["Limit", "limit"]
 
 _LAYER = 100  # more of them per pair of tokens when every score is exact
 _WORK = 10_000_000  # units of exact arithmetic, some seconds: ties that no rule can settle
 
 
+@guarded
 @final
 @dataclass(frozen=True, eq=False)
 class Limit:
@@ -58,9 +55,7 @@ class Limit:
     arithmetic: str
     exact_decisions: int
     exact_points: tuple[Rational, ...] | None = None
-    _distinct_leaders: np.ndarray = field(
-        default_factory=lambda: np.empty(0, dtype=np.intp), repr=False
-    )
+    _distinct_leaders: np.ndarray = field(default_factory=lambda: np.empty(0, np.intp), repr=False)
     _hull_of_leaders: bool = field(default=True, repr=False)
 
     def __repr__(self) -> str:
@@ -93,6 +88,8 @@ class Limit:
 
     def in_words(self, i: SupportsIndex) -> str:
         """How token i was settled, for people: "follows a leader: token 3, proved at layer 2"."""
+        if not -len(self.rule) <= int(i) < len(self.rule):
+            raise IndexError(f"i: expected a token from 0 to {len(self.rule) - 1}, got {i}")
         rule, settled_at = str(self.rule[i]), int(self.settled_at[i])
         if settled_at < 0:
             return f"{RULE_WORDS['']} after {self.layers} layers"
@@ -144,19 +141,43 @@ def limit(
     mask: Array | None = None,
     max_layers: int = 100_000,
     deadline: float | int | None = None,
-    progress: Callable[[int, int], Any] | None = None,
+    progress: Progress = None,
 ) -> Limit:
-    """The limit of every token of one configuration z0 (n, d) under hardmax layers.
+    """Proves the limit of every token of one configuration under hardmax layers.
 
-    The floats of z0, A and alpha are taken as exact numbers. The default walks in floating point
-    and turns to integers only where rounding could matter, so its sets are those of exact
-    arithmetic; `exact=True` takes every decision in rationals (z0 may then hold Fractions) and
-    returns the limits as rationals too. A token that is not settled within `max_layers` layers, or
-    `deadline` seconds, or some seconds' worth of work, is `undecided`; that can only happen with
-    ties that persist, with A not positive definite, or with steps so small (alpha of 1e-4) that
-    thousands of layers do not suffice. The work is counted, not timed: without a deadline the same
-    call gives the same answer everywhere.
-    `progress(layer, undecided)` is called after each layer.
+    The floats of z0, A and alpha are taken as exact numbers. The run turns to integers only where
+    rounding could change a set C_i, so its sets are those of exact arithmetic.
+
+    Parameters
+    ----------
+    dynamics
+        Hardmax layers, such as PureAttention(alpha=0.5).
+    z0
+        Tokens (n, d).
+    exact
+        Decides everything in rationals and returns rational limits. z0 may then hold Fractions.
+    mask
+        True for real tokens (n,).
+    max_layers
+        A token that is not proved within so many layers is undecided.
+    deadline
+        Seconds after which open tokens are undecided. Work is counted, not timed: without a
+        deadline the same call gives the same answer everywhere.
+    progress
+        None shows a bar after a second, False never. A function is called with the layer and the
+        number of undecided tokens.
+
+    Returns
+    -------
+    Limit
+        `points`, `leaders`, for each token the `rule` that proves its limit, and `undecided`.
+        Tokens stay undecided only with ties that persist, an A that is not positive definite, or an
+        alpha so small (1e-4) that thousands of layers do not suffice.
+
+    Raises
+    ------
+    ValueError
+        If the dynamics are not hardmax layers, or if z0 is a batch.
 
     Examples
     --------
@@ -169,12 +190,11 @@ def limit(
     layers = dynamics.hardmax_layers if isinstance(dynamics, Dynamics) else None
     if layers is None or not layers.normalised:
         rule = type(getattr(dynamics, "attention", None)).__name__
-        why = "Unnormalised layers grow for ever; use PureAttention"
+        why = "Simulate it: cy.recognise(run) names what its end looks like"
+        if layers is not None:
+            why = "Layers without normalisation grow without bound; use PureAttention"
         if rule == "Rotary":
-            why = (
-                "Leaders may lose their lead (docs/mathematics.md A8); simulate() it, and where all"
-            )
-            why += " tokens lead nothing moves any more"
+            why = "Leaders may lose their lead (docs/mathematics.md A8); simulate() it instead"
         raise TypeError(
             "limit: expected PureAttention(Hardmax(...)), the model whose limit can be proved; "
             f"got {type(dynamics).__name__} with {rule}. {why}"
@@ -195,7 +215,11 @@ def limit(
         budget=Budget(_WORK + (_LAYER * len(rows) ** 2 if exact else 0), until),
         there=None if exact else there(z0, real),
     )
-    prove(walk, max_layers, progress)
+    with showing(progress, "proving limits", None, " layers") as tell:
+        if tell is None or callable(progress):
+            prove(walk, max_layers, tell)
+        else:
+            prove(walk, max_layers, lambda k, left: tell(k, f"{left} undecided"))
     return _limit_of(walk, tokens, rows, exact, definite(A))
 
 
@@ -212,10 +236,7 @@ def _nearest_floats(rationals: list[Rational]) -> list[list[float]]:
 def _limit_of(
     walk: Walk, tokens: np.ndarray, real: np.ndarray, exact: bool, hull_of_leaders: bool
 ) -> Limit:
-    """Everything the walk proved, token by token; `real` are the indices of the real tokens.
-
-    Padding counts as settled where it is.
-    """
+    """Everything the walk proved, token by token; padding (not in `real`) is settled as it is."""
     table = walk.table()
 
     def spread(values: np.ndarray, padding: Any) -> np.ndarray:

@@ -20,9 +20,12 @@ from typing import final
 
 import numpy as np
 import scipy  # loads its submodules (Qhull, HiGHS) on first use only
-from jaxtyping import Bool, Float, Int
 
+from .._deadline import Deadline
+from .._display import Shown
+from .._exports import guarded
 from .._scale import exponent, lengths, scaled, shifted, unit
+from .._shapes import Bool, Float, Int
 from .._types import Array, as_tokens
 from .projection import foot, nearest, root_of
 from .vertices import (
@@ -41,9 +44,10 @@ FACET_DIM = 8
 FACET_COUNT = 2_000_000
 
 
+@guarded
 @final
 @dataclass(frozen=True, eq=False)
-class Polytope:
+class Polytope(Shown):
     """The convex hull of ``vertices``, which are exact copies of tokens; ``index`` says of which.
 
     Facets, equations and faces are computed when asked for. Sizes are Euclidean; ``project`` and
@@ -56,6 +60,17 @@ class Polytope:
 
     vertices: Float[np.ndarray, "v d"]
     index: Int[np.ndarray, "v"]
+
+    def __repr__(self) -> str:
+        v, d = self.vertices.shape
+        return f"Polytope({v} vertices in R^{d})"
+
+    def _table(self) -> list[tuple[str, object]]:
+        v, d = self.vertices.shape
+        tokens = self.index.tolist()
+        named = ", ".join(map(str, tokens[:20])) + (" ..." if v > 20 else "")
+        rows: list[tuple[str, object]] = [("vertices", f"{v} in R^{d}"), ("tokens", named)]
+        return rows + [("dimension", self.dim), ("size", f"{self.size:.4g}")]
 
     @classmethod
     def from_vertices(cls, v: Array, index: Array | None = None) -> Polytope:
@@ -274,13 +289,31 @@ class Polytope:
         return y.reshape(-1, d).astype(np.float64), y.shape[:-1]
 
 
-def hull(z: Array) -> Polytope:
-    """The convex hull of the tokens z (n, d); duplicates count once, with their first index.
+def hull(z: Array, *, deadline: float | None = None) -> Polytope:
+    """Returns the convex hull of tokens.
 
-    Any n and d: a single token, tokens on a line or in a flat (in R^3 and above flat means within
-    ``RANK_TOL`` of the spread), a million tokens in the plane. In high dimension the vertices come
-    from linear programs and the facets are refused when asked for, not the hull.
+    Parameters
+    ----------
+    z
+        Tokens (n, d), any n and d. Duplicates count once, with their first index. In three or more
+        dimensions, tokens within ``RANK_TOL`` of their spread count as flat. In high dimension
+        vertices come from linear programmes, and facets are refused when asked for.
+    deadline
+        Seconds after which the linear programmes end with TimeoutError.
+
+    Returns
+    -------
+    Polytope
+        `vertices`, and in `index` the tokens that they are; facets, size and distances when asked
+        for.
+
+    Examples
+    --------
+    >>> import cynosure as cy
+    >>> len(cy.hull([[0, 0], [1, 0], [0, 1], [0.2, 0.2]]).vertices)
+    3
     """
+    until = Deadline(deadline)
     z = as_tokens(z, ndim=2).astype(np.float64)
     if z.shape[1] == 2:
         rows = plane_vertices(z)
@@ -297,7 +330,7 @@ def hull(z: Array) -> Polytope:
     elif dim == 2:
         rows = rows[plane_vertices(p)]
     elif len(rows) > dim + 1:
-        rows = rows[space_vertices(p)]
+        rows = rows[space_vertices(p, until)]
     rows = np.sort(rows)
     return Polytope(z[rows], rows)
 

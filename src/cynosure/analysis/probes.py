@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from operator import mul
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from .._deadline import Deadline
+from .._shapes import Float, Int
+from .._types import as_rationals
 from ..attention import Hardmax
 from ..dynamics import Dynamics
 from ..simulation.loop import simulate
@@ -43,10 +45,9 @@ def basins(
     [0, -1, -2]
     """
     until = Deadline(deadline)
-    parts = [probes[at : at + _BATCH] for at in range(0, len(probes), _BATCH)]
-    return np.concatenate(
-        [np.empty(0, int), *(_some(dynamics, z0, x, layers, until) for x in parts)]
-    )
+    parts = (probes[at : at + _BATCH] for at in range(0, len(probes), _BATCH))
+    found = [_some(dynamics, z0, x, layers, until) for x in parts]
+    return np.concatenate([np.empty(0, int), *found])
 
 
 def _some(
@@ -82,8 +83,7 @@ def cells(
     >>> cells(Hardmax(), corners, np.array([[0.2, 0.1], [3.0, -0.1], [0.5, 0.0]])).tolist()
     [0, 1, -2]
     """
-    d = v.shape[1]
-    given = attention.matrix(d)
+    given, d = attention.matrix(v.shape[1]), v.shape[1]
     A = np.eye(d) if given is None else np.asarray(given, np.float64)
     with np.errstate(over="ignore", invalid="ignore"):  # then all are near, and rationals decide
         score = probes @ A.T @ v.T
@@ -94,14 +94,9 @@ def cells(
     label = score.argmax(axis=1)
     for i in np.flatnonzero(near.sum(axis=1) > 1):
         rows = np.flatnonzero(near[i])
-        exact = [_score(A, probes[i], v[j]) for j in rows]
-        best = [j for j, x in zip(rows, exact) if x == max(exact)]
+        (x,), form, keys = as_rationals(probes[i : i + 1]), as_rationals(A), as_rationals(v[rows])
+        query = [sum(map(mul, row, x), Fraction(0)) for row in form]
+        exact = [sum(map(mul, query, key), Fraction(0)) for key in keys]
+        best = [j for j, score in zip(rows, exact) if score == max(exact)]
         label[i] = best[0] if len(best) == 1 else NO_LEADER
     return label
-
-
-def _score(A: np.ndarray, x: np.ndarray, v: np.ndarray) -> Fraction:
-    """⟨A x, v⟩ in rationals."""
-    y, w = ([Fraction(t) for t in row.tolist()] for row in (x, v))
-    terms = (Fraction(A[i, j].item()) * y[j] * w[i] for i in range(len(w)) for j in range(len(y)))
-    return sum(terms, Fraction(0))

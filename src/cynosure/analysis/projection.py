@@ -7,8 +7,6 @@ import numpy as np
 from .._scale import exponent, lengths, scaled, shifted
 from .._types import Array, as_matrix
 
-__all__ = ["foot", "nearest", "root_of"]
-
 
 def root_of(A: Array | None, d: int) -> tuple[np.ndarray, int]:
     """(L, h) with A = 4^h L L^T, so that |x|_A = 2^h |L^T x|, the entries of L at most about 1."""

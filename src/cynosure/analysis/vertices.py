@@ -7,22 +7,14 @@ if a direction that exposes it is verified, in rationals where floats do not dec
 
 from __future__ import annotations
 
+import contextlib
 from fractions import Fraction
 
 import numpy as np
 import scipy  # loads its submodules (Qhull, HiGHS) on first use only
 
+from .._deadline import Deadline
 from .._scale import lossless, scaled, unit
-
-__all__ = [
-    "directions",
-    "distinct",
-    "main_coordinates",
-    "orientation",
-    "plane_vertices",
-    "space_vertices",
-    "spread",
-]
 
 RANK_TOL = 1e-12  # tokens within this share of their spread of a flat are called flat (d >= 3)
 EXPOSED_TOL = 1e-12  # a relative margin above this cannot be the rounding of a scalar product
@@ -50,10 +42,9 @@ def directions(z: np.ndarray) -> np.ndarray:
 
 
 def main_coordinates(basis: np.ndarray) -> np.ndarray:
-    """As many coordinates as there are directions in `basis` (rows), the best ones to keep.
+    """As many coordinates as `basis` has rows, the best to keep, as pivoted QR chooses them.
 
-    Dropping the others is one-to-one on the span of the basis; pivoted QR chooses them so that it
-    is well conditioned.
+    Dropping the others is one-to-one on the span of the basis.
     """
     if len(basis) == 0:
         return np.zeros(0, dtype=np.intp)
@@ -110,10 +101,7 @@ def plane_vertices(z: np.ndarray) -> np.ndarray:
 
 
 def _near_boundary(z: np.ndarray) -> np.ndarray:
-    """False where a token is well inside the polygon of the extremes in 32 directions.
-
-    Well inside: by more than the rounding of the test, so no vertex is ever thrown away.
-    """
+    """False where a token is inside the polygon of extremes in 32 directions beyond rounding."""
     angle = np.linspace(0, 2 * np.pi, 32, endpoint=False)
     x = scaled(z)[0]
     extremes = np.unique([(x @ c).argmax() for c in np.stack([np.cos(angle), np.sin(angle)], 1)])
@@ -132,8 +120,11 @@ def _near_boundary(z: np.ndarray) -> np.ndarray:
 # --- space ---------------------------------------------------------------------------------------
 
 
-def space_vertices(z: np.ndarray) -> np.ndarray:
-    """Indices of the vertices of a full-dimensional set of distinct tokens, dimension >= 3."""
+def space_vertices(z: np.ndarray, until: Deadline) -> np.ndarray:
+    """Indices of the vertices of a full-dimensional set of distinct tokens, dimension >= 3.
+
+    Linear programs (dimension >= 5, or a Qhull that gave up) end with TimeoutError at `until`.
+    """
     x = scaled(z)[0]
     x = scaled(x - x[0])[0]
     x = x - x.mean(axis=0)
@@ -144,13 +135,14 @@ def space_vertices(z: np.ndarray) -> np.ndarray:
         np.add.at(directions, qhull.simplices, qhull.equations[:, None, :-1])
         directions = directions[candidates]
     else:
-        exposed = _exposed_by_programs(x)
+        exposed = _exposed_by_programs(x, until)
         candidates = np.array(sorted(exposed))
         directions = np.array([exposed[i] for i in candidates])
     # One by one, so that of two tokens that hide each other one stays.
     stays = np.ones(len(candidates), dtype=bool)
     sure = _margins(x[candidates], directions) > EXPOSED_TOL
     for i in np.flatnonzero(~sure):
+        _ask(until)
         stays[i] = False
         stays[i] = _is_exposed(z[candidates[i]], z[candidates[stays]], directions[i])
     return candidates[stays]
@@ -158,12 +150,9 @@ def space_vertices(z: np.ndarray) -> np.ndarray:
 
 def _qhull(x: np.ndarray) -> scipy.spatial.ConvexHull | None:
     """Qhull's answer in low dimension; None where it gives up, as on tokens a rounding apart."""
-    if x.shape[1] > QHULL_DIM:
-        return None
-    try:
-        return scipy.spatial.ConvexHull(x)
-    except scipy.spatial.QhullError:
-        return None
+    with contextlib.suppress(scipy.spatial.QhullError):
+        return scipy.spatial.ConvexHull(x) if x.shape[1] <= QHULL_DIM else None
+    return None
 
 
 def _margins(x: np.ndarray, directions: np.ndarray) -> np.ndarray:
@@ -212,11 +201,16 @@ def _is_exposed(v: np.ndarray, others: np.ndarray, guess: np.ndarray) -> bool:
     return exposes(guess) or exposes(_separation(floats[0], floats[1:])[0])
 
 
-def _exposed_by_programs(x: np.ndarray) -> dict[int, np.ndarray]:
+def _ask(until: Deadline) -> None:
+    if until.passed:
+        raise TimeoutError("hull: its time is over; give fewer tokens or a later deadline")
+
+
+def _exposed_by_programs(x: np.ndarray, until: Deadline) -> dict[int, np.ndarray]:
     """Vertex -> exposing direction, by Clarkson's output-sensitive scheme.
 
     A token is tested against the vertices known so far only; a direction that separates it from
-    them leads to a new vertex, which need not be the token itself.
+    them leads to a new vertex, perhaps another.
     """
     exposed: dict[int, np.ndarray] = {}
 
@@ -233,6 +227,7 @@ def _exposed_by_programs(x: np.ndarray) -> dict[int, np.ndarray]:
         add(x[i])
     for i in range(len(x)):
         while i not in exposed:
+            _ask(until)
             known = list(exposed)
             c, margin = _separation(x[i], x[known])
             if margin <= 1e-9:

@@ -6,33 +6,31 @@ against the array-API standard, so that NumPy arrays and torch tensors (gradient
 
 from __future__ import annotations
 
+from .._exports import guard
+from .._registry import Registry
+from ..engine.followed import Followed
 from .composed import Causal, Heads
 from .rotary import Rotary, Turn
 from .rules import Attention, Hardmax, Localmax, RowAttention, Sinkhorn, Softmax
 from .scores import act, sides, softmax_pull, softmax_weights
 
 __all__ = [
-    "ATTENTIONS",
-    "Attention",
-    "Causal",
-    "Hardmax",
-    "Heads",
-    "Localmax",
-    "Rotary",
-    "RowAttention",
-    "Sinkhorn",
-    "Softmax",
-    "Turn",
-    "act",
-    "sides",
-    "softmax_pull",
+    "ATTENTIONS", "Attention", "Causal", "Followed", "Hardmax", "Heads", "Localmax", "Rotary",
+    "RowAttention", "Sinkhorn", "Softmax", "Turn", "act", "sides", "softmax_pull",
     "softmax_weights",
-]
+]  # fmt: skip
 
-ATTENTIONS: dict[str, type[Attention]] = {
-    "hardmax": Hardmax,
-    "softmax": Softmax,
-    "localmax": Localmax,
-    "sinkhorn": Sinkhorn,
-    "rotary": Rotary,
-}
+ATTENTIONS: Registry[type[Attention]] = Registry(
+    "attention",
+    "an Attention",
+    lambda kind: isinstance(kind, type) and issubclass(kind, Attention),
+    {
+        "hardmax": Hardmax,
+        "softmax": Softmax,
+        "localmax": Localmax,
+        "sinkhorn": Sinkhorn,
+        "rotary": Rotary,
+    },
+)
+
+guard(__name__)

@@ -10,12 +10,11 @@ import numpy as np
 
 from .._scale import scaled
 from .._types import Array, as_mask, as_parameter, as_rationals, as_tokens, like
+from ..engine.followed import Followed
 from ..engine.kernels import exact
 from .rotary import Rotary
 from .rules import Attention, Hardmax, RowAttention, row_pull, row_weights
 from .scores import act, as_given, average, cast, keep_padding
-
-__all__ = ["Causal", "Heads"]
 
 
 @final
@@ -32,14 +31,19 @@ class Causal(Attention):
 
     def __post_init__(self) -> None:
         if not isinstance(self.attention, RowAttention | Hardmax):
-            raise TypeError(
-                "attention: Causal wraps Softmax, Localmax or Hardmax (sets of tokens per row), "
-                f"got {self.attention!r}"
-            )
+            expected = "Causal wraps Softmax, Localmax or Hardmax (sets of tokens per row)"
+            raise TypeError(f"attention: {expected}, got {self.attention!r}")
 
     @property
     def positive(self) -> bool:
         return self.attention.positive  # everybody looks at the first token
+
+    def followed(self, z: Array, *, mask: Array | None = None) -> Followed | None:
+        """The sets C_i of causal hardmax, of tokens up to i; None for other attentions."""
+        if not self.attention.hard:
+            return None
+        P = as_tokens(_prefix_weights(self.attention, z, mask))
+        return Followed.of([np.flatnonzero(row) for row in P])
 
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
         if self.attention.hard:
@@ -78,9 +82,9 @@ class Heads(Attention):
             raise TypeError(f"heads: expected one or more attentions, got {self.heads!r}")
         object.__setattr__(self, "heads", heads)
         if self.values is not None:
-            if len(self.values) != len(heads):
+            if len(self.values) != (h := len(heads)):
                 raise ValueError(
-                    f"values: expected one matrix per head ({len(heads)}), got {len(self.values)}"
+                    f"values: expected one matrix per head ({h}), got {len(self.values)}"
                 )
             values = tuple(as_parameter(V, f"values[{h}]") for h, V in enumerate(self.values))
             object.__setattr__(self, "values", values)
@@ -91,15 +95,18 @@ class Heads(Attention):
         return plain and any(head.positive for head in self.heads)
 
     @property
+    def passes(self) -> int:
+        return sum(head.passes for head in self.heads)
+
+    @property
     def _factor(self) -> float:
         return 1 / len(self.heads) if self.average else 1.0
 
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
         """The averaged (or summed) P_h; with value matrices there is no single P, so ask a head."""
         if self.values is not None:
-            raise ValueError(
-                "Heads with value matrices have no single P: use heads[h].weights(z) of one head"
-            )
+            advice = "use heads[h].weights(z) of one head"
+            raise ValueError(f"Heads with value matrices have no single P: {advice}")
         return _total(self._factor * head.weights(z, mask=mask) for head in self.heads)
 
     def pull(self, z: Array, *, mask: Array | None = None) -> Array:
@@ -113,10 +120,7 @@ class Heads(Attention):
 
 
 def _prefix_weights(rule: Attention, z: Array, mask: Array | None) -> np.ndarray:
-    """P of causal hardmax, shape (*b, n, n), ties as in exact arithmetic on the given floats.
-
-    With rotary positions those floats are the turned queries and keys, see `Rotary`.
-    """
+    """P of causal hardmax (*b, n, n), exact on the given floats or the turned ones of `Rotary`."""
     tokens = as_tokens(z)
     real = as_mask(mask, tokens.shape[:-1])
     A = rule.matrix(tokens.shape[-1]) if isinstance(rule, Hardmax) else None

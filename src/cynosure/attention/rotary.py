@@ -8,14 +8,12 @@ from typing import Any, final
 import numpy as np
 
 from .._scale import lengths, scaled
-from .._types import Array, as_mask, as_number, as_rationals, as_tokens, like
+from .._types import Array, as_mask, as_number, as_rationals, as_tokens, like, namespace
 from ..engine import kernels
-from ..engine.followed import Followed, concatenate
+from ..engine.followed import Followed, of_each
 from ..engine.kernels import exact
 from .rules import Attention, Hardmax, RowAttention
-from .scores import Sides, cast, namespace, sides
-
-__all__ = ["Rotary", "Turn"]
+from .scores import Sides, cast, sides
 
 _U = 2.0**-53
 
@@ -121,19 +119,8 @@ class Rotary(RowAttention):
         if not self.hard:
             raise ValueError(f"followed: only hardmax has sets C_i, this is {self.attention!r}")
         tokens = as_tokens(z)
-        n, real = tokens.shape[-2], as_mask(mask, tokens.shape[:-1])
-        flat = tokens.reshape(-1, *tokens.shape[-2:]).astype(np.float64, copy=False)
-        masks = np.ones(flat.shape[:2], bool) if real is None else real.reshape(-1, n)
-        parts = [self._followed(x, row) for x, row in zip(flat, masks, strict=True)]
-        return parts[0] if tokens.ndim == 2 else concatenate(parts, tokens.shape[:-1])
-
-    def _followed(self, x: np.ndarray, real: np.ndarray) -> Followed:
-        queries, keys, _ = self.sides(x[real])
-        sets = _sets(queries, keys)
-        label = np.full(len(x), -1, dtype=np.intp)
-        label[real] = np.arange(len(sets))
-        indptr = np.concatenate(([0], np.cumsum([len(s) for s in sets])))
-        return Followed(label, indptr, np.concatenate(sets))
+        real = as_mask(mask, tokens.shape[:-1])
+        return of_each(tokens, real, lambda x: Followed.of(_sets(*self.sides(x)[:2])))
 
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
         if self.hard:
@@ -149,8 +136,8 @@ class Rotary(RowAttention):
 def _sets(queries: np.ndarray, keys: np.ndarray) -> list[np.ndarray]:
     """C_i = argmax_j <q_i, k_j> in exact arithmetic on these floats, for every row.
 
-    Candidates from the kernels, whose slack covers twice the rounding of a score; several of them
-    are compared in integers, on the floats as they are (the scaled ones have lost small digits).
+    Several candidates are compared in integers, on the floats as they are: scaled ones have lost
+    small digits.
     """
     groups = kernels.classes(keys)
     members = np.split(np.argsort(groups.label, kind="stable"), np.cumsum(groups.count)[:-1])

@@ -11,10 +11,20 @@ from typing import Any, final
 
 import numpy as np
 
+from .._display import Shown
 from .._scale import shifted
-from .._types import Array, as_mask, as_matrix, as_parameter, as_tokens, carries_gradient, like
-from ..engine.device_tokens import there
-from ..engine.followed import Followed, concatenate
+from .._types import (
+    Array,
+    as_mask,
+    as_matrix,
+    as_parameter,
+    as_tokens,
+    carries_gradient,
+    like,
+    namespace,
+)
+from ..engine.followed import Followed, of_each
+from ..engine.gpu import there
 from ..engine.walk import Walk
 from .scores import (
     Sides,
@@ -24,7 +34,6 @@ from .scores import (
     exponentials,
     keep_padding,
     log_sum,
-    namespace,
     real_tokens,
     score_blocks,
     sides,
@@ -33,19 +42,8 @@ from .scores import (
     transpose,
 )
 
-__all__ = [
-    "Attention",
-    "Hardmax",
-    "Localmax",
-    "RowAttention",
-    "Sinkhorn",
-    "Softmax",
-    "row_pull",
-    "row_weights",
-]
 
-
-class Attention(abc.ABC):
+class Attention(Shown, abc.ABC):
     """Row-stochastic weights P(z), and the tokens P(z) z they pull towards."""
 
     A: Array | None = None  # of the scores <A z_i, z_j>, None for the identity
@@ -60,6 +58,15 @@ class Attention(abc.ABC):
     def positive(self) -> bool:
         """Does every token give weight to one and the same token, so that layers merge them all?"""
         return False
+
+    @property
+    def passes(self) -> int:
+        """About how many times `pull` goes through all scores: what it costs."""
+        return 1
+
+    def followed(self, z: Array, *, mask: Array | None = None) -> Followed | None:
+        """The sets C_i of tokens that each token looks at, which `roles` reads; None for all."""
+        return None
 
     @abc.abstractmethod
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
@@ -77,60 +84,49 @@ class Hardmax(Attention):
 
         C_i(Z) = { j : <A z_i, z_j> = max_l <A z_i, z_l> },   P_ij = 1/|C_i| for j in C_i
 
-    `A` is symmetric positive definite in the theory (arXiv 2407.01602), None for the identity; any
-    square matrix works, and the theorem checks then say which hypotheses fail.
-
     Trap: `==` on floating-point scores both loses and invents ties. Here ties are those of exact
-    arithmetic on the floats given (`followed`); a zero token has every score 0, so it follows all.
+    arithmetic on the floats given (`followed`). A zero token has every score 0, so it follows all.
+
+    Parameters
+    ----------
+    A
+        Symmetric positive definite in the theory (arXiv 2407.01602), None for the identity. Any
+        square matrix works; the theorem checks then say which hypotheses fail.
+
+    Examples
+    --------
+    >>> import cynosure as cy
+    >>> cy.Hardmax().followed([[2.0, 0.0], [1.0, 0.5], [0.0, 1.0]]).leads.tolist()
+    [True, False, True]
     """
 
+    hard = True
     A: Array | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "A", as_matrix(self.A))
 
-    @property
-    def hard(self) -> bool:
-        return True
-
     def __repr__(self) -> str:
-        return "Hardmax()" if self.A is None else f"Hardmax(A={self.A.tolist()})"
+        return "Hardmax()" if self.A is None else Shown.__repr__(self)
 
     def matrix(self, d: int) -> np.ndarray | None:
         """A, after checking that it acts on R^d."""
-        if self.A is not None and self.A.shape[0] != d:
-            raise ValueError(
-                f"A: expected shape ({d}, {d}) for tokens with d = {d}, got {self.A.shape}"
-            )
+        if self.A is not None and (shape := self.A.shape)[0] != d:
+            raise ValueError(f"A: expected shape ({d}, {d}) for tokens with d = {d}, got {shape}")
         return self.A
 
     def followed(self, z: Array, *, mask: Array | None = None) -> Followed:
         """The sets C_i, exact on the given floats; one configuration or a batch."""
         tokens = as_tokens(z)
         A, real = self.matrix(tokens.shape[-1]), as_mask(mask, tokens.shape[:-1])
-        flat = tokens.reshape(-1, *tokens.shape[-2:]).astype(np.float64, copy=False)
-        rows = [None] * len(flat) if real is None else list(real.reshape(-1, tokens.shape[-2]))
         far = there(z, real)  # one large configuration on a GPU is searched where it is
-        parts = [_followed(x, A, row, far) for x, row in zip(flat, rows, strict=True)]
-        return parts[0] if tokens.ndim == 2 else concatenate(parts, tokens.shape[:-1])
+        return of_each(tokens, real, lambda x: Walk(x, A, Fraction(1), there=far).followed())
 
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
         return like(self.followed(z, mask=mask).weights(), z)
 
     def pull(self, z: Array, *, mask: Array | None = None) -> Array:
         return self.followed(z, mask=mask).pull(z)
-
-
-def _followed(
-    z: np.ndarray, A: np.ndarray | None, mask: np.ndarray | None, far: Array | None
-) -> Followed:
-    """The sets of one configuration, padding left out."""
-    followed = Walk(z if mask is None else z[mask], A, Fraction(1), there=far).followed()
-    if mask is None:
-        return followed
-    label = np.full(len(z), -1, dtype=np.intp)
-    label[mask] = followed.label
-    return Followed(label, followed.indptr, followed.indices)
 
 
 class RowAttention(Attention):
@@ -145,10 +141,7 @@ class RowAttention(Attention):
         """Weights (..., rows, n) up to a factor per row; 0 where `allowed` (booleans) is False."""
 
     def share_scaled(self, scores: Array, power: Array | None, allowed: Array | None) -> Array:
-        """`share` of the scores 2^power s_ij, which need not be floats themselves.
-
-        A rule that can say what it does with them does so here; otherwise they are refused.
-        """
+        """`share` of the scores 2^power s_ij; overridden by rules that take any power."""
         whole = scores if power is None else shifted(scores, power)
         xp = namespace(scores)
         if not bool(xp.all(xp.isfinite(whole))) and bool(xp.all(xp.isfinite(scores))):
@@ -172,24 +165,33 @@ class Softmax(RowAttention):
 
         P_ij = exp(beta <A z_i, z_j>) / sum_l exp(beta <A z_i, z_l>)
 
-    The temperature tau of arXiv 2407.01602 is 1/beta; beta -> infinity is `Hardmax`, and beta < 0
-    repels. A head with matrices Q, K has A = K^T Q. Tokens are pulled in blocks of rows, so that
-    memory stays linear in n.
+    Tokens are pulled in blocks of rows, so that memory stays linear in n.
 
     Trap: exp of a score overflows at 709. The row maximum is subtracted first, and the gaps, not
     the scores, are multiplied by beta: any finite beta is safe, and equal scores stay equal.
+
+    Parameters
+    ----------
+    beta
+        1/tau for the temperature tau of arXiv 2407.01602. beta -> infinity is `Hardmax`, and beta <
+        0 repels.
+    A
+        The score matrix, None for the identity. A head with matrices Q, K has A = K^T Q.
+
+    Examples
+    --------
+    >>> import cynosure as cy
+    >>> cy.Softmax(beta=0.0).weights([[2.0, 0.0], [0.0, 1.0]]).tolist()
+    [[0.5, 0.5], [0.5, 0.5]]
     """
 
-    beta: float = 1.0
+    positive = True
+    beta: float | int = 1.0
     A: Array | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta", _finite(self.beta, "beta"))
         object.__setattr__(self, "A", as_parameter(self.A))
-
-    @property
-    def positive(self) -> bool:
-        return True
 
     def share(self, scores: Array, allowed: Array | None) -> Array:
         return exponentials(scores, None, self.beta, allowed)
@@ -218,6 +220,10 @@ class Localmax(RowAttention):
             raise ValueError(f"sensitivity: expected a number >= 0, got {self.sensitivity!r}")
         object.__setattr__(self, "A", as_matrix(self.A))
 
+    def followed(self, z: Array, *, mask: Array | None = None) -> Followed:
+        weights = as_tokens(self.weights(z, mask=mask))
+        return Followed.of([np.flatnonzero(row) for row in weights])
+
     def share(self, scores: Array, allowed: Array | None) -> Array:
         return self._near(scores, self.sensitivity, allowed)
 
@@ -243,11 +249,11 @@ class Sinkhorn(Attention):
         P = diag(u) exp(beta <A z_i, z_j>) diag(v),   u, v by alternating normalisation
 
     In logarithms, so any beta is safe; it stops once columns sum to 1 within `tol`, or after
-    `iterations`. The last normalisation is of the rows: they sum to 1 in any case, and a large
-    beta may leave the columns unfinished. Memory n x n.
+    `iterations`. Rows come last: a large beta may leave the columns unfinished. Memory n x n.
     """
 
-    beta: float = 1.0
+    positive = True
+    beta: float | int = 1.0
     A: Array | None = None
     iterations: int = 100
     tol: float = 1e-9
@@ -259,8 +265,8 @@ class Sinkhorn(Attention):
             raise ValueError(f"iterations: expected at least 1, got {self.iterations!r}")
 
     @property
-    def positive(self) -> bool:
-        return True
+    def passes(self) -> int:
+        return 1 + self.iterations // 4
 
     def weights(self, z: Array, *, mask: Array | None = None) -> Array:
         z = as_given(z)
@@ -285,8 +291,7 @@ class Sinkhorn(Attention):
     def _logarithms(self, scores: Sides, coupled: Array | None) -> tuple[Array, Array]:
         """beta <A z_i, z_j> less its largest in row i, in multiples of a unit, and that unit.
 
-        The unit is a power of two, 1 or more, one for each configuration: the logarithms are
-        multiples that are floats, even where they themselves are none.
+        A power of two for each configuration: the logarithms themselves need not be floats.
         """
         queries, keys, power = scores
         xp = namespace(queries)
@@ -323,11 +328,9 @@ def row_pull(rule: RowAttention, z: Array, mask: Array | None, causal: bool) -> 
 def row_weights(rule: RowAttention, z: Array, mask: Array | None, causal: bool) -> Array:
     z = as_given(z)
     xp, real = namespace(z), real_tokens(mask, z)
-    parts = []
-    for block in score_blocks(rule.sides(z, real), real, causal):
-        share = rule.share_scaled(*block)
-        parts.append(share / xp.sum(share, axis=-1, keepdims=True))
-    P = xp.concat(parts, axis=-2)
+    blocks = score_blocks(rule.sides(z, real), real, causal)
+    share = xp.concat([rule.share_scaled(*block) for block in blocks], axis=-2)
+    P = share / xp.sum(share, axis=-1, keepdims=True)
     return P if real is None else xp.where(real[..., None], P, 0.0)
 
 

@@ -9,27 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._scale import exponent, scaled, shifted
-from .._types import Array, as_floats, as_mask, as_tokens, is_torch, like, namespace
-
-__all__ = [
-    "Sides",
-    "act",
-    "as_given",
-    "average",
-    "cast",
-    "device_of",
-    "exponentials",
-    "keep_padding",
-    "log_sum",
-    "namespace",
-    "real_tokens",
-    "score_blocks",
-    "sides",
-    "softmax_pull",
-    "softmax_weights",
-    "times_power",
-    "transpose",
-]
+from .._types import Array, as_floats, as_mask, as_tokens, is_masked, is_torch, like, namespace
 
 _BLOCK = 2**21  # scores held at a time: 16 MiB of float64, a few of them alive together
 _DEVICE_BLOCK = 2**26  # on a GPU: small blocks would wait for their launch
@@ -44,10 +24,8 @@ def act(M: Array | None, z: Array, name: str = "A") -> Array:
     """
     if M is None:
         return z
-    if M.shape[-1] != z.shape[-1]:
-        raise ValueError(
-            f"{name}: expected a matrix acting on tokens with d = {z.shape[-1]}, got {M.shape}"
-        )
+    if M.shape[-1] != (d := z.shape[-1]):
+        raise ValueError(f"{name}: expected a matrix acting on tokens with d = {d}, got {M.shape}")
     return z @ cast(M.T, z, name)
 
 
@@ -57,9 +35,8 @@ class Sides(NamedTuple):
         <A z_i, z_j> = 2^power_i <queries_i, keys_j>
 
     `queries` (*b, n, d) and `keys` (*b, m, d) are at most about 1 in size, `power` (*b, n, 1) are
-    whole numbers. Scores of finite tokens are then finite, though <A z_i, z_j> need not be: already
-    tokens of 1e155 have scores that are no floats. Where none can overflow, `power` is None for 0,
-    and the two sides are A z and z.
+    whole numbers: tokens of 1e155 have scores that are no floats. Where none can overflow, `power`
+    is None for 0, and the two sides are A z and z.
     """
 
     queries: Array
@@ -68,11 +45,10 @@ class Sides(NamedTuple):
 
 
 def sides(A: Array | None, z: Array, real: Array | None = None) -> Sides:
-    """The two sides of <A z_i, z_j>, each query with its own power of two.
+    """The two sides of <A z_i, z_j>, each query with its own power of two; padding is a zero key.
 
     Trap: with one power for all queries a token of 1e-30 beside one of 1e300 would have only zero
-    scores, and look at everybody. Padding (`real` False) is a zero key: its size is nobody's
-    business.
+    scores, and look at everybody.
     """
     quarter = frexp(float(namespace(z).finfo(z.dtype).max))[1] // 4 - 4
     if exponent(z) < quarter and (A is None or abs(exponent(A)) < quarter):
@@ -87,12 +63,7 @@ def sides(A: Array | None, z: Array, real: Array | None = None) -> Sides:
 
 
 def softmax_pull(
-    scores: Sides,
-    values: Array,
-    beta: float,
-    *,
-    mask: Array | None = None,
-    causal: bool = False,
+    scores: Sides, values: Array, beta: float, *, mask: Array | None = None, causal: bool = False
 ) -> Array:
     """sum_j P_ij v_j, P = softmax over j of beta <A z_i, z_j>; rows in blocks, never n x n x d.
 
@@ -100,12 +71,10 @@ def softmax_pull(
     largest float is the hardmax of the scores as rounded, ties included, without overflow.
     Padding gets its own value back.
 
-    Tensors of moderate scores without mask or causality take torch's own softmax, whole where P
-    fits into the memory of their device; from 4,096 tokens on float32 (and float64 on a processor)
-    takes its fused attention, which never stores P. In all of them a weight is off by a factor of
-    about 1 + (d + 2) u beta |q_i| max_j |k_j|, u the unit roundoff of the dtype, and the pull by
-    that times max_j |v_j|: measured 1.4e-6 in float32 at n = 16,384, d = 64
-    (`benchmarks/softmax_gpu.py`). Halves never enter: they become float32 before.
+    Tensors of moderate scores take torch's own softmax, from 4,096 tokens on its fused attention,
+    which never stores P. In both a weight is off by a factor of about
+    1 + (d + 2) u beta |q_i| max_j |k_j|, u the unit roundoff of the dtype
+    (`benchmarks/softmax_gpu.py`).
     """
     real = real_tokens(mask, values)
     fused = None if causal and real is not None else _fused_queries(scores, beta)
@@ -127,9 +96,8 @@ def softmax_pull(
         ready = Sides(whole * beta, scores.keys, None)
         parts = [torch.softmax(s, dim=-1) @ values for s, _, _ in score_blocks(ready, None, False)]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=-2)
-    parts = []
-    for block, power, allowed in score_blocks(scores, real, causal):
-        parts.append(average(exponentials(block, power, beta, allowed), values))
+    blocks = score_blocks(scores, real, causal)
+    parts = [average(exponentials(s, power, beta, some), values) for s, power, some in blocks]
     return keep_padding(namespace(values).concat(parts, axis=-2), values, mask)
 
 
@@ -227,11 +195,7 @@ def average(share: Array, values: Array) -> Array:
 
 
 def log_sum(log: Array, axis: int, unit: Array) -> Array:
-    """log of the sum of exponentials, arguments and result in multiples of `unit`.
-
-    log = top + (1/unit) log sum exp(unit (log - top)), so that units beyond every exponential, and
-    even arguments that are no floats outside of them, are safe.
-    """
+    """top + (1/unit) log sum exp(unit (log - top)): logarithms in multiples of `unit`."""
     xp = namespace(log)
     top = xp.max(log, axis=axis, keepdims=True)
     with np.errstate(over="ignore"):
@@ -239,11 +203,7 @@ def log_sum(log: Array, axis: int, unit: Array) -> Array:
 
 
 def _fused_queries(scores: Sides, beta: float) -> Array | None:
-    """Queries for torch's kernel that never stores P; None for it does not pay or cannot be used.
-
-    Large tensors only, and no doubles on a GPU. It multiplies scores by the scale before it takes
-    their maximum, so they must not overflow.
-    """
+    """Queries for torch's kernel that never stores P; None where it does not pay or overflows."""
     queries = scores.queries
     if not is_torch(queries) or queries.shape[-2] < _LARGE:
         return None
@@ -273,7 +233,7 @@ def as_given(z: Array) -> Array:
     if is_torch(z):
         return as_floats(z)
     if isinstance(z, np.ndarray) and z.dtype.kind == "f" and z.ndim >= 2 and z.dtype.itemsize >= 4:
-        return as_tokens(z) if isinstance(z, np.ma.MaskedArray) else z
+        return as_tokens(z) if is_masked(z) else z
     return as_tokens(z)
 
 
@@ -297,9 +257,8 @@ def keep_padding(moved: Array, z: Array, mask: Array | None) -> Array:
 def cast(values: Array, z: Array, name: str = "A") -> Array:
     """A matrix in the dtype and on the device of z; refused where the dtype cannot hold it."""
     if is_torch(values) and not is_torch(z):
-        raise TypeError(
-            f"{name}: requires a gradient, but the tokens are no torch tensor; pass them as one"
-        )
+        advice = "but the tokens are no torch tensor; pass them as one"
+        raise TypeError(f"{name}: requires a gradient, {advice}")
     with np.errstate(over="ignore"):
         out = like(values, z) if is_torch(z) else values.astype(z.dtype, copy=False)
     if z.dtype.itemsize < 8 and not bool(namespace(out).all(namespace(out).isfinite(out))):

@@ -1,11 +1,26 @@
-"""The hardmax classifier of texts, whose computation is its explanation.
+"""A classifier of texts whose hardmax layers are its explanation.
 
-`datasets` reads labelled texts and `text` turns them into terms; `plane` places them and says how
-far a text is read, `model` runs hardmax layers on their tokens and decides; `placement` (with the
-convex fits of `fitting` and the grades of `grading`) and `training` (through the softmax layers of
-`soft_model`) are two ways to fit a model; `estimator` is the scikit-learn class, `opened` the same
-model only to be read. `explanation` says why a text got its label (`clusters`, `striking`, `view`),
-`deletions` tests explanations, `evaluation` measures a classifier, `card` puts it on a page;
-`shipped` opens the models that come with the package. `bulk` labels files of texts, with the
-words that decided, which `deciding` finds for many at once.
+A text flows through the folders in this order. Each imports only those before it.
+
+===============  ==========================================================================
+`kernels`        compiled loops over texts
+`text`           inputs of any kind, labelled data sets, terms, the vocabulary
+`model`          the plane on which terms are placed, the hardmax layers that decide
+`fitting`        the convex fit (`placement`) and gradient descent (`training`)
+`explaining`     `LoadedModel`, which predicts and explains without scikit-learn; leaders,
+                 words that decided, words whose deletion turns the verdict
+`estimator`      `HardmaxClassifier`, the scikit-learn class
+`linear`         `read_linear`: the same explanations for scikit-learn pipelines
+`exports`        a fitted model as one JSON file, with readers in JavaScript and SQL
+`published`      the model that arXiv 2407.01602 published, and any hardmax model of arrays
+`bundled`        the models that come with the package
+`evaluating`     accuracy, calibration, faithfulness by deletion, the model's page
+`bulk`           files of texts labelled in partitions, with the words that decided
+===============  ==========================================================================
 """
+
+from __future__ import annotations
+
+from .._exports import lazily
+
+__getattr__, __dir__, __all__ = lazily(__name__)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from copy import copy
+from dataclasses import dataclass, fields, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, SupportsFloat, final
@@ -15,13 +16,17 @@ from joblib import effective_n_jobs  # type: ignore[import-untyped]
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
-from .columns import as_labels, as_texts
-from .explanation import Explanation
-from .model import FOLDER, Verdicts, load_files, save_files
-from .opened import Opened, classes_of
-from .parameters import Parameters, as_json, class_weights, repetitions, seed_of, whole
-from .placement import Fit, Placed, Task
-from .text import Tokenizer, Vocabulary
+from .._blame import shown
+from .._exports import guarded
+from .._progress import showing
+from .explaining.explanation import Explanation
+from .explaining.loaded_model import LoadedModel, classes_of
+from .fitting.choosing import least_texts, turns_words
+from .fitting.parameters import Parameters, as_json, class_weights, repetitions, seed_of, whole
+from .fitting.placement import AUTO_WORDS, Fit, Placed, Task
+from .model.model import FOLDER, Verdicts, load_files, save_files
+from .text.inputs import as_labels, as_texts
+from .text.vocabulary import Tokenizer, Vocabulary
 
 __all__ = ["HardmaxClassifier", "Lexeme"]
 
@@ -37,41 +42,48 @@ class Lexeme:
     share: float
 
 
+@guarded
 @final
 class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     """Text classifier whose tokens gather around a few leader words (arXiv 2407.01602).
 
-        z^0 = embeddings of the distinct known terms and one anchor,
+        z^0 = embeddings of the distinct known terms and one neutral token,
         z^{k+1} = PureAttention(z^k),   decision = b + < v, mean_i z_i^layers >
 
-    (the anchor counts m times in the mean, see `cynosure.classifier.model`).
+    (the neutral token counts m times in the mean, see `cynosure.classifier.model.model`).
 
     Parameters
     ----------
     dim : dimension of the tokens.
     ngrams : (low, high), the n-grams taken as terms.
     leaders : budget of leaders per text, on average over the training texts (of each plane).
-    words : budget of words read per text, on average: those of the terms that do not follow the
-        neutral anchor. A text is read from its strongest terms on until they outweigh what the
-        rest could say, so easy texts take few words and hard ones many; how soon is chosen on
-        held-out texts within this budget, and texts of another kind take a word or so more. None
-        sets no bound.
+    words : budget of deciding words per text, on average over held-out texts. Terms are taken by
+        decreasing weight until the rest is unlikely to change the label; all others follow the
+        neutral token. Easy texts need few words, hard ones many. None sets no bound. "auto" is 14,
+        or more where 14 would cost an eighth of what the texts tell (2 % with several classes);
+        `notes_` then says so.
     C : inverse regularisation of the convex fit; None chooses it on held-out texts.
     method : how to fit: `Placed()` (the default: convex, seconds) or `Learned()` (gradient, torch).
     alpha, layers : step (> 0) and number of the attention layers.
     lowercase, min_df, max_features : vocabulary, as in scikit-learn's CountVectorizer; min_df is a
-        number of texts (a whole number) or a share of them (a float from 0.0 to 1.0).
-    negation : whether up to three words behind an English negator (not, never, didn't, ...), to the
-        next punctuation, are words of their own: "not_good". "opposite" (the default) makes them
-        half the opposite of the plain word too, where that is known for its side: short texts need
-        it ("not bad at all"), on long ones it costs a tenth of a point.
-    class_weight : None, "balanced", or a weight per label: how often its texts count.
+        number of texts (a whole number) or a share of them (a float from 0.0 to 1.0). None takes 1
+        where all texts together have fewer than about 500,000 words, else 2.
+    negation : True makes up to three words after a negator (not, never, didn't, ...), up to the
+        next punctuation, words of their own: "not_good". "opposite" also gives them half the
+        opposite weight of the plain word, if that word has a clear side ("not bad at all"). None
+        chooses between "opposite" and False on held-out texts; labels other than sentiments are
+        told apart better without.
+    negators : "english", "german", "french", "spanish", "italian", or a list: the words
+        that negate those after them, if `negation` is on.
+    stop_words : None, "english" or a list of words: no term contains one of them.
+    class_weight : None, "balanced", or a weight per label, by which its texts count.
     n_jobs : threads that read texts; None is one, -1 as many as there are processors.
     random_state : an int; the same int gives the same model. From a RandomState or None an int is
         drawn at each fit.
 
-    Two classes share one plane. With more, `Placed` gives each class a plane of its own (that class
-    against the rest), so every decision can be drawn; `Learned` gives each class a decoder row.
+    Two classes share one plane. With more, `Placed` gives each class a plane of its own, in at
+    least three dimensions, so every decision can be drawn; all planes use the same words.
+    `Learned` gives each class a decoder row.
     A text without any known term gets the prior of the training labels, and `explain` says so.
 
     Examples
@@ -89,34 +101,26 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         ngrams: Sequence[SupportsFloat] = (1, 2),
         leaders: SupportsFloat = 15,
         *,
-        words: SupportsFloat | None = 14,
+        words: SupportsFloat | str | None = "auto",
         C: SupportsFloat | None = None,
         method: Fit | None = None,
         alpha: SupportsFloat = 1.0,
         layers: SupportsFloat = 8,
         lowercase: bool | np.bool_ = True,
-        negation: bool | np.bool_ | str = "opposite",
-        min_df: SupportsFloat = 2,
+        negation: bool | np.bool_ | str | None = None,
+        negators: str | Sequence[str] = "english",
+        stop_words: str | Sequence[str] | None = None,
+        min_df: SupportsFloat | None = None,
         max_features: SupportsFloat | None = None,
         class_weight: Any = None,
         n_jobs: SupportsFloat | None = None,
         random_state: Any = 0,
     ) -> None:
-        self.dim = dim
-        self.ngrams = ngrams
-        self.leaders = leaders
-        self.words = words
-        self.C = C
-        self.method = method
-        self.alpha = alpha
-        self.layers = layers
-        self.lowercase = lowercase
-        self.negation = negation
-        self.min_df = min_df
-        self.max_features = max_features
-        self.class_weight = class_weight
-        self.n_jobs = n_jobs
-        self.random_state = random_state
+        self.dim, self.ngrams, self.leaders, self.words = dim, ngrams, leaders, words
+        self.C, self.method, self.alpha, self.layers = C, method, alpha, layers
+        self.lowercase, self.negation, self.negators = lowercase, negation, negators
+        self.stop_words, self.min_df, self.max_features = stop_words, min_df, max_features
+        self.class_weight, self.n_jobs, self.random_state = class_weight, n_jobs, random_state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -124,16 +128,12 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.two_d_array = False
         return tags
 
-    # --- fit ----------------------------------------------------------------------------------
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HardmaxClassifier:
         """Learn vocabulary, placement and decoder from texts X and labels y.
 
         A text of weight k counts as k equal texts with that label would, in the vocabulary too
-        (`min_df` and `max_features` count weights), and one of weight 0 as if it were not there:
-        these fits are equal, not merely close. Equal texts with one label are one text of their
-        summed weight; the weight of a class multiplies that of its texts. Every class needs a text
-        that counts: one that weights leave without any is refused, not forgotten.
+        (`min_df` and `max_features` count weights), and one of weight 0 as if it were not there.
+        The weight of a class multiplies that of its texts. Every class needs a text that counts.
         Trap: weights that sum to 1 leave no term in `min_df` texts; scale them to a mean of 1.
         """
         texts, labels = as_texts(X), as_labels(y)
@@ -153,41 +153,39 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
                 f"y: expected at least two classes{weighed}, got one class: {classes.tolist()}"
             )
         weight = class_weights(self.class_weight, classes, number, times)[number] * times
-        least = given.threshold(float(weight.sum()))
+        self.seed_ = seed_of(self.random_state)
+        least: float | int = least_texts(texts, weight)
+        if given.min_df is not None:
+            least = given.threshold(float(weight.sum()))
+        tokenizer = Tokenizer(given.ngrams, given.lowercase, negators=given.negators)
+        negation = given.negation
+        if negation is None:
+            turns = turns_words(texts, number, weight, tokenizer, least, self.seed_)
+            negation = "opposite" if turns else False
         vocabulary, documents = Vocabulary.build(
-            texts,
-            Tokenizer(given.ngrams, given.lowercase, bool(given.negation)),
-            min_df=least,
-            max_features=given.max_features,
-            times=weight,
-        )
+            texts, replace(tokenizer, negation=bool(negation)), min_df=least, times=weight,
+            max_features=given.max_features, stop_words=given.stop_words,
+        )  # fmt: skip
         if not len(vocabulary):
             weighed = "" if (weight == 1).all() else ", counted by their weights"
             raise ValueError(
                 f"texts: no term occurs in {least:g} texts{weighed}; give more texts or min_df=1"
             )
-        self.seed_ = seed_of(self.random_state)
+        words = AUTO_WORDS if isinstance(given.words, str) else given.words
         task = Task(
-            documents=documents,
-            y=number,
-            weight=weight,
-            df=np.bincount(documents.indices, np.repeat(weight, documents.sizes), len(vocabulary)),
+            documents=documents, y=number, weight=weight,
+            df=np.bincount(documents.indices, weight[documents.text], len(vocabulary)),
             spelled=vocabulary.spelled,
-            turns=(vocabulary.opposites, vocabulary.negating)
-            if given.negation == "opposite"
-            else None,
-            classes=len(classes),
-            dim=given.dim,
-            leaders=given.leaders,
-            words=given.words,
-            alpha=given.alpha,
-            layers=given.layers,
-            seed=self.seed_,
-        )
-        self.model_ = (self.method or Placed(C=given.C)).model(task)
-        self.vocabulary_ = vocabulary
-        self.classes_ = classes
+            turns=(vocabulary.opposites, vocabulary.negating) if negation == "opposite" else None,
+            classes=len(classes), dim=given.dim, leaders=given.leaders,
+            words=words, strict=words is given.words,
+            alpha=given.alpha, layers=given.layers, seed=self.seed_,
+        )  # fmt: skip
+        with showing(None, "fitting"):
+            self.model_ = (self.method or Placed(C=given.C)).model(task)
+        self.vocabulary_, self.classes_ = vocabulary, classes
         self.texts_: int | None = round(float(times.sum()))  # of the training, for the card
+        self.notes_ = tuple(task.notes)
         return self
 
     def _checked(self, texts: int, labels: int) -> Parameters:
@@ -195,15 +193,12 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"expected one label per text, got {texts} texts and {labels} labels")
         if not texts:
             raise ValueError("texts: expected at least one text, got none")
-        if self.method is not None and not isinstance(self.method, Fit):
+        if not isinstance(self.method, Fit | None):
             raise TypeError(f"method: expected Placed() or Learned(), got {self.method!r}")
         if self.method is not None and self.C is not None:
-            raise ValueError(
-                f"C: got {self.C!r} beside method={self.method!r}; say it once, there or here"
-            )
+            both = f"{self.C!r} beside method={self.method!r}"
+            raise ValueError(f"C: got {both}; say it once, there or here")
         return Parameters.of(self.get_params(deep=False))
-
-    # --- predict ------------------------------------------------------------------------------
 
     def read(self, X: Any, layers: SupportsFloat | None = None) -> Verdicts:
         """Decisions with the number of leaders and the share of the mean on leaders, per text."""
@@ -212,9 +207,9 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         return self._opened.read(X, depth, jobs)
 
     @property
-    def _opened(self) -> Opened:
+    def _opened(self) -> LoadedModel:
         check_is_fitted(self, "model_")
-        return Opened(self.model_, self.vocabulary_, self.classes_)
+        return LoadedModel(self.model_, self.vocabulary_, self.classes_)
 
     def decision_function(self, X: Any, layers: SupportsFloat | None = None) -> np.ndarray:
         """Log-odds of classes_[1], shape (texts,); one column per class when there are more.
@@ -233,20 +228,48 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         """What `predict_proba` makes of the decisions (texts, rows) of `read`."""
         return self._opened.probabilities(decision)
 
-    def predict(self, X: Any, *, abstain: Any = None) -> np.ndarray:
+    def predict(
+        self,
+        X: Any,
+        *,
+        abstain: Any = None,
+        probability: SupportsFloat = 0.0,
+        evidence: SupportsFloat = 0.0,
+    ) -> np.ndarray:
         """The most probable label of each text.
 
-        `abstain` is what a text without any known term gets: nothing speaks for a label there.
-        None gives it the label that the prior favours.
+        `abstain` is what a text gets of which no term is read, or whose label has less than this
+        `probability` or `evidence`: how far its words move the log-odds from the prior
+        (`cynosure.classifier.coverage` shows what that costs and gains). None gives it the label
+        that the prior favours, since scikit-learn needs one.
         """
         verdicts = self.read(X)
         labels = self._opened.labels(verdicts)
         if abstain is None:
+            if probability or evidence:
+                raise ValueError("abstain: say what a text below the bounds gets, e.g. 'unsure'")
             return labels
         out = labels.astype(object)
-        out[verdicts.known == 0] = abstain
+        sure = self.probabilities(verdicts.decision).max(axis=1) >= float(probability)
+        sure &= self._opened.evidence(verdicts) >= float(evidence)
+        out[~(verdicts.evidence & sure)] = abstain
         same = isinstance(abstain, str) and labels.dtype.kind == "U"
         return out.astype(str) if same else out
+
+    def without(self, words: Iterable[str], X: Any = None, y: Any = None) -> HardmaxClassifier:
+        """A copy in which no term with one of these words weighs anything, in any text.
+
+        The other weights stay. With texts X and labels y, best none of the training, the decoder
+        is fitted again, so that probabilities are right for what is left.
+        """
+        from .fitting.editing import silenced
+
+        check_is_fitted(self, "model_")
+        out = copy(self)
+        known = self.vocabulary_, self.classes_
+        out.model_, note = silenced(self.model_, *known, words, X, y)
+        out.notes_ = (*self.notes_, note)
+        return out
 
     @property
     def coef_(self) -> np.ndarray:
@@ -260,8 +283,6 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "model_")
         return np.array(self.vocabulary_.terms, dtype=object)
 
-    # --- explain ------------------------------------------------------------------------------
-
     def explain(self, text: str, label: Any = None, *, struck: Iterable[str] = ()) -> Explanation:
         """Why `text` gets its decision: for `label`, or for the label the model predicts.
 
@@ -269,13 +290,17 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         those of classes_[0] are the same numbers with the other sign. The words `struck` are left
         out wherever they stand, with every n-gram they are part of; none is formed across the gap.
         """
-        return self._opened.explain(text, label, tuple(struck))
+        words = (struck,) if isinstance(struck, str) else tuple(struck)
+        if not all(isinstance(word, str) for word in words):
+            raise TypeError(f"struck: expected words such as ['good'], got {shown(struck)}")
+        return self._opened.explain(text, label, words)
 
     def explain_all(self, X: Any) -> list[dict[str, Any]]:
         """A row per text, for a table: `DataFrame(clf.explain_all(texts))` in pandas and polars.
 
-        Label and its probability, the decision, whether anything known was found, the words that
-        were enough, those that overturn the verdict, and the spans with their contributions.
+        Label and its probability (None without evidence), the decision, whether anything was read,
+        the words that were enough, those that overturn the verdict, and the spans with their
+        contributions.
         """
         return self._opened.explain_all(X)
 
@@ -292,8 +317,6 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
                     score[leader.text] = leader.score
         return [Lexeme(t, k, score[t], share[t] / k) for t, k in count.most_common(top)]
 
-    # --- files --------------------------------------------------------------------------------
-
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the model folder (safetensors and JSON with checksums), whole or not at all."""
         check_is_fitted(self, "model_")
@@ -307,7 +330,10 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         if method is not None:
             method = {name: as_json(f"method.{name}", value) for name, value in method.items()}
         classes = as_json("classes_", self.classes_)
-        described = {"params": settings, "method": method, "classes": classes, "texts": self.texts_}
+        described = {
+            "params": settings, "method": method, "classes": classes, "texts": self.texts_,
+            "notes": list(self.notes_),
+        }  # fmt: skip
         return save_files(path, self.model_, self.vocabulary_, described)
 
     @classmethod
@@ -318,6 +344,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
             out = cls(**_params(settings), method=_method(settings["method"]))
             out.classes_ = classes_of(settings["classes"], model.rows)
             out.texts_ = _texts(settings.get("texts"))
+            out.notes_ = tuple(str(note) for note in settings.get("notes", ()))
         except (ValueError, KeyError, TypeError, IndexError) as error:
             raise FOLDER.refused(Path(path), f"settings: {error}") from None
         out.model_, out.vocabulary_ = model, vocabulary
@@ -344,7 +371,7 @@ def _texts(count: Any) -> int | None:
 def _method(described: dict[str, Any] | None) -> Fit | None:
     if described is None:
         return None
-    from .training import Learned
+    from .fitting.training import Learned
 
     kinds: dict[str, type[Fit]] = {"placed": Placed, "learned": Learned}
     kind = kinds[described["name"]]
@@ -354,20 +381,12 @@ def _method(described: dict[str, Any] | None) -> Fit | None:
 def _counted(
     texts: Sequence[str], labels: np.ndarray, times: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the different (text, label) pairs that count, as they first appear; how often each.
-
-    What is fitted thus depends on how often a text counts, not on how that was written down.
-    """
-    place: dict[tuple[str, Any], int] = {}
-    rows: list[int] = []
-    total: list[float] = []
+    """Rows of the different (text, label) pairs that count, as they first appear; how often each:
+    what is fitted depends on how often a text counts, not on how that was written down."""
+    first: dict[tuple[str, Any], int] = {}
+    total: Counter[int] = Counter()
     pairs = zip(texts, labels.tolist(), times.tolist(), strict=True)
     for i, (text, label, once) in enumerate(pairs):
-        if not once:
-            continue
-        j = place.setdefault((text, label), len(rows))
-        if j == len(rows):
-            rows.append(i)
-            total.append(0.0)
-        total[j] += once
-    return np.array(rows, dtype=np.intp), np.array(total)
+        if once:
+            total[first.setdefault((text, label), i)] += once
+    return np.fromiter(total, np.intp, len(total)), np.fromiter(total.values(), float, len(total))

@@ -18,9 +18,10 @@ from typing import Any
 
 import typer
 
+from .._progress import silent
 from .app import app
 from .environment import missing_extra
-from .terminal import Unfailing, field, has_every_character
+from .terminal import Closed, Unfailing, field, has_every_character
 
 __all__ = ["app", "main"]
 
@@ -28,13 +29,13 @@ __all__ = ["app", "main"]
 _MENDABLE = {
     *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.EACCES, errno.EPERM),
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS, errno.ENOSPC, errno.EFBIG, errno.ENOTEMPTY),
-    *(errno.EDQUOT, errno.EINVAL, errno.ETXTBSY, errno.EBUSY),
+    *(errno.EDQUOT, errno.EINVAL, errno.ETXTBSY, errno.EBUSY, errno.EBADF),
 }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    with _streams():
+    with _streams(), silent():  # commands have bars of their own
         return _main(list(sys.argv[1:] if argv is None else argv))
 
 
@@ -43,6 +44,9 @@ def _main(args: list[str]) -> int:
     try:
         code = app(args=_common_first(args), prog_name="cynosure", standalone_mode=False, obj=typed)
         sys.stdout.flush()
+        written = any(word.partition("=")[0] == "--out" for word in args)
+        if isinstance(sys.stdout, Closed) and sys.stdout.lost and not written:
+            raise OSError(errno.EBADF, "standard output is closed, so the result is lost")
     except (KeyboardInterrupt, typer.Abort):
         code = 130
     except (BrokenPipeError, SystemExit):  # typer exits when the reader, `head` say, has gone
@@ -64,15 +68,14 @@ def _streams() -> Iterator[None]:
     """Standard streams that can be used, whatever we were started with.
 
     One that is closed (`>&-`, a service) is None for Python, and the next file that is opened would
-    get its number: what a library writes to "the screen" would go into a result. Characters that
-    stdout lacks, as a pipe on many a Windows does, are written as stderr writes them. And stderr
-    may fail: no result is lost over a sign or a word on the way.
+    get its number. Characters that stdout lacks are escaped. stderr may fail without harm.
     """
     closed = [name for name in ("stdin", "stdout", "stderr") if getattr(sys, name) is None]
     with ExitStack() as opened:
         for name in closed:
             mode = "r" if name == "stdin" else "w"
-            setattr(sys, name, opened.enter_context(open(os.devnull, mode, encoding="utf-8")))
+            stream: Any = opened.enter_context(open(os.devnull, mode, encoding="utf-8"))
+            setattr(sys, name, Closed(stream) if name == "stdout" else stream)
             opened.callback(setattr, sys, name, None)
         if not has_every_character(sys.stdout) and isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")
@@ -83,10 +86,8 @@ def _streams() -> Iterator[None]:
 
 def _common_first(args: list[str]) -> list[str]:
     """-q, -v, --debug and --config may stand anywhere; the parser wants them first."""
-    front: list[str] = []
-    rest: list[str] = []
+    front, rest, words = [], [], iter(args)
     flags = ("-q", "--quiet", "-v", "--verbose", "--debug")
-    words = iter(args)
     for word in words:
         if word == "--":
             rest += [word, *words]
@@ -102,6 +103,7 @@ def _common_first(args: list[str]) -> list[str]:
 def _complain(error: Exception) -> int:
     """One line and a hint; 2 for what can be mended in the command or its input, 1 for the rest."""
     message, hint, code = str(error), "", 2
+    unknown = f" ({type(error).__name__}; --debug shows where)"
     if isinstance(error, typer.TyperException):  # the parser's: a flag or argument is wrong
         context = getattr(error, "ctx", None)
         message = error.format_message()
@@ -113,13 +115,13 @@ def _complain(error: Exception) -> int:
         if error.filename is not None:
             message = f"{_short(error.filename)}: {message}"
         if error.errno not in _MENDABLE:
-            hint, code = f" ({type(error).__name__}; --debug shows where)", 1
+            hint, code = unknown, 1
     elif isinstance(error, MemoryError) and ";" not in message:  # ours say what to do
         message = f"this needs more memory than there is; take fewer tokens or texts ({message})"
     elif isinstance(error, OverflowError):
         message = f"a number is too large for float64 ({message}); scale the tokens down"
     elif not isinstance(error, ValueError | OSError | MemoryError):
-        hint, code = f" ({type(error).__name__}; --debug shows where)", 1
+        hint, code = unknown, 1
     print(f"cynosure: error: {field(message)}{hint}", file=sys.stderr)
     return code
 

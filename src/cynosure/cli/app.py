@@ -8,24 +8,24 @@ from typing import Annotated, Any
 import typer
 
 from .. import __version__
+from . import inspecting
 from .classifying import card, evaluate, fit, predict
 from .controlling import control
 from .explaining import explain
+from .helping import Command, Group, opt
 from .inputs import listed
-from .inspecting import inspect
 from .output import Voice
-from .running import demo, info, run
+from .running import demo, info, run, warm
 from .serving import serve
+from .shadowing import shadow
 from .simulating import check, limit, simulate
 from .sweeping import sweep
 from .terminal import show
 
-__all__ = ["app"]
-
 COMMON = "Everywhere: -q/--quiet, -v/--verbose, --debug, --config FILE.toml (see cynosure --help)."
 COMMANDS = (
-    simulate, limit, check, run, sweep, demo, info, fit, predict, explain, evaluate, card, control,
-    inspect, serve,
+    simulate, limit, shadow, check, run, sweep, demo, fit, predict, explain, evaluate, card,
+    control, serve, warm, info,
 )  # fmt: skip
 
 
@@ -47,15 +47,21 @@ def _configure(ctx: typer.Context, path: Path | None) -> Path | None:
         raise ValueError(f"--config {path}: no such file") from None
     except UnicodeDecodeError as error:
         raise ValueError(f"--config {path}: not TOML ({error})") from None
-    commands = ctx.command.commands  # type: ignore[attr-defined]
-    tables = {k: v for k, v in data.items() if isinstance(v, dict)}
-    defaults = _flags(path, ctx.command, {k: v for k, v in data.items() if k not in tables})
-    for name, table in tables.items():
-        if name not in commands:
-            raise ValueError(f"--config {path}: no command [{name}] (there are {listed(commands)})")
-        defaults[name] = _flags(path, commands[name], table)
-    ctx.default_map = defaults
+    ctx.default_map = _defaults(path, ctx.command, data, "")
     return path
+
+
+def _defaults(path: Path, command: Any, table: dict[str, Any], within: str) -> dict[str, Any]:
+    """Defaults for the options of a command and, of a group, for its commands."""
+    groups = getattr(command, "commands", {})
+    below = {k: v for k, v in table.items() if isinstance(v, dict)} if groups else {}
+    out = _flags(path, command, {k: v for k, v in table.items() if k not in below})
+    for name, rows in below.items():
+        if name not in groups:
+            known = listed(groups)
+            raise ValueError(f"--config {path}: no command [{within}{name}] (there are {known})")
+        out[name] = _defaults(path, groups[name], rows, f"{name}.")
+    return out
 
 
 def _flags(path: Path, command: Any, table: dict[str, Any]) -> dict[str, Any]:
@@ -64,10 +70,9 @@ def _flags(path: Path, command: Any, table: dict[str, Any]) -> dict[str, Any]:
     names |= {key.replace("-", "_"): name for key, name in names.items()}
     unknown = [key for key in table if key not in names]
     if unknown:
-        raise ValueError(
-            f"--config {path}: unknown key {unknown[0]!r} for {command.name} "
-            f"(known: {listed(p.opts[0].lstrip('-') for p in command.params)})"
-        )
+        known = listed(p.opts[0].lstrip("-") for p in command.params)
+        what = f"unknown key {unknown[0]!r} for {command.name} (known: {known})"
+        raise ValueError(f"--config {path}: {what}")
     several = {p.name for p in command.params if getattr(p, "multiple", False)}
     out: dict[str, Any] = {}
     for key, value in table.items():
@@ -80,21 +85,21 @@ def _flags(path: Path, command: Any, table: dict[str, Any]) -> dict[str, Any]:
 def common(
     ctx: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, opt("Print the version.", "--version", callback=_version, is_eager=True)
     ] = False,
     config: Annotated[
         Path | None,
-        typer.Option(
+        opt(
+            "Flags from a file: one [table] per command; flags typed here win.",
             "--config",
+            of="FILE.toml",
             callback=_configure,
             is_eager=True,
-            metavar="FILE.toml",
-            help="Flags from a file: one [table] per command; flags typed here win.",
         ),
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only data and errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    quiet: Annotated[bool, opt("Only data and errors.", "--quiet", "-q")] = False,
+    verbose: Annotated[bool, opt("Say more on stderr.", "--verbose", "-v")] = False,
+    debug: Annotated[bool, opt("Show the traceback of an error.", "--debug")] = False,
 ) -> None:
     """Self-attention as a dynamical system: trajectories, leaders, clusters, proved limits.
 
@@ -110,13 +115,18 @@ def common(
     ctx.obj = Voice(quiet, verbose, ctx.obj or "cynosure")
 
 
+_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 app = typer.Typer(
     name="cynosure",
-    add_completion=False,
+    cls=Group,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings=_SETTINGS,
 )
 app.callback()(common)
 for _command in COMMANDS:
-    app.command(epilog=COMMON)(_command)
+    app.command(cls=Command, epilog=COMMON)(_command)
+_looking = typer.Typer(cls=Group, rich_markup_mode=None, context_settings=_SETTINGS)
+for _part in inspecting.COMMANDS:
+    _looking.command(cls=Command, epilog=COMMON)(_part)
+app.add_typer(_looking, name="inspect", help=inspecting.DESCRIPTION)

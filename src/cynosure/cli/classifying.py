@@ -9,70 +9,65 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import __version__
+from .helping import arg, opt
 from .inputs import can_be_made, claim
 from .options import ForceOption, JsonOption
-from .output import Voice
+from .output import Voice, document, show_table
 from .terminal import field, show, show_json
 from .texts import DATA, chunks, labelled, load_model, model_and, open_model, texts_of
 
 if TYPE_CHECKING:
-    from ..classifier.datasets import Dataset
-    from ..classifier.deletions import Faithfulness
     from ..classifier.estimator import HardmaxClassifier
-    from ..classifier.evaluation import Evaluation
-    from ..classifier.opened import Opened
-    from ..classifier.placement import Fit
-    from ..drawing.report import Table
+    from ..classifier.evaluating.evaluation import Evaluation
+    from ..classifier.evaluating.faithfulness import Faithfulness
+    from ..classifier.explaining.loaded_model import LoadedModel
+    from ..classifier.fitting.placement import Fit
+    from ..classifier.text.datasets import Dataset
 
-__all__ = ["card", "evaluate", "fit", "predict"]
-
-TextColumn = Annotated[str, typer.Option("--text-column", help="Column (field) of the texts.")]
-LabelColumn = Annotated[str, typer.Option("--label-column", help="Column (field) of the labels.")]
+TextColumn = Annotated[str, opt("Column (field) of the texts.")]
+LabelColumn = Annotated[str, opt("Column (field) of the labels.")]
 
 
 def fit(
     ctx: typer.Context,
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA)],
-    out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    dim: Annotated[int, typer.Option(help="Dimension of the tokens.")] = 2,
-    ngrams: Annotated[str, typer.Option(help="Words taken together: 1,2 is words and pairs.")] = (
-        "1,2"
-    ),
-    leaders: Annotated[float, typer.Option(help="Budget of leaders per text, on average.")] = 15.0,
+    data: Annotated[str, arg(DATA, of="DATA")],
+    out: Annotated[Path, opt("Folder for the model.")],
+    dim: Annotated[int, opt("Dimension of the tokens.")] = 2,
+    ngrams: Annotated[str, opt("Lengths of terms: 1,2 is words and pairs.")] = ("1,2"),
+    leaders: Annotated[float, opt("Budget of leaders per text, on average.")] = 15.0,
     words: Annotated[
-        float, typer.Option(help="Budget of words read per text, on average; 0: no bound.")
-    ] = 14.0,
+        float | None, opt("Deciding words per text, mean; 0: all [14, more if needed].")
+    ] = None,
     strength: Annotated[
-        float | None,
-        typer.Option("--C", help="Inverse regularisation of --method placed [chosen on the data]."),
+        float | None, opt("Inverse regularisation of --method placed [chosen on the data].", "--C")
     ] = None,
     negation: Annotated[
         str,
-        typer.Option(
-            help="yes: words behind an English negator are words of their own; opposite: and half "
-            "the opposite of the plain word; no."
+        opt(
+            "yes: words behind an English negator are words of their own; opposite: and half "
+            "the opposite of the plain word; no; auto: opposite or no, as held-out texts say."
         ),
-    ] = "opposite",
+    ] = "auto",
     method: Annotated[
-        str, typer.Option(help="placed (convex, seconds) or learned (gradient, needs torch).")
+        str, opt("placed (convex, seconds) or learned (gradient, needs torch).")
     ] = "placed",
-    test: Annotated[str | None, typer.Option(metavar="DATA", help="Evaluate on this.")] = None,
-    max_features: Annotated[int | None, typer.Option(help="Keep so many terms.")] = None,
-    min_df: Annotated[int, typer.Option(help="Drop terms found in fewer texts.")] = 2,
-    epochs: Annotated[int, typer.Option(help="Most epochs of --method learned.")] = 20,
-    device: Annotated[str, typer.Option(help="Of --method learned: auto, cpu, cuda.")] = "auto",
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(help="Of --method learned: a file from which an interrupted fit goes on."),
+    test: Annotated[str | None, opt("Evaluate on this.", of="DATA")] = None,
+    max_features: Annotated[int | None, opt("Keep so many terms.")] = None,
+    min_df: Annotated[
+        int | None, opt("Drop terms found in fewer texts [1 of few words, else 2].")
     ] = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
+    epochs: Annotated[int, opt("Most epochs of --method learned.")] = 20,
+    device: Annotated[str, opt("Of --method learned: auto, cpu, cuda.")] = "auto",
+    checkpoint: Annotated[
+        Path | None, opt("With --method learned: file to resume a fit from.")
+    ] = None,
+    seed: Annotated[int, opt("The same seed gives the same model.")] = 0,
     text_column: TextColumn = "text",
     label_column: LabelColumn = "label",
     json_: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Fit a classifier that explains itself, from labelled texts.
+    """Fit a classifier to labelled texts.
 
     \b
     cynosure fit aclImdb.tar.gz:train --test aclImdb.tar.gz:test --out model
@@ -80,20 +75,22 @@ def fit(
     """
     import time
 
-    from ..classifier.model import FOLDER
+    from ..classifier.model.model import FOLDER
 
     voice: Voice = ctx.obj
     if out.exists() and not force:
         raise ValueError(f"{out} exists (use --force to replace it)")
+    if negation not in _NEGATION:
+        raise ValueError(f"--negation: expected yes, no, opposite or auto, got {negation!r}")
     FOLDER.refuse_foreign(out)
     can_be_made(out)
     with voice.working(f"reading {data}") as step:
         from ..classifier.estimator import HardmaxClassifier
 
         clf = HardmaxClassifier(
-            dim, _ngrams(ngrams), leaders, words=words or None,
+            dim, _ngrams(ngrams), leaders, words="auto" if words is None else words or None,
             method=_method(method, epochs, device, checkpoint), C=strength,
-            negation=_negation(negation), max_features=max_features, min_df=min_df,
+            negation=_NEGATION[negation], max_features=max_features, min_df=min_df,
             random_state=seed,
         )  # fmt: skip
         train = labelled(data, "train", text_column, label_column)
@@ -108,24 +105,21 @@ def fit(
     seconds = time.perf_counter() - started
     clf.save(out)
     voice.note(f"wrote {out}")
+    for note in clf.notes_:
+        voice.note(note)
     facts: dict[str, Any] = {
         "model": str(out), "texts": len(train), "classes": clf.classes_.tolist(),
         "terms": len(clf.vocabulary_), "fit_seconds": round(seconds, 2),
     }  # fmt: skip
     tested = None if held_out is None else _evaluation(voice, clf, held_out, 0)
     if json_:
-        from ..drawing.report import jsonable
-
-        _print_document(voice, [data, test], facts | {"test": jsonable(tested)})
+        _show_document(voice, [data, test], facts | {"test": tested})
         return
-    rows = [(name.replace("_", " "), _words(value)) for name, value in facts.items()]
-    show(_facts(rows + ([] if tested is None else _rows(tested))).to_text())
+    rows = _in_words(facts | {"classes": ", ".join(map(str, facts["classes"]))})
+    show_table(("", ""), rows + ([] if tested is None else _rows(tested)))
 
 
-def _negation(text: str) -> bool | str:
-    if text not in ("yes", "no", "opposite"):
-        raise ValueError(f"--negation: expected yes, no or opposite, got {text!r}")
-    return text if text == "opposite" else text == "yes"
+_NEGATION: dict[str, Any] = {"yes": True, "no": False, "opposite": "opposite", "auto": None}
 
 
 def _ngrams(text: str) -> tuple[int, int]:
@@ -138,11 +132,10 @@ def _ngrams(text: str) -> tuple[int, int]:
 
 def _method(name: str, epochs: int, device: str, checkpoint: Path | None) -> Fit | None:
     if name == "learned":
-        from ..classifier.training import Learned
+        from ..classifier.fitting.training import Learned
 
-        return Learned(
-            epochs=epochs, device=device, checkpoint=None if checkpoint is None else str(checkpoint)
-        )
+        kept = None if checkpoint is None else str(checkpoint)
+        return Learned(epochs=epochs, device=device, checkpoint=kept)
     if name != "placed":
         raise ValueError(f"--method: expected placed or learned, got {name!r}")
     if checkpoint is not None:
@@ -154,45 +147,40 @@ def predict(
     ctx: typer.Context,
     given: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[MODEL] FILE|-",
-            help="Texts, one per line; or .csv .tsv .jsonl (also .gz); - is one per line on stdin. "
+        arg(
+            "Texts, one per line; or .csv .tsv .jsonl (also .gz); - is one per line on stdin. "
             "MODEL is a folder from `fit`; the shipped model (imdb) if absent. With --out: "
             "folders, globs and files, .parquet too, and --model instead of MODEL.",
+            of="[MODEL] FILE|-",
         ),
     ],
-    model: Annotated[
-        str | None, typer.Option(help="Folder from `fit`, or imdb, instead of MODEL.")
-    ] = None,
+    model: Annotated[str | None, opt("Folder from `fit`, or imdb, instead of MODEL.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder for parquet, a partition per file: label, probability, the words that "
-            "decided, evidence, file and row. The same command again goes on where it ended."
+        opt(
+            "Folder for parquet, a partition per file: label, probability, the words that "
+            "decided, evidence, file and row. The same command resumes after an interruption."
         ),
     ] = None,
-    workers: Annotated[int | None, typer.Option(help="With --out: so many processes.")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="tcp://...", help="With --out: a Dask cluster.")
-    ] = None,
-    id_column: Annotated[
-        str | None, typer.Option(help="With --out: a column that names the rows, kept.")
-    ] = None,
-    rows: Annotated[int, typer.Option(help="With --out: about so many per partition.")] = 100_000,
+    workers: Annotated[int | None, opt("With --out: so many processes.")] = None,
+    scheduler: Annotated[str | None, opt("With --out: a Dask cluster.", of="tcp://...")] = None,
+    id_column: Annotated[str | None, opt("With --out: a column that names the rows, kept.")] = None,
+    rows: Annotated[int, opt("With --out: about so many per partition.")] = 100_000,
     text_column: TextColumn = "text",
     jsonl: Annotated[
-        bool, typer.Option("--jsonl", help="A JSON object per text instead of label, probability.")
+        bool, opt("A JSON object per text instead of label, probability.", "--jsonl")
     ] = False,
     abstain: Annotated[
-        str | None,
-        typer.Option(metavar="LABEL", help="Give this label to texts without any known word."),
+        str | None, opt("Label of a text of which no word is evidence.", of="LABEL")
     ] = None,
     json_: JsonOption = False,
 ) -> None:
-    """Label and probability of every text, streamed: any number of them, in order.
+    """Label every text, with its probability.
 
-    One line in, one line out; an empty line is a text without words and gets the prior, and its
-    JSON says "evidence": false.
+    Texts are streamed and stay in order, so there may be any number of them.
+
+    One line in, one line out. A text of which no word is evidence, such as an empty line, gets no
+    verdict: both fields are empty, and its JSON has "label": null and "evidence": false.
 
     \b
     cynosure predict reviews.txt > labels.tsv
@@ -205,8 +193,10 @@ def predict(
     if out is not None:
         if jsonl:
             raise ValueError("--jsonl: --out writes parquet; leave one of them out")
-        how = {"text": text_column, "id": id_column, "rows": rows, "abstain": abstain}
-        _bulk(voice, given, out, model, how, workers, scheduler, json_=json_)
+        _bulk(
+            voice, given, out, json_, text=text_column, id=id_column, rows=rows, abstain=abstain,
+            model=model, workers=workers, client=scheduler,
+        )  # fmt: skip
         return
     if workers is not None or scheduler is not None or id_column is not None:
         raise ValueError("--workers, --scheduler, --id-column: only with --out FOLDER")
@@ -215,8 +205,8 @@ def predict(
     with voice.working("reading the model"):
         clf = open_model(named)
     if json_:
-        head = {"version": __version__, "command": voice.command, "inputs": {"texts": source}}
-        show_json(json.dumps(head, ensure_ascii=False)[:-1] + ', "result": [', end="")
+        head, tail = document(voice, {"texts": source}, []).rsplit("]", 1)
+        show_json(head, end="")
     done = 0
     with voice.bar(None, " texts", "labelling texts") as move:
         for chunk in chunks(texts):
@@ -232,25 +222,15 @@ def predict(
             if move is not None:
                 move(done)
     if json_:
-        show_json("]}")
+        show_json("]" + tail)
     voice.note(f"{done} texts")
 
 
-def _bulk(
-    voice: Voice,
-    sources: list[str],
-    out: Path,
-    model: str | None,
-    how: dict[str, Any],
-    workers: int | None,
-    scheduler: str | None,
-    *,
-    json_: bool,
-) -> None:
+def _bulk(voice: Voice, sources: list[str], out: Path, json_: bool, **how: Any) -> None:
     """Files into parquet, partition by partition."""
     from ..classifier import bulk
 
-    if workers is not None and scheduler is not None:
+    if how["workers"] is not None and how["client"] is not None:
         raise ValueError("--workers and --scheduler: choose one")
     can_be_made(out)
     try:
@@ -260,10 +240,8 @@ def _bulk(
                 if move is not None:
                     move(done, f"of {of}")
 
-            done = bulk.predict(
-                sources if len(sources) > 1 else sources[0], out=out, model=model,
-                workers=workers, client=scheduler, progress=told, **how,
-            )  # fmt: skip
+            given = sources if len(sources) > 1 else sources[0]
+            done = bulk.predict(given, out=out, progress=told, **how)
     except KeyboardInterrupt:
         voice.note(f"what is in {out} is whole; start the same again to go on")
         raise
@@ -278,24 +256,26 @@ def _bulk(
         "bad_rows": done.bad, "partitions": done.parts, "made_now": done.made,
     }  # fmt: skip
     if json_:
-        head = {"version": __version__, "command": voice.command, "inputs": {"texts": sources}}
-        show_json(json.dumps(head | {"result": facts}, ensure_ascii=False))
+        show_json(document(voice, {"texts": sources}, facts))
         return
-    show(_facts([(name.replace("_", " "), str(value)) for name, value in facts.items()]).to_text())
+    show_table(("", ""), _in_words(facts))
 
 
-def _answers(clf: Opened, texts: list[str], abstain: str | None, *, as_json: bool) -> list[str]:
+def _answers(
+    clf: LoadedModel, texts: list[str], abstain: str | None, *, as_json: bool
+) -> list[str]:
     """One line per text: the most probable label and its probability; or what `abstain` says."""
     verdicts = clf.read(texts)
     classes, p = clf.classes_.tolist(), clf.probabilities(verdicts.decision)
     out = []
-    for row, best, known in zip(p, p.argmax(axis=1).tolist(), verdicts.known.tolist()):
-        label: Any = classes[best] if known or abstain is None else abstain
+    for row, best, said in zip(p, clf.winners(verdicts).tolist(), verdicts.evidence.tolist()):
+        label: Any = classes[best] if said else abstain
         if not as_json:
-            out.append(f"{field(label)}\t{row[best]:.6f}")
+            shown = "" if label is None else field(label)
+            out.append(f"{shown}\t" + (f"{row[best]:.6f}" if said else ""))
             continue
-        answer = {"label": label, "score": float(row[best])}
-        answer |= {} if known else {"evidence": False}
+        answer = {"label": label, "score": float(row[best]) if said else None}
+        answer |= {} if said else {"evidence": False}
         out.append(json.dumps(answer, ensure_ascii=False))
     return out
 
@@ -304,26 +284,24 @@ def evaluate(
     ctx: typer.Context,
     given: Annotated[
         list[str],
-        typer.Argument(
-            metavar="[MODEL] DATA",
-            help=f"Labelled texts: {DATA} MODEL is a folder from `fit`; the shipped model (imdb) "
+        arg(
+            f"Labelled texts: {DATA} MODEL is a folder from `fit`; the shipped model (imdb) "
             "if absent.",
+            of="[MODEL] DATA",
         ),
     ],
     train: Annotated[
         str | None,
-        typer.Option(
-            metavar="DATA", help="Fit TF-IDF + logistic regression and NB-SVM on this, beside it."
-        ),
+        opt("Fit TF-IDF + logistic regression and NB-SVM on this, beside it.", of="DATA"),
     ] = None,
-    explained: Annotated[
-        int, typer.Option(help="Texts explained to measure faithfulness; 0 for none.")
-    ] = 500,
+    explained: Annotated[int, opt("Texts explained to measure faithfulness; 0 for none.")] = 500,
     text_column: TextColumn = "text",
     label_column: LabelColumn = "label",
     json_: JsonOption = False,
 ) -> None:
-    """Accuracy, calibration, leaders, faithfulness; rivals beside it.
+    """Measure a classifier on labelled texts.
+
+    Accuracy, calibration, leaders and faithfulness, with rivals beside it.
 
     \b
     cynosure evaluate model aclImdb.tar.gz:test --train aclImdb.tar.gz:train
@@ -338,37 +316,34 @@ def evaluate(
     evaluation = _evaluation(voice, clf, held_out, explained)
     rivals = [] if texts is None else _rivals(voice, clf, texts, held_out)
     if json_:
-        from ..drawing.report import jsonable
-
-        result = {"model": model or "imdb", "evaluation": jsonable(evaluation), "rivals": rivals}
-        _print_document(voice, [data, train], result)
+        result = {"model": model or "imdb", "evaluation": evaluation, "rivals": rivals}
+        _show_document(voice, [data, train], result)
         return
-    show(_facts(_rows(evaluation)).to_text())
+    show_table(("", ""), _rows(evaluation))
     if evaluation.faithfulness is not None:
-        show("\n" + _faithful(evaluation.faithfulness))
+        show("")
+        _show_faithfulness(evaluation.faithfulness)
     if rivals:
-        from ..drawing.report import Table
-
-        rows = (("this model", evaluation.accuracy), *((r["name"], r["accuracy"]) for r in rivals))
-        show("\n" + Table("", ("fitted on the same texts", "accuracy"), rows).to_text())
+        rows = [("this model", evaluation.accuracy), *((r["name"], r["accuracy"]) for r in rivals)]
+        show("")
+        show_table(("fitted on the same texts", "accuracy"), rows)
 
 
 def card(
     ctx: typer.Context,
     model: Annotated[
-        str | None,
-        typer.Argument(metavar="[MODEL]", help="Folder from `fit`; the shipped model (imdb)."),
+        str | None, arg("Folder from `fit`; the shipped model (imdb).", of="[MODEL]")
     ] = None,
-    data: Annotated[
-        str | None, typer.Option(metavar="DATA", help=f"Judge it on labelled texts: {DATA}")
-    ] = None,
-    html: Annotated[Path | None, typer.Option(help="The card as a page (.html).")] = None,
+    data: Annotated[str | None, opt(f"Judge it on labelled texts: {DATA}", of="DATA")] = None,
+    html: Annotated[Path | None, opt("The card as a page (.html).")] = None,
     text_column: TextColumn = "text",
     label_column: LabelColumn = "label",
     json_: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """What a model knows: words for each class; on texts: calibration, confusions, examples.
+    """Show what a classifier knows.
+
+    Words for each class, and on texts calibration, confusions and examples.
 
     \b
     cynosure card --html card.html
@@ -376,7 +351,7 @@ def card(
     """
     from dataclasses import replace
 
-    from ..classifier.card import card as card_of
+    from ..classifier.evaluating.model_card import card as card_of
 
     voice: Voice = ctx.obj
     claim(html, (".html",), force)
@@ -402,7 +377,7 @@ def _rivals(
     """Accuracy of the usual linear classifiers, fitted on `texts` with the model's n-grams."""
     import time
 
-    from ..classifier.evaluation import Rivals
+    from ..classifier.evaluating.evaluation import Rivals
 
     voice.note(f"fitting the rivals on {len(texts)} texts")
     started = time.perf_counter()
@@ -416,66 +391,52 @@ def _rivals(
     return rivals
 
 
-def _print_document(voice: Voice, sources: list[str | None], result: dict[str, Any]) -> None:
-    """One JSON document: what made it, from which files, and the result."""
+def _show_document(voice: Voice, sources: list[str | None], result: dict[str, Any]) -> None:
     named = [source for source in sources if source is not None]
-    head = {"version": __version__, "command": voice.command, "inputs": {"data": named}}
-    show_json(json.dumps(head | {"result": result}, allow_nan=False, ensure_ascii=False))
+    show_json(document(voice, {"data": named}, result))
 
 
 def _evaluation(
     voice: Voice, clf: HardmaxClassifier, held_out: Dataset, explained: int
 ) -> Evaluation:
-    from ..classifier.evaluation import evaluate as judge
+    from ..classifier.evaluating.evaluation import evaluate as judge
 
     with voice.bar(1.0, "", f"judging {len(held_out)} texts") as move:
         return judge(clf, held_out.texts, held_out.labels, explained=explained, progress=move)
 
 
-def _words(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+def _in_words(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(name.replace("_", " "), str(value)) for name, value in facts.items()]
 
 
-def _facts(rows: list[tuple[str, str]]) -> Table:
-    from ..drawing.report import Table
-
-    return Table("", ("", ""), tuple(rows))
-
-
-def _rows(evaluation: Evaluation) -> list[tuple[str, str]]:
+def _rows(e: Evaluation) -> list[tuple[str, str]]:
     return [
-        ("texts", str(evaluation.texts)),
-        ("accuracy", f"{evaluation.accuracy:.4f} +- {evaluation.standard_error:.4f}"),
-        ("calibration error", f"{evaluation.calibration:.4f}"),
-        ("log-loss", f"{evaluation.log_loss:.4f}"),
-        ("words read, mean and median", f"{evaluation.words[0]:.1f}, {evaluation.words[1]:g}"),
-        ("leaders per text", f"{evaluation.leaders:.2f}"),
-        ("accuracy with 0 layers", f"{evaluation.unlayered:.4f}"),
-        ("verdicts the layers change", str(evaluation.changed)),
-        ("terms the layers silence", f"{evaluation.silenced:.1%}"),
-        ("weight on leaders", f"{evaluation.on_leaders:.4f}"),
-        ("alpha, layers, dim", f"{evaluation.alpha:g}, {evaluation.layers}, {evaluation.dim}"),
-        ("terms", str(evaluation.terms)),
-        ("texts without a known word", str(evaluation.unknown)),
+        ("texts", str(e.texts)),
+        ("accuracy", f"{e.accuracy:.4f} +- {e.standard_error:.4f}"),
+        ("calibration error", f"{e.calibration:.4f}"),
+        ("log-loss", f"{e.log_loss:.4f}"),
+        ("deciding words, mean and median", f"{e.words[0]:.1f}, {e.words[1]:g}"),
+        ("leaders per text", f"{e.leaders:.2f}"),
+        ("accuracy with 0 layers", f"{e.unlayered:.4f}"),
+        ("verdicts the layers change", str(e.changed)),
+        ("terms the layers silence", f"{e.silenced:.1%}"),
+        ("weight on leaders", f"{e.on_leaders:.4f}"),
+        ("alpha, layers, dim", f"{e.alpha:g}, {e.layers}, {e.dim}"),
+        ("terms", str(e.terms)),
+        ("texts without a known word", str(e.unknown)),
     ]
 
 
-def _faithful(faithfulness: Faithfulness) -> str:
-    from ..drawing.report import Table
-
-    rows = tuple(
-        (d.name, d.flipped, d.terms, d.drop, d.words, d.struck) for d in faithfulness.deletions
-    )
-    head = ("deleted", "flipped", "terms", "fall of probability", "words", "flipped, struck out")
-    median, mean, tail = faithfulness.words_to_flip
-    return (
-        f"{Table('', head, rows).to_text()}\n"
-        f"Words struck out, strongest cluster first: {faithfulness.flipped_at_all:.1%} flip, after "
+def _show_faithfulness(f: Faithfulness) -> None:
+    head = ("deleted", "flipped", "terms", "fall of probability", "words", "flipped everywhere")
+    show_table(head, ((d.name, d.flipped, d.terms, d.drop, d.words, d.struck) for d in f.deletions))
+    median, mean, tail = f.words_to_flip
+    show(
+        f"Words deleted, strongest cluster first: {f.flipped_at_all:.1%} flip, after "
         f"{median:.0f} words (median; mean {mean:.1f}, 95 % within {tail:.0f});\n"
-        f"{faithfulness.flipped_within:.1%} within {faithfulness.most_words} words, where words "
-        f"chosen to flip reach {faithfulness.best_within:.1%}.\n"
-        f"Words that overturn a verdict: {faithfulness.overturn_words[1]:.1f} (mean; median "
-        f"{faithfulness.overturn_words[0]:g}), at most {faithfulness.most_words} in "
-        f"{faithfulness.overturned:.1%}. "
-        f"{faithfulness.texts} texts explained."
+        f"{f.flipped_within:.1%} within {f.most_words} words, where words chosen to flip reach "
+        f"{f.best_within:.1%}.\n"
+        f"Words that overturn a verdict: {f.overturn_words[1]:.1f} (mean; median "
+        f"{f.overturn_words[0]:g}), at most {f.most_words} in {f.overturned:.1%}. "
+        f"{f.texts} texts explained."
     )

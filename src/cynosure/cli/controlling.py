@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .helping import opt
 from .inputs import Inputs, claim, listed
 from .options import ForceOption, JsonOption, MatrixOption, TokensArg
 from .output import Voice, document, write_text
@@ -15,26 +16,23 @@ from .terminal import show, show_json
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["control"]
-
 
 def control(
     ctx: typer.Context,
     tokens: TokensArg,
-    leaders: Annotated[
-        str | None, typer.Option(help="Tokens that shall lead, such as 3,5 (from 0).")
-    ] = None,
+    leaders: Annotated[str | None, opt("Make these tokens lead, such as 3,5 (from 0).")] = None,
     remove: Annotated[
-        int | None,
-        typer.Option(help="Token that shall not lead: the smallest changes to that end."),
+        int | None, opt("Find the smallest changes that stop this token leading.")
     ] = None,
-    condition: Annotated[float, typer.Option(help="Largest condition number allowed for A.")] = 1e6,
+    condition: Annotated[float, opt("Largest condition number allowed for A.")] = 1e6,
     A: MatrixOption = None,
-    out: Annotated[Path | None, typer.Option(help="A as .csv, for --A of other commands.")] = None,
+    out: Annotated[Path | None, opt("A as .csv, for --A of other commands.")] = None,
     json_: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """A symmetric positive definite A under which the given tokens lead, or why there is none.
+    """Find a matrix A under which chosen tokens lead.
+
+    A is symmetric positive definite. If no such A exists, the command proves it.
 
     Confirmed by the exact sets at layer 0 and by the certified limit. Exit code 1 when no such A
     exists. Several leaders need the extra: pip install "cynosure[control]".
@@ -61,9 +59,7 @@ def control(
         form, data, said = _follow(inputs, _indices(str(remove), len(inputs.z), "--remove")[0])
     rows = [] if form is None else [",".join(repr(float(x)) for x in row) for row in form]
     if json_:
-        from ..drawing.report import jsonable
-
-        show_json(document(voice, inputs, jsonable(data)))
+        show_json(document(voice, inputs, data))
     elif out is None and rows:
         show("\n".join(rows))
     if out is not None and rows:
@@ -78,45 +74,32 @@ def control(
 def _lead(
     inputs: Inputs, targets: list[int], condition: float
 ) -> tuple[np.ndarray | None, dict[str, Any], list[str]]:
-    """(A or None, the document, what to say) for tokens that shall lead."""
+    """(A or None, the document, what to say) for tokens that are to lead."""
+    from ..analysis.control.steering import control as steer
     from ..analysis.limits import limit
-    from ..analysis.steering import control as steer
     from ..attention import Hardmax
     from ..dynamics import PureAttention
 
     control = steer(inputs.z, targets, condition=condition)
-    data: dict[str, Any] = {
-        "feasible": control.feasible,
-        "A": control.A,
-        "margin": control.margin,
-        "condition": control.condition,
-        "witness": control.witness,
-    }
+    names = ("feasible", "A", "margin", "condition", "witness")
+    data: dict[str, Any] = {name: getattr(control, name) for name in names}
     if control.A is None:
-        return None, data, [f"no such A: {control.witness}."]
+        return None, data, [f"no A was found: {control.witness}."]
     li = limit(PureAttention(Hardmax(control.A)), inputs.z)
     data["limit"] = {"leaders": li.leaders, "born": li.born[li.leaders], "certified": li.certified}
     proved = "certified" if li.certified else "not wholly certified"
-    return (
-        control.A,
-        data,
-        [
-            f"margin {control.margin:.3g}, condition {control.condition:.3g}: {control.witness}.",
-            f"in the limit (alpha = 1, {proved}) lead {listed(li.leaders)}.",
-        ],
-    )
+    said = f"margin {control.margin:.3g}, condition {control.condition:.3g}: {control.witness}."
+    leading = f"in the limit (alpha = 1, {proved}) lead {listed(li.leaders)}."
+    return control.A, data, [said, leading]
 
 
 def _follow(inputs: Inputs, i: int) -> tuple[np.ndarray | None, dict[str, Any], list[str]]:
-    """The same for a token that shall not lead any more."""
-    from ..analysis.removal import remove_leader
+    """The same for a token that is to lead no more."""
+    from ..analysis.control.removal import remove_leader
 
     removal = remove_leader(inputs.z, i, inputs.A)
-    data = {
-        "A": removal.A,
-        "change": removal.change,
-        "moved": {"to": removal.z[i], "distance": removal.distance, "follows": removal.follows},
-    }
+    move = {"to": removal.z[i], "distance": removal.distance, "follows": removal.follows}
+    data = {"A": removal.A, "change": removal.change, "moved": move}
     moved = f"moved by {removal.distance:.4g} token {i} would follow {removal.follows}."
     if removal.A is None:
         return None, data, [f"no form takes the lead of token {i} away.", moved]

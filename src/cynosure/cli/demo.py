@@ -1,4 +1,4 @@
-"""demo(): the main job on embedded tokens, offline, as one page with a chapter per experiment."""
+"""demo(): the main job on embedded tokens, offline, as one page with a chapter per study."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from types import ModuleType
 from typing import Any
 
 from ..drawing.report import Report
-from ..experiments._frame import Progress, part
-from ..experiments.hardmax import figure1, figure2, first_checks
-from ..experiments.reviews import reviews_explained
-
-__all__ = ["demo"]
+from ..figures import figure1, figure2, first_checks, reviews_explained
+from ..study import Progress, part
 
 TITLE = "Cynosure: who leads, who follows, and where they end"
 
-# (experiment, parameters, share of the time); later chapters are added here.
+# (study, parameters, share of the time); later chapters are added here.
 CHAPTERS: tuple[tuple[ModuleType, Any, float], ...] = (
     (figure2, figure2.Params(), 0.8),
     (figure1, figure1.QUICK, 0.1),
@@ -31,8 +28,8 @@ def demo(out: Path, progress: Progress | None = None) -> Report:
         raise ValueError(f"{page} exists and is no page of the demo; choose another --out")
     chapters: list[Report] = []
     start = 0.0
-    for experiment, params, share in CHAPTERS:
-        chapters.append(experiment.run(params, part(progress, start, start + share)))
+    for chapter, params, share in CHAPTERS:
+        chapters.append(chapter.run(params, part(progress, start, start + share)))
         start += share
     report = Report(TITLE, _SUMMARY, chapters=tuple(chapters), command="cynosure demo")
     report.save(page)

@@ -10,66 +10,64 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .. import __version__
+from .helping import arg, opt
 from .inputs import claim
 from .options import ForceOption, JsonOption
-from .output import WIDTH, Voice
+from .output import WIDTH, Voice, document, show_table
 from .terminal import show, show_coloured, show_json
-from .texts import chunks, decoded, model_and, open_model, texts_of
+from .texts import chunks, decoded, open_model, texts_of
 
 if TYPE_CHECKING:
-    from ..classifier.explanation import Explanation
-
-__all__ = ["explain"]
+    from ..classifier.explaining.explanation import Explanation
 
 _MOST_ROWS = 20
 
 
 def explain(
     ctx: typer.Context,
-    given: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODEL] TEXT|-",
-            help="The text itself, - for stdin. MODEL is a folder from `fit`; the shipped model "
-            "(imdb) if absent.",
-        ),
-    ] = None,
+    given: Annotated[list[str] | None, arg("The text itself, or - for stdin.", of="TEXT|-")] = None,
+    model: Annotated[str, opt("Folder from `fit`, or a shipped model.")] = "imdb",
     file: Annotated[
         str | None,
-        typer.Option(
-            "--file",
-            metavar="FILE|-",
-            help="Explain every text of a file (as `predict` reads them), a JSON object per line: "
-            "label, probability, decision, enough, overturn, spans. Give MODEL or nothing before.",
+        opt(
+            "Explain every text of a file (as `predict` reads them), a JSON object per line: "
+            "label, probability, decision, enough, overturn, spans.",
+            of="FILE|-",
         ),
     ] = None,
-    text_column: Annotated[
-        str, typer.Option("--text-column", help="Column (field) of the texts of --file.")
-    ] = "text",
-    label: Annotated[
-        str | None, typer.Option(help="Explain this label [the predicted one; of two, the second].")
-    ] = None,
-    html: Annotated[Path | None, typer.Option(help="The explanation as a page (.html).")] = None,
+    text_column: Annotated[str, opt("Column (field) of the texts of --file.")] = "text",
+    label: Annotated[str | None, opt("Give the contributions to this label.")] = None,
+    html: Annotated[Path | None, opt("The explanation as a page (.html).")] = None,
     json_: JsonOption = False,
     force: ForceOption = False,
 ) -> None:
-    """Why a text gets its label: what was read, what would overturn it, leaders and followers.
+    """Show why a text gets its label.
 
     Contributions and intercept add up to the log-odds exactly; it is the prediction itself.
 
     \b
     cynosure explain "A slow film, but what an ending!"
-    cynosure explain model - --html why.html < review.txt
+    cynosure explain - --model model --html why.html < review.txt
     cynosure explain --file reviews.csv > why.jsonl
     """
     voice: Voice = ctx.obj
+    if given is not None and len(given) > 1:
+        quote = "quote the text, and name a model by --model FOLDER"
+        raise ValueError(f"expected one TEXT, got {len(given)} arguments: {quote}")
+    text = given[0] if given else None
     if file is not None:
-        _stream(voice, given or [], file, text_column, html)
+        if text is not None or html is not None:
+            raise ValueError("--file: expected neither a text nor --html beside it")
+        texts = texts_of(file, text_column)
+        with voice.working("reading the model"):
+            clf = open_model(model)
+        for chunk in chunks(texts):
+            for row in clf.explain_all(chunk):
+                show_json(json.dumps(row, ensure_ascii=False))
+            sys.stdout.flush()
         return
-    if not given:
+    if text is None:
         raise ValueError("expected TEXT, or - for stdin, or --file FILE")
-    model, text = model_and(given, "TEXT or -")
     claim(html, (".html",), force)
     if text == "-":
         text = decoded(sys.stdin.buffer.read(), "stdin")
@@ -83,59 +81,38 @@ def explain(
         ex.save(html)
         voice.note(f"wrote {html}")
     if json_:
-        inputs = {"model": model or "imdb"}
-        head = {"version": __version__, "command": voice.command, "inputs": inputs}
-        show_json(json.dumps(head | {"result": ex.to_dict()}, ensure_ascii=False))
+        show_json(document(voice, {"model": model}, ex.to_dict()))
         return
     _show(ex)
 
 
-def _stream(voice: Voice, given: list[str], file: str, column: str, html: Path | None) -> None:
-    """A JSON object for every text, in order."""
-    if len(given) > 1 or html is not None:
-        raise ValueError("--file: expected [MODEL] before it, and neither a text nor --html")
-    texts = texts_of(file, column)
-    with voice.working("reading the model"):
-        clf = open_model(given[0] if given else None)
-    for chunk in chunks(texts):
-        for row in clf.explain_all(chunk):
-            show_json(json.dumps(row, ensure_ascii=False))
-        sys.stdout.flush()
-
-
 def _show(ex: Explanation) -> None:
     """The verdict, what decided it and what would overturn it, then the leaders and the text."""
-    from ..drawing.report import Table
-
-    sure = ex.probability if ex.prediction == ex.label else 1.0 - ex.probability
-    if not ex.leaders:
-        show(f"no evidence  {ex.prediction} by the prior, probability {sure:.3f}")
+    show(ex.headline)
+    if not ex.evidence:
         show(ex.note)
         return
-    show(
-        f"{ex.prediction}  probability {sure:.3f}\n"
-        f"log-odds of {ex.label} {ex.decision:+.3f} = intercept {ex.intercept:+.3f} "
-        f"and {len(ex.leaders)} leaders:"
-    )
-    flat = tuple((span.text, round(span.contribution, 3)) for span in ex.spans[:_MOST_ROWS])
-    show(Table("", ("read, by weight", "contribution"), flat).to_text(WIDTH))
+    show_coloured(ex)
+    passage = "Each passage shows what its deciding words add; all other words add nothing."
+    show(fill(f"+ speaks for {ex.label}, - against it. {passage}", WIDTH))
+    total = f"Decision {ex.decision:+.3f} = intercept {ex.intercept:+.3f}"
+    show(f"{total} and {len(ex.leaders)} leaders.\n")
+    flat = ((span.text, round(span.contribution, 3)) for span in ex.spans[:_MOST_ROWS])
+    show_table(("deciding words", "contribution"), flat, WIDTH)
     if len(ex.spans) > _MOST_ROWS:
         show(f"and {len(ex.spans) - _MOST_ROWS} more")
     show(_some("enough", ex.enough))
     show((_some("overturn", ex.overturn) if ex.overturn else "overturn: none found") + "\n")
     named = any(leader.subject for leader in ex.leaders)
-    rows = tuple(
+    rows = (
         (
-            leader.text, round(leader.contribution, 3), round(leader.share, 3),
-            round(leader.score, 2), *([leader.subject] if named else []),
-            _followers(leader.followers),
+            one.text, round(one.contribution, 3), round(one.share, 3), round(one.score, 2),
+            *([one.subject] if named else []), _followers(one.followers),
         )
-        for leader in ex.leaders
+        for one in ex.leaders
     )  # fmt: skip
     subject = ("subject",) if named else ()
-    head = ("leader", "contribution", "share", "score", *subject, "followers")
-    show(Table("", head, rows).to_text(WIDTH))
-    show_coloured(ex)
+    show_table(("leader", "contribution", "share", "score", *subject, "followers"), rows, WIDTH)
 
 
 def _some(name: str, words: tuple[str, ...]) -> str:

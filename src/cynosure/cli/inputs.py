@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
@@ -15,8 +17,6 @@ if TYPE_CHECKING:
     from ..attention import Hardmax
 
 _MOST_ON_STDIN = 1 << 30  # bytes
-
-__all__ = ["Inputs", "can_be_made", "claim", "is_run", "listed", "named_value", "settings", "step"]
 
 
 @final
@@ -46,14 +46,13 @@ class Inputs:
         import torch
 
         if not torch.cuda.is_available():
-            raise ValueError(
-                "--device: no CUDA device here; use --device cpu (`cynosure info` lists devices)"
-            )
+            said = "no CUDA device here; use --device cpu (`cynosure info` lists devices)"
+            raise ValueError(f"--device: {said}")
         return torch.tensor(self.z, device="cuda")
 
     @property
     def A(self) -> np.ndarray | None:
-        return self.matrices["A"][1] if "A" in self.matrices else None
+        return self.matrices.get("A", ("", None))[1]
 
     def attention(self) -> Hardmax:
         from ..attention import Hardmax
@@ -66,18 +65,16 @@ class Inputs:
 
         from .._types import definite
 
-        zero = int((self.z == 0).all(axis=1).sum())
-        copies = len(self.z) - len(np.unique(self.z, axis=0))
-        if zero:
+        if zero := int((self.z == 0).all(axis=1).sum()):
             yield f"{zero} zero token(s): their scores are all equal, so they follow every token."
-        if copies:
+        if copies := len(self.z) - len(np.unique(self.z, axis=0)):
             yield f"{copies} duplicate token(s): equal tokens count as one value class."
         if not definite(self.A):
             yield "A is not symmetric positive definite: a limit need not exist."
 
     def describe(self) -> dict[str, Any]:
         """Names and SHA-256 of the numbers themselves (little-endian float64, row by row)."""
-        from ..drawing.run_report import fingerprint
+        from .._types import fingerprint
 
         out: dict[str, Any] = {"tokens": self.source, "tokens_sha256": fingerprint(self.z)}
         for name, (path, values) in self.matrices.items():
@@ -92,39 +89,42 @@ def _tokens(spec: str) -> tuple[np.ndarray, list | None]:
     if spec == "-":
         return _stdin(), None
     name, _, options = spec.partition(":")
-    if Path(spec).exists() or not (name in CONFIGURATIONS or ":" in spec):
+    known: Mapping[str, Any] = CONFIGURATIONS.installed()
+    module, _, rest = options.partition(":")
+    if name not in known and module.isidentifier() and not Path(spec).exists():
+        known, name, options = {spec: CONFIGURATIONS.named(f"{name}:{module}")}, spec, rest
+    if Path(spec).exists() or not (name in known or ":" in spec):
         try:
             return read(spec), None
         except FileNotFoundError as error:
-            raise ValueError(f"{error} (configurations: {listed(CONFIGURATIONS)})") from None
-    if name not in CONFIGURATIONS:
-        raise ValueError(f"no configuration {name!r} (there are {listed(CONFIGURATIONS)})")
-    parts = [part.strip() for part in options.split(",") if part.strip()]
-    named = dict(part.split("=", 1) for part in parts if "=" in part)
-    plain = [named_value(part) for part in parts if "=" not in part]
+            raise ValueError(f"{error} (configurations: {listed(known)})") from None
+    if name not in known:
+        raise ValueError(f"no configuration {name!r} (there are {listed(known)})")
+    bare, named = key_values(options)
+    plain = [named_value(part) for part in bare]
     try:
-        z = CONFIGURATIONS[name](*plain, **{k: named_value(v) for k, v in named.items()})
+        z = known[name](*plain, **{k: named_value(v) for k, v in named.items()})
     except TypeError as error:
-        raise ValueError(f"{spec}: {error} (try {name}{_signature(name)})") from None
+        from inspect import signature
+
+        parameters = signature(known[name]).parameters.values()
+        takes = ",".join(f"{p.name}={p.default}" for p in parameters)
+        raise ValueError(f"{spec}: {error} (try {name}:{takes})") from None
     return z, golden_exact(*plain, **named) if name == "golden" else None
 
 
-def _signature(name: str) -> str:
-    import inspect
-
-    from ..simulation.configurations import CONFIGURATIONS
-
-    parameters = inspect.signature(CONFIGURATIONS[name]).parameters.values()
-    return ":" + ",".join(f"{p.name}={p.default}" for p in parameters)
+def key_values(options: str) -> tuple[list[str], dict[str, str]]:
+    """Of "a,b=1,c=2" what has no key, ["a"], and the rest, {"b": "1", "c": "2"}."""
+    parts = [part.strip() for part in options.split(",") if part.strip()]
+    bare = [part for part in parts if "=" not in part]
+    return bare, dict(part.split("=", 1) for part in parts if "=" in part)
 
 
 def named_value(text: str) -> Any:
     """A whole number, else a float, else the word itself."""
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
 
 
@@ -134,11 +134,10 @@ def _stdin() -> np.ndarray:
     from ..simulation.configurations import read
 
     with tempfile.TemporaryDirectory() as folder:
-        path, total = Path(folder) / "stdin.csv", 0
+        path = Path(folder) / "stdin.csv"
         with path.open("wb") as file:
             while block := sys.stdin.buffer.read(1 << 20):
-                total += len(block)
-                if total > _MOST_ON_STDIN:
+                if file.tell() > _MOST_ON_STDIN:
                     raise ValueError("stdin: over 1 GB; write it to a file and name that")
                 file.write(block)
         try:
@@ -151,14 +150,12 @@ def step(text: str) -> float | Fraction:
     """1/10 is the rational; 0.1 is the float nearest to it."""
     from .._types import as_alpha
 
-    if "/" in text:
-        return as_alpha(text)
     try:
-        value = float(text)
+        value = text if "/" in text else float(text)
     except ValueError:
         raise ValueError(f"alpha: expected a number such as 0.5 or 1/2, got {text!r}") from None
-    as_alpha(value)
-    return value
+    exact = as_alpha(value)
+    return exact if isinstance(value, str) else value
 
 
 def settings(params: Any, changes: list[str]) -> dict[str, Any]:
@@ -174,9 +171,11 @@ def settings(params: Any, changes: list[str]) -> dict[str, Any]:
 
 
 def _like(default: Any, change: str, text: str) -> Any:
-    """`text` in the type of `default`: 3,4,5 a row of numbers, 2,1;1,2 a matrix, a,b words."""
+    """`text` in the type of `default`; a matrix is 2,1;1,2 or ((2,1),(1,2))."""
     if isinstance(default, tuple):
         nested = isinstance(default[0], tuple)
+        if nested and text.startswith("(("):  # as Python writes it
+            text = ";".join(part.strip("(), ") for part in text.split("),"))
         parts = text.split(";" if nested else ",")
         row = tuple(_like(default[0], change, part.strip()) for part in parts)
         if any(isinstance(x, str) for x in row) and not isinstance(default[0], str):
@@ -198,20 +197,23 @@ def is_run(spec: str) -> bool:
 
     if Path(spec).suffix.lower() != ".npz" or not Path(spec).is_file():
         return False
-    try:
+    with suppress(ValueError):
         return "header" in member_names(spec)
-    except ValueError:
-        return False
+    return False
 
 
 def claim(path: Path | None, kinds: tuple[str, ...], force: bool) -> None:
     """Refuse an output before the work, not after it."""
+    from .._files.writing import is_stream
+
     if path is None:
         return
     if path.suffix.lower() not in kinds:
         raise ValueError(f"{path}: expected a name ending in {' or '.join(kinds)}")
     if path.is_dir():
         raise ValueError(f"{path} is a folder; expected the name of a file")
+    if is_stream(path):  # nothing is there to lose
+        return
     if path.exists() and not force:
         raise ValueError(f"{path} exists (use --force to overwrite it)")
     can_be_made(path)
@@ -219,8 +221,6 @@ def claim(path: Path | None, kinds: tuple[str, ...], force: bool) -> None:
 
 def can_be_made(path: Path) -> None:
     """Refuse an output whose folder cannot be, or cannot be written to."""
-    import os
-
     parent = Path(os.path.realpath(path)).parent
     while not parent.exists():
         parent = parent.parent

@@ -7,217 +7,248 @@ import sys
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .helping import arg, opt
 from .inputs import claim
 from .options import ForceOption, JsonOption
-from .output import ROWS_ON_SCREEN, Voice
+from .output import ROWS_ON_SCREEN, Voice, save_into
 from .terminal import show, show_json
 
 if TYPE_CHECKING:
-    from ..drawing.report import Report, Table
+    from ..drawing.report import Report
+    from ..drawing.tables import Table
     from ..pretrained import Transformer
 
-__all__ = ["inspect"]
+DESCRIPTION = """Look inside a trained transformer.
+
+Llama, Mistral, Mixtral, Qwen, Gemma, Phi, GPT-OSS, OLMo 2, Cohere, Falcon, StableLM, Granite,
+GPT-NeoX (Pythia), GPT-J, OPT, GPT-2, BLOOM, BERT (MiniLM), ELECTRA, RoBERTa, DistilBERT, ALBERT,
+ModernBERT, ViT. It needs cynosure[models].
+
+\b
+cynosure inspect heads ./minilm                              every head
+cynosure inspect text ./minilm "A slow film." --out page     one sentence
+cynosure inspect iterate ./minilm --layer 2 --times 200      one layer, again and again
+cynosure inspect survey ./llama lines.txt --store c.zarr     many texts
+cynosure inspect image ./vit cat.png --out page              a picture
+"""
+
+ModelArg = Annotated[
+    str,
+    arg("Folder with config.json and model.safetensors (read offline), or a hub id.", of="MODEL"),
+]
+LayerOption = Annotated[int | None, opt("Layer to look at, from 0.")]
+HeadOption = Annotated[int | None, opt("Head of that layer, from 0.")]
+LayersOption = Annotated[
+    int | None,
+    opt("Go through N layers; more than the model has if it shares weights (ALBERT).", of="N"),
+]
+WordsOption = Annotated[bool, opt("Join sub-words into words.", "--words")]
+OutOption = Annotated[
+    Path | None, opt("Folder for report.html, report.json and data/.", of="FOLDER")
+]
+PickleOption = Annotated[
+    bool, opt("Read a pickled checkpoint, which can run code; trust it first.", "--allow-pickle")
+]
 
 
-def inspect(
+def heads(
     ctx: typer.Context,
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="Folder with config.json and model.safetensors (read offline), or a hub id.",
-        ),
-    ],
-    text: Annotated[str | None, typer.Option(help="A text to send through the model.")] = None,
-    image: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A PNG or JPEG picture to send through a ViT."),
-    ] = None,
-    words: Annotated[
-        bool, typer.Option("--words", help="Group the sub-words of the text into words.")
-    ] = False,
-    layers: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Send the text through N layers; more than the model has if it shares weights "
-            "(ALBERT).",
-        ),
-    ] = None,
-    layer: Annotated[int | None, typer.Option(help="Layer to look at, from 0.")] = None,
-    head: Annotated[int | None, typer.Option(help="Head of that layer, from 0.")] = None,
-    iterate: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Run that layer N times over, beside the same layer with its heads silent; from "
-            "the text or picture, or else from random tokens.",
-        ),
-    ] = None,
-    texts: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE", help="Survey every text of FILE, one a line; goes into --store."
-        ),
-    ] = None,
-    store: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FOLDER", help="Store for --texts, read with xarray; goes on where it stopped."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for report.html, report.json and data/.")
-    ] = None,
+    model: ModelArg,
+    layer: LayerOption = None,
+    head: HeadOption = None,
+    out: OutOption = None,
     json_: JsonOption = False,
     force: ForceOption = False,
-    allow_pickle: Annotated[
-        bool,
-        typer.Option(
-            "--allow-pickle", help="Read a pickled checkpoint, which can run code; trust it first."
-        ),
-    ] = False,
+    allow_pickle: PickleOption = False,
 ) -> None:
-    """Heads of a real transformer, a text in it, a layer iterated.
+    """Measure every head: its spectrum and its hypotheses."""
+    _inspect(ctx.obj, model, allow_pickle, (out, json_, force), layer=layer, head=head)
 
-    Llama, Mistral, Mixtral, Qwen, Gemma, Phi, GPT-OSS, OLMo 2, Cohere, Falcon, StableLM, Granite,
-    GPT-NeoX (Pythia), GPT-J, OPT, GPT-2, BLOOM, BERT (MiniLM), ELECTRA, RoBERTa, DistilBERT,
-    ALBERT, ModernBERT, ViT; needs cynosure[models].
 
-    \b
-    cynosure inspect ./minilm                                     every head
-    cynosure inspect ./minilm --text "A slow film." --out page    one sentence
-    cynosure inspect ./minilm --layer 2 --head 3 --iterate 200    one head
-    cynosure inspect ./llama --texts lines.txt --store c.zarr     many texts
-    cynosure inspect ./vit --image cat.png --out page             a picture
-    """
-    voice: Voice = ctx.obj
-    if texts is not None or store is not None:
-        _survey(voice, model, allow_pickle, texts, store, json_)
-        return
-    if image is not None and text is not None:
+def text(
+    ctx: typer.Context,
+    model: ModelArg,
+    sentence: Annotated[str, arg("The text, - for stdin.", of="TEXT")],
+    words: WordsOption = False,
+    layers: LayersOption = None,
+    layer: LayerOption = None,
+    head: HeadOption = None,
+    out: OutOption = None,
+    json_: JsonOption = False,
+    force: ForceOption = False,
+    allow_pickle: PickleOption = False,
+) -> None:
+    """Follow one text through the layers."""
+    chosen: dict[str, Any] = dict(layer=layer, head=head, layers=layers, words=words)
+    given = _sentence(sentence)
+    _inspect(ctx.obj, model, allow_pickle, (out, json_, force), given=given, **chosen)
+
+
+def image(
+    ctx: typer.Context,
+    model: ModelArg,
+    picture: Annotated[Path, arg("A PNG or JPEG picture.", of="FILE")],
+    layers: LayersOption = None,
+    layer: LayerOption = None,
+    head: HeadOption = None,
+    out: OutOption = None,
+    json_: JsonOption = False,
+    force: ForceOption = False,
+    allow_pickle: PickleOption = False,
+) -> None:
+    """Follow one picture through a vision transformer."""
+    chosen: dict[str, Any] = dict(layer=layer, head=head, layers=layers)
+    _inspect(ctx.obj, model, allow_pickle, (out, json_, force), given=picture, **chosen)
+
+
+def iterate(
+    ctx: typer.Context,
+    model: ModelArg,
+    times: Annotated[int, opt("How often the layer is run.", of="N")] = 200,
+    layer: LayerOption = None,
+    head: HeadOption = None,
+    sentence: Annotated[str | None, opt("Start from this text [random tokens].", "--text")] = None,
+    picture: Annotated[Path | None, opt("Start from this picture.", "--image", of="FILE")] = None,
+    words: WordsOption = False,
+    out: OutOption = None,
+    json_: JsonOption = False,
+    force: ForceOption = False,
+    allow_pickle: PickleOption = False,
+) -> None:
+    """Run one layer again and again, beside its controls."""
+    if picture is not None and sentence is not None:
         raise ValueError("--text and --image: a model reads one or the other, got both")
-    if iterate is not None and iterate < 1:
-        raise ValueError(f"--iterate: expected a number of times from 1 on, got {iterate}")
-    if out is not None:
-        claim(out / "report.html", (".html",), force)
+    if times < 1:
+        raise ValueError(f"--times: expected a number of times from 1 on, got {times}")
+    given = picture if sentence is None else _sentence(sentence)
+    chosen: dict[str, Any] = dict(layer=layer, head=head, words=words, iterate=times)
+    _inspect(ctx.obj, model, allow_pickle, (out, json_, force), given=given, **chosen)
+
+
+def survey(
+    ctx: typer.Context,
+    model: ModelArg,
+    texts: Annotated[str, arg("File with one text a line.", of="TEXTS")],
+    store: Annotated[
+        Path, opt("Zarr store of the results; resumes after an interruption.", of="FOLDER")
+    ],
+    json_: JsonOption = False,
+    allow_pickle: PickleOption = False,
+) -> None:
+    """Send many texts through and keep what they show."""
+    from ..drawing.tables import Table
+    from .texts import texts_of
+
+    voice: Voice = ctx.obj
+    lines = [line for line in texts_of(texts, "text") if line.strip()]
+    with voice.bar(1.0, "", "reading the texts") as move:
+        from ..pretrained import survey_texts
+
+        transformer = _load(model, allow_pickle)
+        found = survey_texts(transformer, lines, store, progress=move)
+    names = [name for name, x in found.items() if "layer" in x.dims and name != "sink"]
+    means = {name: found[name].mean(("text", "head")).values for name in names}
+    rows = tuple((k, *(float(means[name][k]) for name in names)) for k in range(transformer.depth))
+    refused = int((found["state"] == 2).sum())
+    voice.note(
+        f"{len(lines)} texts in {store}" + (f", {refused} could not be read" if refused else "")
+    )
+    columns = ("layer", *map(str, names))
+    if json_:
+        import json
+
+        show_json(json.dumps([dict(zip(columns, row)) for row in rows], indent=1))
+    else:
+        _print((Table(f"{transformer.name}: means over texts and heads", columns, rows),))
+
+
+COMMANDS = (heads, text, image, iterate, survey)
+
+
+def _load(model: str, pickled: bool) -> Transformer:
+    """The one place of the package that may be asked to read a pickle."""
+    from ..pretrained import load_transformer
+
+    return load_transformer(model, allow_pickle=pickled)
+
+
+def _inspect(
+    voice: Voice, model: str, pickled: bool, outputs: tuple[Path | None, bool, bool],
+    given: str | Path | None = None, **chosen: Any,
+) -> None:  # fmt: skip
+    """Load the model, look, write the report, and print the tables that were asked for."""
+    from .._files.writing import alone
+
+    out, as_json, force = outputs
+    claim(out and out / "report.html", (".html",), force)
     with voice.steps(_source(voice, model)) as step, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # cut texts are in the report, said below
-        transformer = _load(model, allow_pickle)
-        from ..pretrained.inspection import inspection
+        from ..pretrained.pages.inspection import inspection
 
-        given = text if image is None else image
-        if image is not None and transformer.adapter.picture is None:
-            raise ValueError(f"--image: {transformer.name} reads texts (--text), not pictures")
-        if text is not None and transformer.adapter.picture is not None:
-            raise ValueError(f"--text: {transformer.name} reads pictures (--image), not texts")
-        report = inspection(
-            transformer,
-            given,
-            layer=layer,
-            head=head,
-            layers=layers,
-            words=words,
-            iterate=iterate or 0,
-            pictures=out is not None,
-            progress=step,
-        )
+        transformer = _load(model, pickled)
+        sees = transformer.adapter.picture is not None
+        if isinstance(given, Path) and not sees:
+            raise ValueError(f"{transformer.name} reads texts (inspect text), not pictures")
+        if isinstance(given, str) and sees:
+            raise ValueError(f"{transformer.name} reads pictures (inspect image), not texts")
+        pictures = out is not None
+        report = inspection(transformer, given, **chosen, pictures=pictures, progress=step)
     report = replace(report, command=voice.command)
     if out is not None:
-        report.save(out / "report.json")
-        report.save_data(out / "data")
-        report.save(out / "report.html")
+        out.mkdir(parents=True, exist_ok=True)
+        with alone(out):
+            save_into(out, report)
     voice.note(report.summary.replace("\n\n", "\n"))
-    if json_:
+    layer, head = chosen["layer"], chosen["head"]
+    if as_json:
         show_json(report.to_json())
     elif out is not None:
         show(out / "report.html")
     else:
         if layer is not None and given is None:  # a table of heads has each set of weights once
             layer = transformer.original(layer)
-        _print(_asked(report, given, head, iterate), layer, head)
+        _print(_tables(report, given, head, "iterate" in chosen), layer, head)
 
 
-def _survey(
-    voice: Voice, model: str, pickled: bool, texts: str | None, store: Path | None, as_json: bool
-) -> None:
-    """Every text into the store, and what they show on average, by layer."""
-    from ..drawing.report import Table
-    from .texts import texts_of
-
-    if texts is None or store is None:
-        raise ValueError("--texts and --store: one needs the other (a file, and a folder)")
-    lines = [line for line in texts_of(texts, "text") if line.strip()]
-    with voice.bar(1.0, "", "reading the texts") as move:
-        transformer = _load(model, pickled)
-        from ..pretrained import survey_texts
-
-        found = survey_texts(transformer, lines, store, progress=move)
-    names = [name for name, x in found.items() if "layer" in x.dims and name != "sink"]
-    means = {name: found[name].mean(("text", "head")).values for name in names}
-    rows = tuple((k, *(float(means[name][k]) for name in names)) for k in range(transformer.depth))
-    refused = int((found["state"] == 2).sum())
-    note = f"{len(lines)} texts in {store}" + (f", {refused} could not be read" if refused else "")
-    voice.note(note)
-    table = Table(
-        f"{transformer.name}: means over texts and heads", ("layer", *map(str, names)), rows, note
-    )
-    if as_json:
-        import json
-
-        show_json(json.dumps([dict(zip(table.columns, row)) for row in rows], indent=1))
-    else:
-        _print((table,), None, None)
+def _sentence(given: str) -> str:
+    return sys.stdin.read().strip() if given == "-" else given
 
 
 def _source(voice: Voice, model: str) -> str:
-    """What is read, for the first line; a question to the hub is said before it is asked.
-
-    A folder of that name is taken, with or without ./ before it. Only names that can be hub ids
-    (`name`, `owner/name`) are asked for.
-    """
-    here = Path(model).expanduser().exists()
-    if not here and re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", model):
+    """What is read, for the first line; a question to the hub is said before it is asked."""
+    if not Path(model).expanduser().exists() and re.fullmatch(r"\w[\w.-]*(/[\w.-]+)?", model):
         voice.note(f"no folder {model} here: looking for {model} on the Hugging Face hub ...")
         return "waiting for the hub"
     return f"reading {model}"
 
 
-def _load(model: str, pickled: bool) -> Transformer:
-    from ..pretrained import load_transformer
-
-    return load_transformer(model, allow_pickle=pickled)
-
-
-def _asked(
-    report: Report, text: str | Path | None, head: int | None, iterate: int | None
+def _tables(
+    report: Report, given: str | Path | None, head: int | None, iterated: bool
 ) -> tuple[Table, ...]:
     """The tables for a terminal: of the iteration, else the text, else the heads."""
-    if iterate:
+    if iterated:
         return report.chapters[-1].tables
-    if text is not None:
-        shown = 2 if isinstance(text, str) else 3  # the third is that of a picture
-        return tuple(chapter.tables[0] for chapter in report.chapters[:shown])
+    if given is not None:
+        shown = ("Tokens", "Attention", "The picture", "Does hardmax")
+        return tuple(c.tables[0] for c in report.chapters if c.title.startswith(shown))
     return report.chapters[0].tables[: 2 if head is None else None]
 
 
-def _print(tables: tuple[Table, ...], layer: int | None, head: int | None) -> None:
+def _print(tables: tuple[Table, ...], layer: int | None = None, head: int | None = None) -> None:
     """Every table under its title; of tables by head, only the rows of those chosen."""
     for i, table in enumerate(tables):
-        rows = _rows_of(table, layer, head)
+        rows = table.rows
+        if layer is not None and table.columns[0] == "head":
+            name = f"L{layer}H{'' if head is None else head}"
+            rows = tuple(
+                r for r in rows if (r[0] if head is not None else r[0][: len(name)]) == name
+            )
         shown = rows if not sys.stdout.isatty() else rows[:ROWS_ON_SCREEN]
         show(("\n" if i else "") + f"{table.title}\n")
         show(replace(table, rows=shown).to_text())
         if len(shown) < len(rows):
             show(f"... {len(rows) - len(shown)} more (pipe the output, or use --json or --out)")
-
-
-def _rows_of(table: Table, layer: int | None, head: int | None) -> tuple[tuple, ...]:
-    if layer is None or table.columns[0] != "head":
-        return table.rows
-    name = f"L{layer}H" if head is None else f"L{layer}H{head}"
-    return tuple(r for r in table.rows if r[0] == name or (head is None and r[0].startswith(name)))

@@ -1,26 +1,20 @@
-"""Which dynamics, attention and stepper a command is told to take: NAME:key=value,key=value.
-
-Everything is read off the registries `DYNAMICS`, `ATTENTIONS` and `STEPPERS` and the fields of
-their dataclasses, so that a model entered there is on the command line the same day.
-"""
+"""Dynamics, attention and stepper of a command: NAME:key=value, read off the registries."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from .inputs import listed, named_value, step
+from .inputs import key_values, listed, named_value, step
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from .._registry import Registry
     from ..attention import Attention
     from ..dynamics import Dynamics
-    from ..simulation.steppers import Stepper
-
-__all__ = ["Clock", "Model"]
 
 _MATRICES = ("A", "Q", "K", "V", "W1", "W2")
 
@@ -34,7 +28,7 @@ class Model:
     attention: Sequence[str] = ()
     alpha: str | None = None
     beta: float | None = None
-    matrices: Mapping[str, np.ndarray] = field(default_factory=dict)  # A, Q, K, V
+    matrices: Mapping[str, Any] = field(default_factory=dict)  # A, Q, K, V
     causal: bool = False
     summed: bool = False
     span: float | None = None  # of each of several flows
@@ -53,7 +47,7 @@ class Model:
         if len(layers) == len(made):
             return Scheduled(layers)
         if layers or len({type(flow) for flow in flows}) > 1:
-            raise ValueError("--dynamics: expected layers, or flows of one kind, to take turns")
+            raise ValueError("--dynamics: expected layers, or flows of one kind, to alternate")
         return ScheduledFlow(flows, 1.0 if self.span is None else self.span)
 
     def _one(self, spec: str, d: int) -> Dynamics:
@@ -62,8 +56,9 @@ class Model:
         name, kind, options = _split(spec, DYNAMICS, "--dynamics")
         if kind in (Scheduled, ScheduledFlow):
             raise ValueError("--dynamics: a schedule is several of them, --dynamics X --dynamics Y")
-        names = _names(kind)
-        flags = self._flags()
+        names, flags = _names(kind), dict(self.matrices)
+        flags |= {} if self.alpha is None else {"alpha": step(self.alpha)}
+        flags |= {} if self.beta is None else {"beta": self.beta}
         if issubclass(kind, SelfAttention):
             _into_query(flags, d)
         values: dict[str, Any] = {k: v for k, v in flags.items() if k in names}
@@ -80,15 +75,6 @@ class Model:
         values |= _read(options, kind, f"--dynamics {spec}")
         return kind(**values)
 
-    def _flags(self) -> dict[str, Any]:
-        """alpha, beta and the matrices, as far as they were given."""
-        flags: dict[str, Any] = dict(self.matrices)
-        if self.alpha is not None:
-            flags["alpha"] = step(self.alpha)
-        if self.beta is not None:
-            flags["beta"] = self.beta
-        return flags
-
     def _attention(self, kind: type, flags: dict[str, Any]) -> Attention:
         """The heads asked for, or the attention the dynamics has by default; takes its flags."""
         from ..attention import ATTENTIONS, Causal, Hardmax, Heads, RowAttention
@@ -98,14 +84,13 @@ class Model:
         heads, values, used = [], [], set()
         for spec in specs:
             _, rule, options = _split(spec, ATTENTIONS, "--attention")
-            value = options.pop("V", None)
+            values.append(_matrix(options.pop("V")) if "V" in options else None)
             head = _rule(rule, options, flags, f"--attention {spec}")
             kinds = [type(head), type(getattr(head, "attention", head))]
             used |= {k for k in flags for kind in kinds if k in _names(kind)}
             if self.causal and not isinstance(head, RowAttention | Hardmax):
                 raise ValueError(f"--causal: {spec} looks at all tokens at once")
             heads.append(Causal(head) if self.causal else head)
-            values.append(None if value is None else _matrix(value))
         for name in used:
             del flags[name]
         if "beta" in flags:
@@ -121,9 +106,8 @@ def _rule(kind: type, options: dict[str, str], flags: Mapping[str, Any], where: 
     the flags and the options that are not its own."""
     names = _names(kind)
     if "attention" not in names:
-        return kind(
-            **({k: v for k, v in flags.items() if k in names} | _read(options, kind, where))
-        )
+        own = {k: v for k, v in flags.items() if k in names}
+        return kind(**own | _read(options, kind, where))
     from ..attention import ATTENTIONS
 
     default = next(f for f in fields(kind) if f.name == "attention").default_factory
@@ -149,9 +133,13 @@ class Clock:
 
     def of(self, dynamics: Dynamics) -> tuple[float, str, dict[str, Any]]:
         """(end, its unit, arguments of `simulate`): layers [30], or the time [10] of a flow."""
-        name = type(dynamics).__name__
+        from ..simulation.steppers import STEPPERS
+
+        name, stepper = type(dynamics).__name__, None
         how: dict[str, Any] = {"save_every": self.save_every, "deadline": self.deadline}
-        stepper = _stepper(self.stepper)
+        if self.stepper is not None:
+            _, kind, options = _split(self.stepper, STEPPERS, "--stepper")
+            stepper = kind(**_read(options, kind, f"--stepper {self.stepper}"))
         if dynamics.in_time:
             if self.layers is not None:
                 raise ValueError(f"--layers: {name} runs in time; say --time")
@@ -161,15 +149,6 @@ class Clock:
             raise ValueError(f"--time, --stepper: {name} runs in layers; say --layers")
         layers = 30 if self.layers is None else self.layers
         return layers, "layers", how | {"layers": layers}
-
-
-def _stepper(spec: str | None) -> Stepper | None:
-    from ..simulation.steppers import STEPPERS
-
-    if spec is None:
-        return None
-    _, kind, options = _split(spec, STEPPERS, "--stepper")
-    return kind(**_read(options, kind, f"--stepper {spec}"))
 
 
 def _into_query(flags: dict[str, Any], d: int) -> None:
@@ -184,45 +163,41 @@ def _into_query(flags: dict[str, Any], d: int) -> None:
         flags["Q"] = flags.pop("beta") * flags.get("Q", np.eye(d))
 
 
-def _split(spec: str, registry: Mapping[str, type], flag: str) -> tuple[str, Any, dict[str, str]]:
-    """Name, class and options of NAME:key=value,...; the beginning of one name will do."""
+def _split(spec: str, registry: Registry[Any], flag: str) -> tuple[str, Any, dict[str, str]]:
+    """Name, class and options of NAME:key=value,... or module:Name; a beginning will do."""
     word, _, options = spec.partition(":")
-    fitting = [name for name in registry if name == word] or [
-        name for name in registry if name.startswith(word.replace("-", "_"))
-    ]
-    if not word or len(fitting) != 1:
-        which = "several begin so" if len(fitting) > 1 else "there is none"
-        raise ValueError(
-            f"{flag} {spec}: {which} (there are {listed(fitting or registry)}), NAME:key=value,..."
-        )
-    parts = [part.strip() for part in options.split(",") if part.strip()]
-    bare = [part for part in parts if "=" not in part]
+    name, _, rest = options.partition(":")
+    if name.isidentifier() and word not in registry:
+        word, options = f"{word}:{name}", rest
+    try:
+        kind = registry.named(word if ":" in word else word.replace("-", "_"))
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{flag} {error}") from None
+    bare, values = key_values(options)
     if bare:
         raise ValueError(f"{flag} {spec}: expected key=value, got {bare[0]!r}")
-    return fitting[0], registry[fitting[0]], dict(part.split("=", 1) for part in parts)
+    return next((name for name, one in registry.items() if one is kind), word), kind, values
 
 
 def _names(kind: type) -> list[str]:
-    return [f.name for f in fields(kind) if f.init]
+    """Its parameters; a class of somebody's own need not be a dataclass, and has none then."""
+    return [f.name for f in fields(kind) if f.init] if is_dataclass(kind) else []
 
 
 def _read(options: Mapping[str, str], kind: type, where: str) -> dict[str, Any]:
     """Values by field: matrices from files, alpha as --alpha, numbers and words."""
     names = [name for name in _names(kind) if name not in ("attention", "layers")]
-    defaults = {f.name: f.default for f in fields(kind)}
+    defaults = {f.name: f.default for f in fields(kind)} if names else {}
     out: dict[str, Any] = {}
     for key, text in options.items():
         if key not in names:
-            raise ValueError(f"{where}: no {key!r} there (there are {listed(names)})")
-        if key in _MATRICES:
-            out[key] = _matrix(text)
-        elif key == "alpha":
-            out[key] = step(text)
-        else:
-            value, default = named_value(text), defaults[key]
-            if isinstance(default, int | float) and isinstance(value, str):
-                raise ValueError(f"{where}: expected a number for {key}, got {text!r}")
-            out[key] = float(value) if isinstance(default, float) else value
+            known = listed(names) or "no parameters"
+            raise ValueError(f"{where}: no {key!r} there (there are {known})")
+        default, read = defaults[key], {"alpha": step}.get(key, named_value)
+        value: Any = _matrix(text) if key in _MATRICES else read(text)
+        if isinstance(default, int | float) and isinstance(value, str):
+            raise ValueError(f"{where}: expected a number for {key}, got {text!r}")
+        out[key] = float(value) if isinstance(default, float) and key != "alpha" else value
     return out
 
 

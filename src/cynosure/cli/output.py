@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from .. import __version__
-from .environment import kernels_are_compiled
+from .._compiled import compiling
 from .inputs import Inputs, listed
 from .terminal import plain, show
 
@@ -21,28 +21,10 @@ if TYPE_CHECKING:
 
     from ..analysis.limits import Limit
     from ..analysis.spectra import LimitingObject
-    from ..drawing.report import Table
+    from ..drawing.report import Report
+    from ..drawing.tables import Table
     from ..simulation.trajectory import Trajectory
     from ..theorems import Check
-
-__all__ = [
-    "Voice",
-    "check_detail",
-    "check_text",
-    "document",
-    "limit_data",
-    "limit_sentence",
-    "limit_table",
-    "long_rationals",
-    "print_table",
-    "recognised",
-    "rows_shown",
-    "rule_codes",
-    "rules_in_words",
-    "trajectory_data",
-    "trajectory_table",
-    "write_text",
-]
 
 PATIENCE = 0.7  # seconds of silence before a line says what is going on
 LONGEST_RATIONAL = 24  # characters of a rational that a table shows digit by digit
@@ -86,12 +68,7 @@ class Voice:
 
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[float, str], None]]:
-        """Say what is going on if it is not done within a second: nobody sits in the dark.
-
-        Work that is quick most days stays silent. Call what it gives with (share done, step) as a
-        new step begins: from the first line on, each has its own. Where the kernels were never
-        compiled, which takes the longest, the first line says so.
-        """
+        """Say what is done, and each (share done, step) it is told of, if it takes a second."""
         if self.quiet:
             yield lambda done, step: None
             return
@@ -101,7 +78,7 @@ class Voice:
 
         def say() -> None:
             late.append(True)
-            first = "" if kernels_are_compiled() else "; compiling kernels, once, takes a while"
+            first = "; compiling kernels, once, takes a while" if compiling() else ""
             self.note(f"{now[0]}{first} ...")
 
         def step(done: float, what: str) -> None:
@@ -134,8 +111,7 @@ class Voice:
                 progress.set_postfix_str(plain(str(what)), refresh=False)
                 progress.update(done - progress.n)
 
-            if not kernels_are_compiled():
-                progress.set_postfix_str("compiling kernels, once")
+            move(0.0, "compiling kernels, once" if compiling() else what)
             yield move
 
     @contextmanager
@@ -145,16 +121,24 @@ class Voice:
             with self.working(what) as step:
                 yield step
             return
-        with self.bar(1.0, "") as move:
+        with self.bar(1.0, "", what) as move:
             assert move is not None
-            move(0.0, what)
             yield move
 
 
-def document(voice: Voice, inputs: Inputs, result: dict[str, Any]) -> str:
-    """One JSON document: what made it, from which numbers, and the result."""
-    head = {"version": __version__, "command": voice.command, "inputs": inputs.describe()}
-    return json.dumps(head | {"result": result}, allow_nan=False, ensure_ascii=False)
+def document(voice: Voice, inputs: Inputs | dict[str, Any], result: Any) -> str:
+    """One JSON document: what made it, from which numbers or files, and the result."""
+    from ..drawing.tables import jsonable
+
+    given = inputs if isinstance(inputs, dict) else inputs.describe()
+    head = {"version": __version__, "command": voice.command, "inputs": given}
+    return json.dumps(head | {"result": jsonable(result)}, allow_nan=False, ensure_ascii=False)
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence], width: int | None = None) -> None:
+    from ..drawing.tables import Table
+
+    show(Table("", tuple(columns), tuple(map(tuple, rows))).to_text(width))
 
 
 def rows_shown(z: np.ndarray) -> int:
@@ -162,26 +146,22 @@ def rows_shown(z: np.ndarray) -> int:
 
 
 def print_table(table: Table, total: int, spare: Sequence[str] = ()) -> None:
-    """The table, in short column names; a terminal gets no more than its width.
-
-    `total` is the number of rows there are, `spare` the columns that go first.
-    """
+    """The table of `total` rows; a terminal gets its width, where columns of `spare` go first."""
     from dataclasses import replace
 
     table = replace(table, columns=tuple(SHORT.get(name, name) for name in table.columns))
     table, gone = narrowed(table, spare) if sys.stdout.isatty() else (table, [])
     show(table.to_text())
     left = [f"{total - len(table.rows)} more"] if len(table.rows) < total else []
-    left += [f"{len(gone)} columns left out: {_first_and_last(gone)}"] if gone else []
+    if gone:
+        names = listed(gone) if len(gone) < 4 else f"{gone[0]}, ..., {gone[-1]}"
+        left.append(f"{len(gone)} columns left out: {names}")
     if left:
         show(f"... {'; '.join(left)}\n    (pipe the output or use --json for all)")
 
 
 def narrowed(table: Table, spare: Sequence[str]) -> tuple[Table, list[str]]:
-    """The table as wide as the terminal, and the columns that had to go: spare ones, then the last.
-
-    The first column and one more always stay.
-    """
+    """The table as wide as the terminal, and the columns that went: of `spare`, then the last."""
     from dataclasses import replace
     from shutil import get_terminal_size
 
@@ -194,8 +174,11 @@ def narrowed(table: Table, spare: Sequence[str]) -> tuple[Table, list[str]]:
     return table, [name for name in before if name not in table.columns]
 
 
-def _first_and_last(names: Sequence[str]) -> str:
-    return listed(names) if len(names) < 4 else f"{names[0]}, ..., {names[-1]}"
+def save_into(folder: Path, report: Report) -> None:
+    """The report as report.json, data/ and, last, report.html."""
+    report.save(folder / "report.json")
+    report.save_data(folder / "data")
+    report.save(folder / "report.html")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -220,63 +203,48 @@ def recognised(tr: Trajectory) -> LimitingObject | None:
 def trajectory_table(tr: Trajectory, end: LimitingObject | None, rows: int) -> Table:
     """The last state, with roles in hardmax layers and clusters elsewhere."""
     from ..analysis.leaders import roles
-    from ..drawing.report import Table
+    from ..drawing.tables import Table
 
-    z = tr.values[-1]
-    coordinates = [f"z{j}" for j in range(z.shape[1])]
+    z = tr.values[-1].tolist()
+    coordinates = [f"z{j}" for j in range(len(z[0]))]
     if end is not None:
-        cells = tuple((i, int(end.labels[i]), *z[i].tolist()) for i in range(rows))
+        cells = tuple((i, int(end.labels[i]), *z[i]) for i in range(rows))
         return Table("", ("token", "cluster", *coordinates), cells)
-    ro, last = roles(tr), int(tr.t[-1])
-    followed = ro.followed(last)
-    target, size = followed.target, followed.size
+    ro = roles(tr)
+    followed = ro.followed(int(tr.t[-1]))
     settled = tr.history.settled_at if tr.history is not None else [-1] * len(z)
 
     def whom(i: int) -> str:
-        return str(target[i]) if size[i] == 1 else ", ".join(map(str, followed[i][:8]))
+        return str(followed.target[i]) if followed.size[i] == 1 else listed(followed[i][:8])
 
     return Table(
         "",
         ("token", "leads since", "follows", "settled at", *coordinates),
-        tuple(
-            (i, _layer(ro.born[i]), whom(i), _layer(settled[i]), *z[i].tolist())
-            for i in range(rows)
-        ),
+        tuple((i, _layer(ro.born[i]), whom(i), _layer(settled[i]), *z[i]) for i in range(rows)),
     )
 
 
 def trajectory_data(tr: Trajectory, end: LimitingObject | None) -> dict[str, Any]:
     from ..analysis.leaders import roles
-    from ..drawing.report import jsonable
 
     alpha = getattr(tr.dynamics, "exact_alpha", None)
     data: dict[str, Any] = {
-        "dynamics": type(tr.dynamics).__name__,
-        "alpha": None if alpha is None else str(alpha),
-        "status": jsonable(tr.status),
-        "z": jsonable(tr.values[-1]),
-    }
+        "dynamics": type(tr.dynamics).__name__, "alpha": None if alpha is None else str(alpha),
+        "status": tr.status, "z": tr.values[-1],
+    }  # fmt: skip
     if tr.stepper is None:
         data["layer"] = int(tr.t[-1])
     else:
         data |= {"time": float(tr.t[-1]), "stepper": str(tr.stepper)}
     if end is not None:
-        return data | {"limit": jsonable(end.to_dict()) | {"text": str(end)}}
-    born = roles(tr).born
-    return data | {
-        "leaders": jsonable((born >= 0).nonzero()[0]),
-        "born": jsonable(born),
-        "settled_at": None if tr.history is None else jsonable(tr.history.settled_at),
-    }
+        return data | {"limit": end.to_dict() | {"text": str(end)}}
+    born, history = roles(tr).born, tr.history
+    settled = None if history is None else history.settled_at
+    return data | {"leaders": (born >= 0).nonzero()[0], "born": born, "settled_at": settled}
 
 
-def rule_codes(li: Limit) -> list[str]:
-    """The rule of each token as files have it: leader, S, G, fixed, H, T or undecided."""
-    return [str(rule) or "undecided" for rule in li.rule]
-
-
-def rules_in_words(li: Limit) -> list[str]:
-    """The same for people: "follows a leader" instead of S."""
+def _rules_in_words(li: Limit) -> list[str]:
+    """The rule of each token for people: "follows a leader" instead of S."""
     from ..engine.certificates import RULE_WORDS
 
     return [RULE_WORDS[str(rule)] for rule in li.rule]
@@ -289,22 +257,17 @@ def long_rationals(li: Limit) -> int:
     return longest if longest > LONGEST_RATIONAL else 0
 
 
-def limit_table(li: Limit, rows: int, rules: Sequence[str], *, full: bool = True) -> Table:
-    """The first `rows` tokens, each with its rule as `rules` say it.
+def limit_table(li: Limit, rows: int, *, codes: bool = False, full: bool = True) -> Table:
+    """The first `rows` tokens; unless `full`, ≈ marks the float nearest to a long rational."""
+    from ..drawing.tables import Table
 
-    Unless `full`, a rational too long to read is the float nearest to it, marked by ≈.
-    """
-    from ..drawing.report import Table
+    def short(x: Any, near: float) -> Any:
+        return x if full or len(str(x)) <= LONGEST_RATIONAL else f"≈{near:.10g}"
 
-    points: Sequence = li.points.tolist() if li.exact_points is None else li.exact_points
-    if not full and long_rationals(li):
-        points = [
-            [
-                x if len(str(x)) <= LONGEST_RATIONAL else f"≈{near:.10g}"
-                for x, near in zip(row, floats)
-            ]
-            for row, floats in zip(points, li.points.tolist())
-        ]
+    points: Sequence = li.points.tolist()
+    if li.exact_points is not None:
+        points = [list(map(short, *both)) for both in zip(li.exact_points, points)]
+    rules = [str(rule) or "undecided" for rule in li.rule] if codes else _rules_in_words(li)
     return Table(
         "",
         (
@@ -322,14 +285,12 @@ def limit_table(li: Limit, rows: int, rules: Sequence[str], *, full: bool = True
 
 
 def limit_data(li: Limit, alpha: str) -> dict[str, Any]:
-    from ..drawing.report import jsonable
-
     names = (
         "certified undecided leaders born settled_at rule follows margin layers arithmetic "
         "exact_decisions points exact_points"
     ).split()
-    data = {name: jsonable(getattr(li, name)) for name in names}
-    return {"alpha": alpha} | data | {"rule_in_words": rules_in_words(li)}
+    data = {name: getattr(li, name) for name in names}
+    return {"alpha": alpha} | data | {"rule_in_words": _rules_in_words(li)}
 
 
 def limit_sentence(li: Limit) -> str:
@@ -368,7 +329,7 @@ def check_text(checks: Sequence[Check]) -> str:
 
 
 def check_detail(c: Check) -> str:
-    from ..drawing.report import jsonable
+    from ..drawing.tables import jsonable
 
     facts = "; ".join(
         f"{h.name}: {'yes' if h.holds else 'NO'}, {h.value:.3g}" for h in c.hypotheses

@@ -2,57 +2,63 @@
 
 from __future__ import annotations
 
+import secrets
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from .helping import opt
 from .output import Voice
-
-__all__ = ["serve"]
+from .terminal import show
 
 
 def serve(
     ctx: typer.Context,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8765,
+    port: Annotated[int, opt("0 takes a free one.", min=0, max=65535)] = 8765,
     host: Annotated[
-        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
+        str, opt("Address to listen on; other than local needs a token.")
     ] = "127.0.0.1",
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    open_: Annotated[bool, opt("Open the page in a browser.", "--open")] = False,
     model: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FOLDER", help="A classifier of `cynosure fit`; again for more."),
+        list[str] | None, opt("Serve a model of `cynosure fit`; repeat for more.", of="FOLDER")
     ] = None,
     transformer: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FOLDER", help="A transformer to look into; again for more."),
+        list[str] | None, opt("Serve a transformer; repeat for more.", of="FOLDER")
     ] = None,
-    token: Annotated[
-        str | None, typer.Option(help="Word that clients must know; made up where one is needed.")
+    token: Annotated[str | None, opt("Access token; generated for a non-local address.")] = None,
+    results: Annotated[Path | None, opt("Folder for reports of experiments [temporary].")] = None,
+    workers: Annotated[int, opt("Requests at once.", min=1, max=64)] = 2,
+    embed: Annotated[
+        str | None, opt("Let this site show the page in a frame.", of="ORIGIN")
     ] = None,
-    results: Annotated[
-        Path | None, typer.Option(help="Folder for reports of experiments [temporary].")
-    ] = None,
-    workers: Annotated[int, typer.Option(min=1, max=64, help="Requests computed at once.")] = 2,
+    export: Annotated[Path | None, opt("Write Play as static files instead.", of="FOLDER")] = None,
 ) -> None:
-    """The page on all of this, and the same as an HTTP API; Ctrl-C stops it.
+    """Open the page and the HTTP API; Ctrl-C stops both.
 
     Needs cynosure[web]. Models are read from the folders named here and from nowhere else.
 
     \b
     cynosure serve --open
     cynosure serve --model ./my-classifier --transformer ./minilm --results runs
+    cynosure serve --export site/play
+    cynosure serve --embed https://course.example.edu
     curl -s localhost:8765/api/v1/limit -H 'Content-Type: application/json' \\
       -d '{"tokens": [[1, 1], [1, -1], [0.5, 0]], "alpha": "1/2", "exact": true}'
     """
-    from ..web.guard import is_loopback
-    from ..web.listening import serve as listen
+    from .._compiled import warm_elsewhere
+    from ..web.connections import serve as listen
+    from ..web.requests.guard import is_loopback
     from ..web.server import Settings
 
     voice: Voice = ctx.obj
-    if token is None and not is_loopback(host):
-        import secrets
+    if export is not None:
+        from ..web.static_page import export as write
 
+        show(write(export))
+        return
+    if token is None and not is_loopback(host):
         token = secrets.token_urlsafe(24)
     settings = Settings(
         models=_named(model, "model.json"),
@@ -60,21 +66,27 @@ def serve(
         results=None if results is None else str(results.resolve()),
         token=token,
         workers=workers,
+        embed=embed,
     )
 
     def ready(address: str) -> None:
-        from .terminal import show
-
         show(address)
+        warm_elsewhere()
         if token is not None:
-            voice.note("whoever has this link, or the token in it, may use this server")
+            voice.note("anybody with this link, or the token in it, can use this server")
+        if (site := built_site()) is not None:
+            voice.note(f"documentation: {site.as_uri()}")
         voice.note("Ctrl-C stops it")
         if open_:
-            import webbrowser
-
             webbrowser.open(address)
 
     listen(settings, host, port, ready)
+
+
+def built_site() -> Path | None:
+    """The home page of the documentation, where `make docs` has built it in this checkout."""
+    page = Path(__file__).resolve().parents[3] / "docs" / "_build" / "html" / "index.html"
+    return page if page.is_file() else None
 
 
 def _named(folders: list[str] | None, needed: str) -> dict[str, str]:

@@ -8,92 +8,49 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import options, output
+from .helping import arg, opt
 from .inputs import Inputs, claim, is_run, listed, step
-from .options import (
-    AlphaOption,
-    AttentionOption,
-    BetaOption,
-    CausalOption,
-    DeadlineOption,
-    DeviceOption,
-    DynamicsOption,
-    ForceOption,
-    JsonOption,
-    KOption,
-    LayersOption,
-    MatrixOption,
-    MovieOption,
-    PlotOption,
-    QOption,
-    ReportOption,
-    RunOption,
-    SaveEveryOption,
-    SpanOption,
-    StepOption,
-    StepperOption,
-    SumHeadsOption,
-    TimeOption,
-    TokensArg,
-    VOption,
-)
-from .output import (
-    Voice,
-    check_detail,
-    check_text,
-    document,
-    limit_data,
-    limit_sentence,
-    limit_table,
-    long_rationals,
-    print_table,
-    recognised,
-    rows_shown,
-    rule_codes,
-    rules_in_words,
-    trajectory_data,
-    trajectory_table,
-    write_text,
-)
 from .terminal import show, show_json
 
 if TYPE_CHECKING:
     from ..analysis.limits import Limit
-    from ..dynamics import Dynamics, PureAttention
+    from ..dynamics import Dynamics
     from ..simulation.trajectory import Trajectory
     from ..theorems import Check
     from .models import Clock
 
-__all__ = ["check", "limit", "simulate"]
-
 
 def simulate(
     ctx: typer.Context,
-    tokens: TokensArg,
-    dynamics: DynamicsOption = None,
-    attention: AttentionOption = None,
-    alpha: StepOption = None,
-    beta: BetaOption = None,
-    A: MatrixOption = None,
-    Q: QOption = None,
-    K: KOption = None,
-    V: VOption = None,
-    causal: CausalOption = False,
-    sum_heads: SumHeadsOption = False,
-    layers: LayersOption = None,
-    time: TimeOption = None,
-    span: SpanOption = None,
-    stepper: StepperOption = None,
-    save_every: SaveEveryOption = 1,
-    deadline: DeadlineOption = None,
-    device: DeviceOption = "cpu",
-    plot: PlotOption = None,
-    movie: MovieOption = None,
-    out: RunOption = None,
-    report: ReportOption = None,
-    json_: JsonOption = False,
-    force: ForceOption = False,
+    tokens: options.TokensArg,
+    dynamics: options.DynamicsOption = None,
+    attention: options.AttentionOption = None,
+    alpha: options.StepOption = None,
+    beta: options.BetaOption = None,
+    A: options.MatrixOption = None,
+    Q: options.QOption = None,
+    K: options.KOption = None,
+    V: options.VOption = None,
+    causal: options.CausalOption = False,
+    sum_heads: options.SumHeadsOption = False,
+    layers: options.LayersOption = None,
+    time: options.TimeOption = None,
+    span: options.SpanOption = None,
+    stepper: options.StepperOption = None,
+    save_every: options.SaveEveryOption = 1,
+    deadline: options.DeadlineOption = None,
+    device: options.DeviceOption = "cpu",
+    plot: options.PlotOption = None,
+    movie: options.MovieOption = None,
+    out: options.RunOption = None,
+    report: options.ReportOption = None,
+    json_: options.JsonOption = False,
+    force: options.ForceOption = False,
 ) -> None:
-    """Run layers or a flow: where tokens are, who leads, what they tend to.
+    """Run tokens through layers or a flow.
+
+    Shows where they are, who leads and what they tend to.
 
     \b
     cynosure simulate tokens.csv --alpha 0.5 --layers 30 --movie layers.gif
@@ -102,6 +59,7 @@ def simulate(
     cynosure simulate box:n=40,d=2 --dynamics rescaled --V V.csv --time 20
     cynosure simulate sphere:n=32,d=3 --dynamics sphere --beta 4 --causal
     cynosure simulate a.csv --attention softmax:beta=5 --attention hardmax:A=A.csv
+    cynosure simulate run.npz --layers 100 --out longer.npz   (100 layers more)
     """
     from .models import Clock, Model
 
@@ -109,127 +67,149 @@ def simulate(
     claim(movie, (".gif", ".mp4"), force)
     claim(out, (".npz",), force)
     claim(report, (".html",), force)
-    voice: Voice = ctx.obj
-    inputs = Inputs.read(tokens, A, Q=Q, K=K, V=V)
-    voice.taken(inputs)
-    model = Model(
-        dynamics=dynamics or ["pure_attention"],
-        attention=attention or [],
-        alpha=alpha,
-        beta=beta,
-        matrices={name: values for name, (_, values) in inputs.matrices.items()},
-        causal=causal,
-        summed=sum_heads,
-        span=span,
-    ).build(inputs.z.shape[1])
+    voice: output.Voice = ctx.obj
     clock = Clock(layers, time, stepper, save_every, deadline)
-    trajectory = _run(voice, inputs, model, clock, device)
+    if is_run(tokens):
+        own = (dynamics, attention, alpha, beta, A, Q, K, V, span, stepper)
+        if any(own) or causal or sum_heads or device != "cpu":
+            raise ValueError(
+                f"{tokens} is a saved run, which has its own model: give --layers or --time"
+            )
+        inputs, trajectory = _continued(voice, tokens, clock)
+    else:
+        inputs = Inputs.read(tokens, A, Q=Q, K=K, V=V)
+        voice.taken(inputs)
+        model = Model(
+            dynamics=dynamics or ["pure_attention"],
+            attention=attention or [],
+            alpha=alpha,
+            beta=beta,
+            matrices={name: values for name, (_, values) in inputs.matrices.items()},
+            causal=causal,
+            summed=sum_heads,
+            span=span,
+        ).build(inputs.z.shape[1])
+        trajectory = _run(voice, inputs, model, clock, device)
     voice.status(trajectory)
     if movie is not None:  # first: it alone can fail, for want of ffmpeg
-        _save_movie(voice, trajectory, movie)
+        from ..drawing.movie import movie as film
+
+        with voice.bar(None, " frames") as move:
+            film(trajectory, movie, progress=move)
     if plot is not None:
         _save_plot(trajectory, plot)
     if out is not None:
         trajectory.save(out)
     if report is not None:
         _save_report(voice, report, inputs, trajectory)
-    files = [path for path in (out, plot, movie, report) if path is not None]
-    _show_run(voice, inputs, trajectory, files, json_)
+    files = [str(path) for path in (out, plot, movie, report) if path is not None]
+    for path in files:
+        voice.note(f"wrote {path}")
+    end = output.recognised(trajectory)
+    if end is not None:
+        voice.note(f"limit: {end}")
+    if json_:
+        data = output.trajectory_data(trajectory, end) | {"files": files}
+        show_json(output.document(voice, inputs, data))
+    else:
+        table = output.trajectory_table(trajectory, end, output.rows_shown(inputs.z))
+        output.print_table(table, len(inputs.z), spare=("settled",))
     if trajectory.status.failed:
         raise typer.Exit(1)
 
 
 def limit(
     ctx: typer.Context,
-    tokens: TokensArg,
-    alpha: AlphaOption = "0.5",
-    A: MatrixOption = None,
+    tokens: options.TokensArg,
+    alpha: options.AlphaOption = "0.5",
+    A: options.MatrixOption = None,
     exact: Annotated[
-        bool,
-        typer.Option("--exact", help="Every decision in rationals; golden:NAME starts from them."),
+        bool, opt("Every decision in rationals; golden:NAME starts from them.", "--exact")
     ] = False,
-    full: Annotated[
-        bool, typer.Option("--full", help="Show rationals to the last digit, however long.")
-    ] = False,
-    max_layers: Annotated[
-        int, typer.Option(help="Give up on undecided tokens after these.")
-    ] = 100_000,
-    deadline: DeadlineOption = None,
-    device: DeviceOption = "cpu",
-    out: Annotated[Path | None, typer.Option(help="All tokens as .csv or .json.")] = None,
-    report: ReportOption = None,
-    json_: JsonOption = False,
-    force: ForceOption = False,
+    full: Annotated[bool, opt("Show rationals to the last digit, however long.", "--full")] = False,
+    max_layers: Annotated[int, opt("Give up on undecided tokens after these.")] = 100_000,
+    deadline: options.DeadlineOption = None,
+    device: options.DeviceOption = "cpu",
+    out: Annotated[Path | None, opt("All tokens as .csv or .json.")] = None,
+    report: options.ReportOption = None,
+    json_: options.JsonOption = False,
+    force: options.ForceOption = False,
 ) -> None:
-    """Limits at infinite depth, each with the rule that proves it.
+    """Find the limit of every token, with its proof.
 
     A token whose limit is not proved is called undecided, never converged (exit code 0).
 
     \b
     Rules in .csv and JSON: leader leads; S follows a leader; fixed stays where it
-    is; G tied between tokens that stay; H, T tied for ever, by hulls or by signs.
+    is; G tied between tokens that stay; H, T always tied, by hulls or by signs.
     cynosure limit tokens.csv --alpha 1/2 --json
     cynosure limit tokens.csv --report page.html
     cynosure limit golden:G1 --alpha 1/2 --exact
     """
+    from .._deadline import Deadline
+    from ..analysis.findings import findings
+    from ..analysis.limits import limit as prove
     from ..dynamics import PureAttention
+    from .models import Clock
 
     claim(out, (".csv", ".json"), force)
     claim(report, (".html",), force)
     if exact and device != "cpu":
         raise ValueError("--device: --exact decides everything in integers, on the CPU; drop one")
-    voice: Voice = ctx.obj
+    voice: output.Voice = ctx.obj
     inputs = Inputs.read(tokens, A)
     voice.taken(inputs)
     dynamics = PureAttention(inputs.attention(), step(alpha))
     start = inputs.rational if exact and inputs.rational is not None else inputs.on(device)
-    li = _prove(voice, start, dynamics, exact, max_layers, deadline)
-    voice.note(limit_sentence(li))
+    until = Deadline(deadline)  # of the proof, the run and the report together
+    how: dict[str, Any] = {"exact": exact, "max_layers": max_layers, "deadline": until.left}
+    with voice.bar(None, " layers") as move:
+        tell = None if move is None else lambda k, open_: move(k, f"{open_} undecided")
+        li = prove(dynamics, start, progress=tell, **how)
+    voice.note(output.limit_sentence(li))
     for caution in inputs.cautions():
         voice.note(f"note: {caution}")
 
     def whole() -> str:
-        return document(voice, inputs, limit_data(li, str(dynamics.exact_alpha)))
+        return output.document(voice, inputs, output.limit_data(li, str(dynamics.exact_alpha)))
 
     if out is not None:
         as_json = out.suffix.lower() == ".json"
-        text = whole() if as_json else limit_table(li, len(inputs.z), rule_codes(li)).to_csv()
-        write_text(out, text)
+        table = output.limit_table(li, len(inputs.z), codes=True)
+        output.write_text(out, whole() if as_json else table.to_csv())
         voice.note(f"wrote {out}")
     if report is not None:
-        from .models import Clock
-
-        trajectory = _run(voice, inputs, dynamics, Clock())
+        trajectory = _run(voice, inputs, dynamics, Clock(deadline=until.left))
+        found = findings(trajectory)
+        found.deadline = until
+        if inputs.rational is None or not exact:  # else floats may have other limits
+            found.limit = li
         _save_report(voice, report, inputs, trajectory, li)
         voice.note(f"wrote {report}")
     if json_:
         show_json(whole())
     else:
-        shown = limit_table(li, rows_shown(inputs.z), rules_in_words(li), full=full)
-        print_table(shown, len(inputs.z), spare=("gap", "settled", "leads"))
-        if not full and (digits := long_rationals(li)):
+        shown = output.limit_table(li, output.rows_shown(inputs.z), full=full)
+        output.print_table(shown, len(inputs.z), spare=("gap", "settled", "leads"))
+        if not full and (digits := output.long_rationals(li)):
             voice.note(f"≈ stands for a rational of up to {digits} characters; --full shows it.")
 
 
 def check(
     ctx: typer.Context,
-    tokens: Annotated[
-        str, typer.Argument(metavar="TOKENS|RUN.npz", help="Tokens as in simulate, or a saved run.")
-    ],
-    alpha: Annotated[str | None, typer.Option(help="Step [0.5]; a saved run has its own.")] = None,
-    layers: Annotated[
-        int | None, typer.Option(help="Layers [30]; a saved run has its own.")
-    ] = None,
-    A: MatrixOption = None,
-    only: Annotated[str | None, typer.Option(help="Some statements, such as B1,B5.")] = None,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Also the statements that do not apply, and why.")
-    ] = False,
-    report: ReportOption = None,
-    json_: JsonOption = False,
-    force: ForceOption = False,
+    tokens: Annotated[str, arg("Tokens as in simulate, or a saved run.", of="TOKENS|RUN.npz")],
+    alpha: Annotated[str | None, opt("Step [0.5]; a saved run has its own.")] = None,
+    layers: Annotated[int | None, opt("Layers [30]; a saved run has its own.")] = None,
+    A: options.MatrixOption = None,
+    only: Annotated[str | None, opt("Some statements, such as B1,B5.")] = None,
+    all_: Annotated[bool, opt("Also the statements that do not apply, and why.", "--all")] = False,
+    report: options.ReportOption = None,
+    json_: options.JsonOption = False,
+    force: options.ForceOption = False,
 ) -> None:
-    """The theorems B1-B41 on a run: does each apply, hold, by how much.
+    """Check the theorems on a run.
+
+    For each of B1 to B42: whether it applies, whether it holds, and by how much.
 
     Exit code 1 when a statement applies and does not hold. Those that do not apply are counted;
     --all, or naming them in --only, shows them. With -v: the hypotheses that fail and
@@ -240,41 +220,50 @@ def check(
     cynosure check run.npz --json
     cynosure check run.npz --report page.html
     """
+    from ..dynamics import PureAttention
+    from ..simulation.saving import load
     from ..theorems import check as judge
+    from .models import Clock
 
     claim(report, (".html",), force)
-    voice: Voice = ctx.obj
+    voice: output.Voice = ctx.obj
     wanted = _statements(only)
-    inputs, trajectory = _run_or_saved(voice, tokens, alpha, layers, A)
+    if is_run(tokens):
+        if (alpha, layers, A) != (None, None, None):
+            raise ValueError(f"{tokens} is a saved run: drop --alpha, --layers and --A")
+        trajectory = load(tokens)
+        inputs = Inputs(tokens, trajectory.values[0])
+    else:
+        inputs = Inputs.read(tokens, A)
+        voice.taken(inputs)
+        dynamics = PureAttention(inputs.attention(), step(alpha or "0.5"))
+        trajectory = _run(voice, inputs, dynamics, Clock(layers))
     voice.status(trajectory)
     with voice.working("checking the theorems"):
-        checks = judge(trajectory) if wanted is None else judge(trajectory, only=wanted)
+        checks = judge(trajectory, only=wanted)
     if report is not None:
         _save_report(voice, report, inputs, trajectory, checks=checks)
         voice.note(f"wrote {report}")
     failed = [c for c in checks if c.applies and not c.holds]
     if json_:
-        from ..drawing.report import jsonable
-
-        show_json(document(voice, inputs, {"holds": not failed, "checks": jsonable(checks)}))
+        show_json(output.document(voice, inputs, {"holds": not failed, "checks": checks}))
     else:
         asked = [c for c in checks if all_ or wanted is not None or c.applies]
-        show(check_text(asked))
+        show(output.check_text(asked))
         if len(asked) < len(checks):
             show(f"... {len(checks) - len(asked)} more do not apply (--all says why)")
     for c in checks:
-        voice.detail(check_detail(c))
+        voice.detail(output.check_detail(c))
     apply = sum(c.applies for c in checks)
     voice.note(f"{apply} of {len(checks)} statements apply, {apply - len(failed)} of those hold.")
+    if not apply:
+        voice.note(_why_none(trajectory, checks))
     if failed:
         raise typer.Exit(1)
 
 
-# --- computing -----------------------------------------------------------------------------------
-
-
 def _run(
-    voice: Voice, inputs: Inputs, dynamics: Dynamics, clock: Clock, device: str = "cpu"
+    voice: output.Voice, inputs: Inputs, dynamics: Dynamics, clock: Clock, device: str = "cpu"
 ) -> Trajectory:
     """The run on the device; what is shown and saved of it is back here."""
     from dataclasses import replace
@@ -290,40 +279,32 @@ def _run(
     return run if start is inputs.z else replace(run, z=run.values)
 
 
-def _run_or_saved(
-    voice: Voice, tokens: str, alpha: str | None, layers: int | None, A: str | None
-) -> tuple[Inputs, Trajectory]:
-    """A saved run as it is; hardmax layers on tokens."""
-    from ..dynamics import PureAttention
-    from ..simulation.trajectory import load
-    from .models import Clock
+def _continued(voice: output.Voice, path: str, clock: Clock) -> tuple[Inputs, Trajectory]:
+    """A saved run and what comes after it."""
+    from ..simulation.saving import load
 
-    if is_run(tokens):
-        if (alpha, layers, A) != (None, None, None):
-            raise ValueError(f"{tokens} is a saved run: drop --alpha, --layers and --A")
-        trajectory = load(tokens)
-        return Inputs(tokens, trajectory.values[0]), trajectory
-    inputs = Inputs.read(tokens, A)
-    voice.taken(inputs)
-    dynamics = PureAttention(inputs.attention(), step(alpha or "0.5"))
-    return inputs, _run(voice, inputs, dynamics, Clock(layers))
+    run = load(path)
+    if len(run.z.shape) != 3:
+        raise ValueError(f"{path}: a batch of runs; save one of them, run.select(b).save(...)")
+    until, unit, how = clock.of(run.made_by)
+    how.pop("stepper", None)
+    with voice.bar(until, f" {unit}") as move:
+        tell = None if move is None else lambda at: move(at - run.t[-1].item())
+        return Inputs(path, run.values[0]), run.continued(progress=tell, **how)
 
 
-def _prove(
-    voice: Voice,
-    z0: Any,
-    dynamics: PureAttention,
-    exact: bool,
-    max_layers: int,
-    deadline: float | None,
-) -> Limit:
-    from ..analysis.limits import limit as prove
+def _why_none(trajectory: Trajectory, checks: list[Check]) -> str:
+    """Why no statement applies, the commonest reasons first."""
+    from collections import Counter
 
-    with voice.bar(None, " layers") as move:
-        tell = None if move is None else lambda k, open_: move(k, f"{open_} undecided")
-        return prove(
-            dynamics, z0, exact=exact, max_layers=max_layers, deadline=deadline, progress=tell
+    if trajectory.dynamics is None:
+        return (
+            "none applies: the run does not say what made it. Dynamics of your own are not saved: "
+            "check such a run in Python, cy.check(run), before it is saved"
         )
+    failed = Counter(next(h.name for h in c.hypotheses if not h.holds) for c in checks)
+    reasons = "; ".join(f"{name} ({count})" for name, count in failed.most_common(3))
+    return f"none applies to {type(trajectory.dynamics).__name__}: they need {reasons}"
 
 
 def _statements(only: str | None) -> list[str] | None:
@@ -332,30 +313,14 @@ def _statements(only: str | None) -> list[str] | None:
 
     if only is None:
         return None
-    wanted = [name.strip().upper() for name in only.split(",")]
-    unknown = sorted(set(wanted) - set(THEOREMS))
+    known = THEOREMS.installed()
+    names = [name.strip() for name in only.split(",")]
+    wanted = [known.named(n).name if ":" in n else n if n in known else n.upper() for n in names]
+    unknown = [name for name, label in zip(names, wanted) if label not in known]
     if unknown:
-        raise ValueError(f"--only: no statement {unknown[0]!r} (there are {listed(THEOREMS)})")
+        there = f"{listed(THEOREMS)}; or write module:name"
+        raise ValueError(f"--only: no statement {unknown[0]!r} (there are {there})")
     return wanted
-
-
-# --- results -------------------------------------------------------------------------------------
-
-
-def _show_run(
-    voice: Voice, inputs: Inputs, trajectory: Trajectory, files: list[Path], json_: bool
-) -> None:
-    for path in files:
-        voice.note(f"wrote {path}")
-    end = recognised(trajectory)
-    if end is not None:
-        voice.note(f"limit: {end}")
-    if json_:
-        data = trajectory_data(trajectory, end) | {"files": [str(path) for path in files]}
-        show_json(document(voice, inputs, data))
-    else:
-        table = trajectory_table(trajectory, end, rows_shown(inputs.z))
-        print_table(table, len(inputs.z), spare=("settled",))
 
 
 def _save_plot(trajectory: Trajectory, path: Path) -> None:
@@ -371,15 +336,8 @@ def _save_plot(trajectory: Trajectory, path: Path) -> None:
     write_atomically(path, lambda stream: figure.savefig(stream, format=kind, dpi=150))
 
 
-def _save_movie(voice: Voice, trajectory: Trajectory, path: Path) -> None:
-    from ..drawing.movie import movie
-
-    with voice.bar(None, " frames") as move:
-        movie(trajectory, path, progress=move)
-
-
 def _save_report(
-    voice: Voice,
+    voice: output.Voice,
     path: Path,
     inputs: Inputs,
     trajectory: Trajectory,

@@ -1,8 +1,9 @@
-"""`cynosure sweep`: a function on every place of a grid, into a store that goes on."""
+"""`cynosure sweep`: a function on every point of a grid, into a store that resumes."""
 
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,46 +11,44 @@ from typing import Annotated, Any
 
 import typer
 
+from .helping import arg, opt
 from .options import JsonOption
-from .output import WIDTH, Voice
+from .output import WIDTH, Voice, show_table
 from .terminal import show, show_json
 
-__all__ = ["sweep"]
-
 SHOWN = 5  # messages of failed cells
+BETWEEN = 2.0  # seconds between two looks of --watch
 PATIENCE = 60  # seconds in which the first worker of a cluster must come
 
 
 def sweep(
     ctx: typer.Context,
-    spec: Annotated[
-        str | None, typer.Argument(metavar="SPEC", help="A .toml file, or a name; see --list.")
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Where it goes; read with xarray.")
-    ] = None,
-    workers: Annotated[int | None, typer.Option(help="Processes on this machine [1].")] = None,
-    scheduler: Annotated[
-        str | None, typer.Option(metavar="tcp://HOST:PORT", help="A Dask cluster instead.")
-    ] = None,
-    status: Annotated[bool, typer.Option("--status", help="How far FOLDER is; no more.")] = False,
-    retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Cells that failed are computed again.")
+    spec: Annotated[str | None, arg("A .toml file, or a name; see --list.", of="SPEC")] = None,
+    store: Annotated[Path | None, opt("Write results here, for xarray.", of="FOLDER")] = None,
+    workers: Annotated[int | None, opt("Processes on this machine [1].")] = None,
+    scheduler: Annotated[str | None, opt("A Dask cluster instead.", of="tcp://HOST:PORT")] = None,
+    status: Annotated[bool, opt("Show how far FOLDER is.", "--status")] = False,
+    watch: Annotated[
+        bool, opt("Show the progress of FOLDER until it is complete.", "--watch")
     ] = False,
-    list_: Annotated[bool, typer.Option("--list", help="The named sweeps.")] = False,
+    retry_failed: Annotated[bool, opt("Compute failed cells again.", "--retry-failed")] = False,
+    list_: Annotated[bool, opt("The named sweeps.", "--list")] = False,
     json_: JsonOption = False,
 ) -> None:
-    """A function on every place of a grid, with seeds: phase diagrams on one core or a cluster.
+    """Run a function on a grid of parameters, with seeds.
+
+    It makes phase diagrams, on one core or on a cluster.
 
     SPEC.toml names the function, cell = "module:function", its seeds and its [grid]. A store that
     is there already is gone on with; cells that fail are recorded and stop nothing (exit code 1).
-    Needs the extra: pip install "cynosure[sweep]".
+    Needs the extra scale: pip install "cynosure[scale]".
 
     \b
     cynosure sweep --list
     cynosure sweep sphere --store sphere.zarr --workers 2
     cynosure sweep phase.toml --store phase.zarr --scheduler tcp://head:8786
     cynosure sweep --store phase.zarr --status
+    cynosure sweep --store phase.zarr --watch
     """
     from ..sweeps import open_sweep
     from ..sweeps import sweep as swept
@@ -57,32 +56,31 @@ def sweep(
 
     voice: Voice = ctx.obj
     if list_:
-        from ..drawing.report import Table
         from ..sweeps.cells import NAMED
 
-        rows = tuple((name, what) for name, (what, _) in NAMED.items())
-        show(Table("", ("name", "what it shows"), rows).to_text(WIDTH))
+        rows = ((name, what) for name, (what, _) in NAMED.items())
+        show_table(("name", "what it shows"), rows, WIDTH)
         return
     if store is None:
         raise ValueError("sweep: expected --store FOLDER, which keeps what is computed")
-    if status:
-        _tell(voice, store, open_sweep(store), json_)
+    if watch:
+        _watch(voice, store)
+    if status or watch:
+        with _heard(voice):
+            found = open_sweep(store)
+        _tell(voice, store, found, json_)
         return
     if spec is None:
         raise ValueError("sweep: expected a .toml file or a name (see cynosure sweep --list)")
     if workers is not None and scheduler is not None:
         raise ValueError("sweep: --workers are processes here, --scheduler a cluster; choose one")
-    asked: dict[str, Any] = asked_for(spec)
-    with _cluster(scheduler) as client, voice.bar(1.0, "", f"sweeping into {store}") as move:
+    asked, bar = asked_for(spec), voice.bar(1.0, "", f"sweeping into {store}")
+    with _cluster(scheduler) as client, bar as move, _heard(voice):
         try:
             found = swept(
-                **asked,
-                store=store,
-                workers=workers,
-                client=client,
-                retry_failed=retry_failed,
+                **asked, store=store, workers=workers, client=client, retry_failed=retry_failed,
                 progress=move,
-            )
+            )  # fmt: skip
         except TypeError as error:  # in a program a wrong call; here what the file asks for
             raise ValueError(f"{spec}: {error}") from error
         except KeyboardInterrupt as stopped:
@@ -91,10 +89,45 @@ def sweep(
             raise
         except RuntimeError as error:  # of the workers, not of the command
             raise ValueError(str(error)) from error
-    failed = _tell(voice, store, found, json_)
-    if failed:
+    if _tell(voice, store, found, json_):
         voice.note("--retry-failed tries them again")
         raise typer.Exit(1)
+
+
+def _watch(voice: Voice, store: Path) -> None:
+    """A bar, or a line where the number of cells has changed, until none waits."""
+    import time
+
+    from .._files.stores import readable
+    from ..sweeps import open_sweep
+
+    told = -1
+    with voice.bar(1.0, "", f"watching {store}") as move:
+        while True:
+            with _heard(voice), readable(store):
+                state = open_sweep(store)["status"].values
+            ready = int((state != 0).sum())
+            said = f"{ready} of {state.size} cells, {int((state == 2).sum())} failed"
+            if move is not None:
+                move(ready / state.size, said)
+            elif ready != told:
+                voice.note(said)
+            if ready == state.size:
+                return
+            told = ready
+            time.sleep(BETWEEN)
+
+
+@contextmanager
+def _heard(voice: Voice) -> Iterator[None]:
+    """Warnings of damaged files, as one line each."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", UserWarning)
+        try:
+            yield
+        finally:
+            for text in dict.fromkeys(str(one.message) for one in told):
+                voice.note(text)
 
 
 @contextmanager
@@ -106,7 +139,7 @@ def _cluster(address: str | None) -> Iterator[Any]:
     try:
         from distributed import Client
     except ImportError:
-        raise ImportError('--scheduler needs Dask: pip install "cynosure[sweep]"') from None
+        raise ImportError('--scheduler needs Dask: pip install "cynosure[scale]"') from None
     try:
         client = Client(address, timeout="10s", set_as_default=False)
     except (OSError, TimeoutError) as error:
@@ -115,9 +148,8 @@ def _cluster(address: str | None) -> Iterator[Any]:
         try:
             client.wait_for_workers(1, timeout=PATIENCE)
         except TimeoutError:
-            raise ValueError(
-                f"--scheduler {address}: no worker came in {PATIENCE} s (`dask worker {address}`)"
-            ) from None
+            said = f"no worker came in {PATIENCE} s (`dask worker {address}`)"
+            raise ValueError(f"--scheduler {address}: {said}") from None
         yield client
 
 

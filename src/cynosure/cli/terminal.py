@@ -1,7 +1,6 @@
 """Everything a command writes on stdout goes through here: cleaned, and coloured where it helps.
 
-Labels, words and file names are other people's: an escape sequence in one of them could move the
-cursor, rename the window or hide what follows. So no other file of the command line prints.
+An escape sequence in a label, a word or a file name could drive the terminal.
 """
 
 from __future__ import annotations
@@ -10,23 +9,13 @@ import json
 import os
 import re
 import sys
+import textwrap
 import unicodedata
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..classifier.explanation import Explanation
-
-__all__ = [
-    "Unfailing",
-    "coloured",
-    "field",
-    "plain",
-    "show",
-    "show_coloured",
-    "show_json",
-    "wants_colour",
-]
+    from ..classifier.explaining.explanation import Explanation
 
 _FOR, _AGAINST = (117, 39, 25), (223, 208, 166)  # pale, middle, deep: blue and vermilion
 _RESET = "\x1b[0m"
@@ -43,10 +32,7 @@ def has_every_character(stream: IO[str]) -> bool:
 
 
 class Unfailing:
-    """A stream for status: once it cannot be written, what is said is dropped and the work goes on.
-
-    The terminal of a long run may be gone, or the disk of its log full; its results are not there.
-    """
+    """A stream for status: once it cannot be written, what is said is dropped."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -73,23 +59,29 @@ class Unfailing:
         return getattr(self._stream, name)
 
 
-_JOINERS = "\u200c\u200d"  # part of how words are written, in Persian and in emoji
+class Closed:
+    """Standard output where there is none: what is written is dropped, and `lost` says so."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream, self.lost = stream, False
+
+    def write(self, text: str) -> int:
+        self.lost = self.lost or bool(text)
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+_SAFE = "\n\t\u200c\u200d"  # the last two join, in Persian and in emoji
 _UNSAFE_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NOT_ASCII = re.compile("[^\x00-\x7e]")
 
 
 def plain(text: str) -> str:
-    """`text` without control characters: a review must not be able to drive the terminal.
-
-    Line feeds and tabs stay. Lone halves of characters, which a file name may hold, go as well:
-    they cannot be encoded.
-    """
-    return "".join(
-        "\ufffd"
-        if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in f"\n\t{_JOINERS}"
-        else c
-        for c in text
-    )
+    """`text` without control characters and lone surrogates; line feeds and tabs stay."""
+    unsafe = (unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in _SAFE for c in text)
+    return "".join("\ufffd" if bad else c for c, bad in zip(text, unsafe))
 
 
 def field(text: object) -> str:
@@ -103,47 +95,46 @@ def show(text: object, end: str = "\n") -> None:
 
 
 def show_json(text: str, end: str = "\n") -> None:
-    """The same document in characters no terminal obeys; JSON escapes the first 32 by itself.
-
-    And in ASCII where the stream has not every character, as on many a Windows.
-    """
+    """JSON in characters that no terminal obeys and the stream has."""
     unsafe = _UNSAFE_JSON if has_every_character(sys.stdout) else _NOT_ASCII
-    sys.stdout.write(unsafe.sub(_escaped, text) + end)
 
+    def escaped(found: re.Match[str]) -> str:
+        return json.dumps(found[0])[1:-1] if ord(found[0]) > 127 else f"\\u{ord(found[0]):04x}"
 
-def _escaped(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1] if ord(found[0]) > 127 else f"\\u{ord(found[0]):04x}"
+    sys.stdout.write(unsafe.sub(escaped, text) + end)
 
 
 def show_coloured(ex: Explanation) -> None:
-    """The text in place, in colours of ours, where the reader is a terminal that wants them."""
+    """The text with its passages, in colours of ours where the terminal has them."""
     if wants_colour(sys.stdout):
-        sys.stdout.write("\n" + coloured(ex) + "\n")
+        sys.stdout.write(coloured(ex) + "\n")
+        return
+    for line in ex.marked.split("\n"):
+        show(textwrap.fill(line, 80, break_long_words=False, break_on_hyphens=False))
 
 
 def coloured(ex: Explanation) -> str:
-    """The text in place: blue speaks for the label, vermilion against, leaders underlined."""
-    value = [0.0] * len(ex.text)
-    leads = [False] * len(ex.text)
-    heads = {leader.token for leader in ex.leaders}
-    for word in ex.words:
-        for start, stop in word.offsets:
-            for i in range(start, stop):
-                value[i] += word.contribution
-                leads[i] |= word.token in heads
-    most = max(map(abs, value), default=0.0) or 1.0
-    out, last = [], ""
-    for character, x, lead in zip(ex.text, value, leads, strict=True):
-        style = _style(x / most, lead)
-        if style != last:
-            out.append(_RESET + style if last else style)
-        out.append(plain(character))
-        last = style
-    return "".join(out) + (_RESET if last else "")
+    """The text in place: blue passages speak for the label, vermilion ones against it; the words
+    that were read are bold."""
+    from itertools import groupby
+    from operator import itemgetter
+
+    from ..classifier.explaining.passages import pieces
+
+    most = max((abs(p.contribution) for p in ex.passages), default=0.0) or 1.0
+    out = []
+    for passage, cut in groupby(pieces(ex.text, ex.passages), key=itemgetter(1)):
+        x = 0.0 if passage is None else passage.contribution
+        parts = [(plain(characters), _style(x / most, read)) for characters, _, read in cut]
+        if passage is not None:
+            edge = _style(x / most, False)
+            parts = [("[", edge), *parts, (f" {x:+.2f}]", edge)]
+        out += [style + said + _RESET if style else said for said, style in parts]
+    return "".join(out)
 
 
-def _style(x: float, lead: bool) -> str:
-    codes = ["1", "4"] if lead else []
+def _style(x: float, read: bool) -> str:
+    codes = ["1"] if read else []
     if abs(x) >= 0.1:
         level = 0 if abs(x) < 0.3 else 1 if abs(x) < 0.6 else 2
         codes += [f"38;5;{(_FOR if x > 0 else _AGAINST)[level]}"]

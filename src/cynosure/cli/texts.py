@@ -9,20 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..classifier.datasets import Dataset
     from ..classifier.estimator import HardmaxClassifier
-    from ..classifier.opened import Opened
-
-__all__ = [
-    "DATA",
-    "chunks",
-    "decoded",
-    "labelled",
-    "load_model",
-    "model_and",
-    "open_model",
-    "texts_of",
-]
+    from ..classifier.explaining.loaded_model import LoadedModel
+    from ..classifier.text.datasets import Dataset
 
 DATA = (
     "aclImdb folder or .tar.gz (with :train or :test behind it), or .csv .tsv .jsonl with a header."
@@ -31,32 +20,30 @@ DATA = (
 
 def model_and(given: list[str], what: str) -> tuple[str | None, str]:
     """([MODEL], the rest): one argument is the rest, two are both."""
-    if len(given) > 2:
-        raise ValueError(
-            f"expected [MODEL] and {what}, got {len(given)} arguments (quote the text)"
-        )
+    if (count := len(given)) > 2:
+        raise ValueError(f"expected [MODEL] and {what}, got {count} arguments (quote the text)")
     return (None, given[0]) if len(given) == 1 else (given[0], given[1])
 
 
 def load_model(model: str | None) -> HardmaxClassifier:
     """The classifier of a folder or the shipped one, to be judged."""
+    from ..classifier.bundled import find
     from ..classifier.estimator import HardmaxClassifier
-    from ..classifier.shipped import find
 
     return HardmaxClassifier.load(find(model))
 
 
-def open_model(model: str | None) -> Opened:
+def open_model(model: str | None) -> LoadedModel:
     """The same, only to be read: without scikit-learn, whose import takes most of a second."""
-    from ..classifier.opened import Opened
-    from ..classifier.shipped import find
+    from ..classifier.bundled import find
+    from ..classifier.explaining.loaded_model import LoadedModel
 
-    return Opened.load(find(model))
+    return LoadedModel.load(find(model))
 
 
 def labelled(spec: str, part: str, text: str, label: str) -> Dataset:
     """DATA[:train|:test]; `part` is what aclImdb gives without one."""
-    from ..classifier.datasets import read
+    from ..classifier.text.datasets import read
 
     path, mark, named = spec.rpartition(":")
     if mark and named in ("train", "test") and not Path(spec).exists():
@@ -72,7 +59,7 @@ def labelled(spec: str, part: str, text: str, label: str) -> Dataset:
 def texts_of(source: str, column: str) -> Iterator[str]:
     """The texts of a table, or the lines of a file or of stdin, one by one."""
     from .._files import WORKBOOK, WORKBOOKS
-    from ..classifier.datasets import stream
+    from ..classifier.text.datasets import stream
 
     if source == "-":
         return _lines(sys.stdin.buffer, "stdin")
@@ -119,25 +106,19 @@ def _lines(stream: Any, name: str) -> Iterator[str]:
     from .._files import bounded_lines
 
     for number, line in enumerate(bounded_lines(stream, name), 1):
-        text = decoded(line, f"{name}, line {number}")
-        yield (
-            text.removesuffix("\n").removesuffix("\r").removeprefix("\ufeff" if number == 1 else "")
-        )
+        text = decoded(line, f"{name}, line {number}").removesuffix("\n").removesuffix("\r")
+        yield text.removeprefix("\ufeff" if number == 1 else "")
 
 
 def decoded(data: bytes, name: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
+        said = f"not UTF-8 ({error.reason} at byte {error.start}); convert it, for example"
+        kind = "latin1"
         if data.startswith((b"\xff\xfe", b"\xfe\xff")):
-            raise ValueError(
-                f"{name}: UTF-16, not UTF-8; give the file instead, or convert it with `iconv -f "
-                "utf-16 -t utf-8`"
-            ) from None
-        raise ValueError(
-            f"{name}: not UTF-8 ({error.reason} at byte {error.start}); convert it, for example "
-            "with `iconv -f latin1 -t utf-8`"
-        ) from None
+            said, kind = "UTF-16, not UTF-8; give the file instead, or convert it", "utf-16"
+        raise ValueError(f"{name}: {said} with `iconv -f {kind} -t utf-8`") from None
 
 
 def chunks(texts: Iterable[str], most: int = 4096, characters: int = 1 << 22) -> Iterator[list]:

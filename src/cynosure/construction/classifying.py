@@ -21,8 +21,6 @@ from .._types import Array, Rational, as_rationals
 from ..engine.kernels import exact
 from .network import Affine, ExactClassifier, FeedForward, Pull, RationalLayer, weights
 
-__all__ = ["construct_classifier"]
-
 CANDIDATES = 8  # landmarks compared for a block, of those sure to part two sequences and of all
 
 
@@ -47,7 +45,7 @@ class Block(NamedTuple):
 def construct_classifier(
     sequences: Sequence[Array] | Array, labels: Sequence[Hashable] | Array
 ) -> ExactClassifier:
-    """A network of hardmax attention in the plane that gives each sequence its label, exactly.
+    """Builds a network of hardmax attention in the plane that labels each sequence correctly.
 
         embedding   z -> (x, c) = (<v, z> - x_0, 1)
         block k     c_i <- c_i + w_k max(0, h_k - |x_i - t_k|),   then hardmax with A = e_c e_c^T
@@ -67,7 +65,8 @@ def construct_classifier(
     Examples
     --------
     >>> import cynosure as cy
-    >>> network = cy.construct_classifier([[[0.0, 1.0]], [[0.0, 1.0], [2.0, 3.0]]], ["a", "b"])
+    >>> sequences = [[[0.0, 1.0]], [[0.0, 1.0], [2.0, 3.0]]]
+    >>> network = cy.construction.construct_classifier(sequences, ["a", "b"])
     >>> network.predict([[2.0, 3.0], [0.0, 1.0]]), network.verify()
     ('b', ())
     >>> network
@@ -133,9 +132,8 @@ def _embedding(tokens: set[Rational]) -> tuple[Affine, dict[Rational, int]]:
     """The embedding z -> (<v, z> - x_0, 1), and the place x of every token: integers from 0 on.
 
     v = unit (1, s, s^2, ...) for the first s = 1, 2, 4, ... that keeps distinct tokens distinct.
-    With R the largest and m the least difference of two tokens in a coordinate that is not 0,
-    every s >= 1 + R/m does: the highest coordinate in which two tokens differ outweighs those
-    below it. So ceil(log2(R/m)) + 2 attempts are enough, and usually the first will do.
+    Every s >= 1 + R/m does, R the largest and m the least difference of two tokens in a coordinate:
+    the highest coordinate in which two differ outweighs those below it.
     """
     known = sorted(tokens)
     whole, common = exact.integers(known)
@@ -166,8 +164,7 @@ def _measure(places: list[int]) -> Measure:
 def _separated(measures: list[Measure], wanted: list[int]) -> tuple[list[Block], list[int]]:
     """Blocks after which sequences of different classes have different codes, and these codes.
 
-    Every block parts two sequences that shared a code and keeps apart all that had different ones:
-    there are more codes after it than before, and at most len(measures) in the end.
+    Every block parts two that shared a code and no others: at most len(measures) codes in the end.
     """
     line = sorted({x for measure in measures for x in measure.places})
     codes: list[int] = [1] * len(measures)
@@ -202,8 +199,7 @@ def _nearest(
 ) -> tuple[Block, list[int]]:
     """The landmark that parts most: of tokens that one of two sequences has alone, and of others.
 
-    max_i max(0, h - |x_i - t|) = h - dist(t, sequence). For t in `apart` it is h for one of the two
-    only, so the best landmark makes new codes in any case.
+    max_i max(0, h - |x_i - t|) = h - dist(t, sequence), h for one of the two only if t is `apart`.
     """
     h = line[-1] - line[0] + 1
     most, landmark, values = 0, apart[0], [0]
@@ -231,8 +227,8 @@ def _proportion(
 ) -> tuple[Block, list[int]]:
     """The share of one token, for sequences that hold the same tokens in different proportions.
 
-    A tent over it that ends before its neighbours on the line; its mean is h times the share. The
-    weight is a common multiple of the lengths, so that codes stay integers.
+    A tent over it alone has the mean h times the share. The weight is a common multiple of the
+    lengths, so that codes stay integers.
     """
     shares = zip(one.places, one.counts, other.counts, strict=True)
     landmark = next(x for x, a, b in shares if a * other.total != b * one.total)
@@ -247,10 +243,7 @@ def _proportion(
 
 
 def _weight(codes: list[int], values: list[int]) -> int:
-    """The first w = 1, 2, 4, ... for which c + w m keeps apart what (c, m) does.
-
-    Any w larger than the differences of the codes does.
-    """
+    """The first w = 1, 2, 4, ... for which c + w m keeps apart what (c, m) does."""
     pairs, w = set(zip(codes, values, strict=True)), 1
     while len({c + w * m for c, m in pairs}) < len(pairs):
         w *= 2
@@ -278,10 +271,9 @@ def _layers(blocks: list[Block]) -> list[RationalLayer]:
 
 
 def _readout(number: dict[int, int]) -> list[RationalLayer]:
-    """x <- the class of the lowest code; then, for each change, a ramp half way between two codes.
+    """x <- the class of the lowest code; then, for each change between codes p < q, a ramp.
 
-    Codes are integers: between p < q the ramp relu(c - r) - relu(c - r - 1), r = floor((p + q)/2),
-    has gone from 0 to 1.
+    relu(c - r) - relu(c - r - 1), r = floor((p + q)/2), goes from 0 to 1: codes are integers.
     """
     codes = sorted(number)
     forget = FeedForward(  # x - relu(x) + relu(-x) = 0

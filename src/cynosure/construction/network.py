@@ -9,7 +9,7 @@ from __future__ import annotations
 import abc
 import json
 import os
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
@@ -21,8 +21,6 @@ from .._display import facts
 from .._files import parsed_json, read_bytes, write_atomically
 from .._types import Array, Rational, as_rationals
 from ..engine.kernels import exact
-
-__all__ = ["Affine", "ExactClassifier", "FeedForward", "RationalLayer", "Passage", "Pull"]
 
 Number: TypeAlias = int | Fraction
 Weights: TypeAlias = np.ndarray  # of Python integers and Fractions, dtype object
@@ -115,12 +113,8 @@ class Pull(RationalLayer):
 
     def __call__(self, z: Weights, sizes: Sequence[int]) -> Weights:
         ends = np.cumsum(sizes)
-        parts = [self._one(z[end - size : end]) for end, size in zip(ends, sizes, strict=True)]
-        return np.concatenate(parts)
-
-    def _one(self, z: Weights) -> Weights:
-        means = self.means(z)
-        return z + (means - z) @ self.V.T
+        parts = [z[end - size : end] for end, size in zip(ends, sizes, strict=True)]
+        return np.concatenate([part + (self.means(part) - part) @ self.V.T for part in parts])
 
     def followed(self, z: Weights) -> list[list[int]]:
         """C_i for every token of one sequence."""
@@ -234,15 +228,11 @@ class ExactClassifier:
 
     def run(self, sequence: Array) -> Passage:
         """The tokens of one sequence after every layer."""
-        z = self._tokens(sequence)
-        states = [z, *self._states(weights(z), (len(z),))]
-        tokens = tuple(tuple(tuple(Fraction(x) for x in row) for row in state) for state in states)
-        return Passage(tokens, tuple(layer.kind for layer in self.layers))
-
-    def _states(self, z: Weights, sizes: Sequence[int]) -> Iterator[list]:
+        states = [weights(self._tokens(sequence))]
         for layer in self.layers:
-            z = layer(z, sizes)
-            yield z.tolist()
+            states.append(layer(states[-1], (len(states[-1]),)))
+        tokens = tuple(tuple(tuple(map(Fraction, row)) for row in z.tolist()) for z in states)
+        return Passage(tokens, tuple(layer.kind for layer in self.layers))
 
     def predict(self, sequence: Array) -> Hashable:
         """The label of a sequence; for one that is not known, that of the nearest code."""
@@ -277,10 +267,7 @@ class ExactClassifier:
         return rows
 
     def _predicted(self, sequences: Sequence[Sequence[Rational]]) -> list[Hashable]:
-        """Labels of many sequences at once; a sequence of equal tokens goes on as one of them.
-
-        Attention only takes means over sets of tokens: n copies of a token move as one does.
-        """
+        """Labels of many sequences at once; n copies of one token move as one does."""
         if not sequences:
             return []
         z, sizes = weights([row for s in sequences for row in s]), [len(s) for s in sequences]
@@ -320,7 +307,10 @@ class ExactClassifier:
         if not isinstance(tree, dict) or tree.get("format") != FORMAT:
             raise ValueError(f"{name}: not an exact classifier as ExactClassifier.save writes it")
         try:
-            layers = tuple(_read(entry) for entry in tree["layers"])
+            layers = tuple(
+                KINDS[entry["kind"]](*(weights(_numbers(x)) for x in entry["arrays"]))
+                for entry in tree["layers"]
+            )
             classes, d = tuple(tree["classes"]), tree["d"]
             sound = type(d) is int and d >= 1 and len(set(classes)) == len(classes) > 0
             sound = sound and isinstance(tree["classes"], list)
@@ -337,14 +327,10 @@ class ExactClassifier:
 
 
 def _collapsed(z: Weights, sizes: Sequence[int]) -> tuple[Weights, list[int]]:
-    parts, left, at = [], [], 0
-    for size in sizes:
-        part = z[at : at + size]
-        part = part[:1] if (part == part[0]).all() else part
-        parts.append(part)
-        left.append(len(part))
-        at += size
-    return np.concatenate(parts), left
+    """Sequences of equal tokens with one of them."""
+    parts = np.split(z, np.cumsum(sizes)[:-1])
+    parts = [part[:1] if (part == part[0]).all() else part for part in parts]
+    return np.concatenate(parts), [len(part) for part in parts]
 
 
 def _written(values: Any) -> Any:
@@ -353,11 +339,6 @@ def _written(values: Any) -> Any:
         return [_written(x) for x in values]
     p, q = (str(x) if x.bit_length() < 10_000 else hex(x) for x in values.as_integer_ratio())
     return p if q == "1" else f"{p}/{q}"
-
-
-def _read(entry: Any) -> RationalLayer:
-    arrays = [weights(_numbers(values)) for values in entry["arrays"]]
-    return KINDS[entry["kind"]](*arrays)
 
 
 def _numbers(values: Any) -> Any:

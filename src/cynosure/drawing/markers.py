@@ -1,16 +1,15 @@
 """How a token looks: its colour, marker and place on the page; shared by figures and movies.
 
-The language is that of Figure 2 of arXiv 2407.01602, and it speaks of one layer at a time. A star
-is a leader, a circle another token. Every token that is followed at some layer has a colour of its
-own. The *fill* of a token is the colour of the token it follows at this layer; its *edge* is the
-colour of those who follow it at this layer, which is its own, and grey while nobody does. Two
-halves: it follows two. Grey and hatched: it follows more than two. Equal tokens share a colour.
+As in Figure 2 of arXiv 2407.01602, of one layer at a time: a star is a leader, a circle another
+token. The *fill* is the colour of the token it follows at this layer (two halves: of two; grey and
+hatched: of more), the *edge* its own colour while somebody follows it at this layer, else grey.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import fill
 from typing import Any, final
 
 import numpy as np
@@ -30,20 +29,6 @@ from ..analysis.polytope import Polytope
 from ..engine.followed import Followed
 from ..simulation.trajectory import Trajectory
 from .style import GREY, LABEL, PALE, PALETTE, SHADE, TICK
-
-__all__ = [
-    "Appearance",
-    "Look",
-    "View",
-    "class_colours",
-    "draw_tokens",
-    "legend",
-    "look_at",
-    "marker_size",
-    "new_axes",
-    "real_tokens",
-    "shade",
-]
 
 
 @final
@@ -65,9 +50,8 @@ class Look:
 class Appearance:
     """The colours of one trajectory, the same at every layer and in every picture of it.
 
-    `real`: indices of the tokens that are no padding, the only ones drawn. `colour`: RGBA of each
-    value class. `roles` is None where nobody leads (no hardmax layers): then `colour` is that of
-    the cluster in which each token ends, one row per token drawn.
+    `real`: the tokens drawn, without padding. `colour`: RGBA of each value class, or, where nobody
+    leads and `roles` is None, of each token drawn: that of the cluster in which it ends.
     """
 
     real: np.ndarray
@@ -76,13 +60,10 @@ class Appearance:
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> Appearance:
-        real = np.arange(trajectory.z.shape[-2])
-        if trajectory.mask is not None:
-            real = real[trajectory.mask]
+        real = real_indices(trajectory)
         if not can_lead(trajectory):
             return cls(real, None, _end_colours(trajectory, real))
-        ro = roles(trajectory)
-        history = trajectory.history
+        ro, history = roles(trajectory), trajectory.history
         if history is not None and history.records:
             followed = [record.indices for record in history.records]
         else:
@@ -110,10 +91,8 @@ def _end_colours(trajectory: Trajectory, real: np.ndarray) -> np.ndarray:
     z = trajectory.values[..., real, :]
     if z.ndim != 3 or not len(real):
         return to_rgba_array([PALETTE[0]]).repeat(len(real), axis=0)
-    end, width = z[-1], float(np.ptp(z[0], axis=0).max())
-    if trajectory.made_by.grows:
-        width = float(np.ptp(end, axis=0).max())
-    groups = clusters(end.astype(np.float64), 0.02 * width)
+    width = float(np.ptp(z[-1 if trajectory.made_by.grows else 0], axis=0).max())
+    groups = clusters(z[-1].astype(np.float64), 0.02 * width)
     label = groups.labels if groups.count <= len(PALETTE) else np.zeros(len(real), dtype=np.intp)
     return to_rgba_array(PALETTE)[label]
 
@@ -129,11 +108,7 @@ def class_colours(sets: Followed, leads: np.ndarray, followed: Sequence[np.ndarr
 
 
 def look_at(followed: Followed, colour: np.ndarray, real: np.ndarray) -> Look:
-    """Fill and edge of the real tokens from their classes; the stars are the caller's to set.
-
-    Both are of the layer of `followed`: a token that is followed at another layer only has a grey
-    edge here.
-    """
+    """Fill and edge of the real tokens at the layer of `followed`; the caller sets the stars."""
     width = np.diff(followed.indptr)
     kind = np.select([width == 1, width == 2], ["one", "two"], "several").astype("<U7")
     fill = colour[followed.indices[followed.indptr[:-1]]]
@@ -150,8 +125,8 @@ def look_at(followed: Followed, colour: np.ndarray, real: np.ndarray) -> Look:
 class View:
     """Where tokens are drawn: coordinates x (saved, n, 2 or 3) and what the axes are called.
 
-    d = 1 is drawn on a horizontal line, d = 2 and 3 as they are, d > 3 on the two principal
-    directions of all layers together: one projection for the whole run, so that motion is motion.
+    d = 1 is a horizontal line, d > 3 is drawn on the two principal directions of all layers
+    together: one projection for the whole run, so that motion is motion.
     """
 
     x: np.ndarray
@@ -187,35 +162,33 @@ class View:
     def solid(self) -> bool:
         return len(self.names) == 3
 
-    def frame(self, ax: Any, x: np.ndarray) -> None:
-        """Square, equally scaled axes around the tokens x (..., 2 or 3), the origin marked."""
+    def frame(self, ax: Any, x: np.ndarray, equal: bool = True) -> None:
+        """Axes around the tokens x (..., 2 or 3), scaled alike if `equal`, the origin marked."""
         rows = x.reshape(-1, x.shape[-1])
         low, high = rows.min(axis=0), rows.max(axis=0)
-        half = 0.59 * float((high - low).max()) or 1.0
-        limits = np.stack([(low + high) / 2 - half, (low + high) / 2 + half], axis=1)
-        ax.tick_params(labelsize=TICK, color=GREY, length=2.5, pad=2)
-        for axis in (ax.xaxis, ax.yaxis, *([ax.zaxis] if self.solid else [])):
+        half = 0.59 * (high - low)
+        half[(half == 0) | equal] = half.max() or 1.0
+        ax.tick_params(labelsize=TICK, color=GREY, length=2.5, pad=-3 if self.solid else 2)
+        for name, centre, reach in zip("xyz", (low + high) / 2, half):
+            getattr(ax, f"set_{name}lim")(centre - reach, centre + reach)
+            axis = getattr(ax, f"{name}axis")
             axis.set_major_locator(MaxNLocator(3 if self.solid else 4, steps=[1, 2, 5, 10]))
-        ax.set_xlim(limits[0])
-        if self.solid:
-            ax.set(ylim=limits[1], zlim=limits[2])
-            ax.set_box_aspect((1, 1, 1), zoom=0.9)
-            ax.tick_params(pad=-3)
-            ax.computed_zorder = False  # the faces of a hull would hide the stars on them
-            for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
+            axis.offsetText.set_fontsize(TICK)
+            if self.solid:
                 axis.set_pane_color((0.97, 0.97, 0.97, 1.0))
-        else:
-            ax.spines[:].set_color(PALE)
-            ax.ticklabel_format(scilimits=(-3, 4))
-            for axis in (ax.xaxis, ax.yaxis):
-                axis.offsetText.set_fontsize(TICK)
-            if self.line:
-                ax.set(ylim=(-1, 1), yticks=[])
-                ax.spines[["left", "right", "top"]].set_visible(False)
-                ax.axhline(0, color=PALE, lw=1, zorder=0)
-            else:
-                ax.set(ylim=limits[1], aspect="equal")
-            ax.plot([0], [0], "+", color=GREY, ms=6, mew=0.8, zorder=1, gid="origin")
+        if self.solid:
+            ax.set_box_aspect((1, 1, 1), zoom=0.9)
+            ax.computed_zorder = False  # the faces of a hull would hide the stars on them
+            return
+        ax.spines[:].set_color(PALE)
+        ax.ticklabel_format(scilimits=(-3, 4))
+        if self.line:
+            ax.set(ylim=(-1, 1), yticks=[])
+            ax.spines[["left", "right", "top"]].set_visible(False)
+            ax.axhline(0, color=PALE, lw=1, zorder=0)
+        elif equal:
+            ax.set_aspect("equal")
+        ax.plot([0], [0], "+", color=GREY, ms=6, mew=0.8, zorder=1, gid="origin")
 
     def name(self, ax: Any, label: str = "", left: bool = True, bottom: bool = True) -> None:
         """Names of the axes, and a label for the row of panels that begins here."""
@@ -234,21 +207,22 @@ class View:
 
 def draw_tokens(ax: Any, x: np.ndarray, look: Look, size: float = 46.0) -> list[PathCollection]:
     """One collection per kind of marker; x (n, 2 or 3), rows of padding already left out."""
-    halves = look.kind == "two"
-    groups: list[tuple[str, np.ndarray, str | MarkerStyle, np.ndarray, dict[str, Any]]] = [
-        ("several", look.kind == "several", "o", look.fill, {"hatch": "//////"}),
-        ("followers", look.kind == "one", "o", look.fill, {}),
-        ("left", halves, MarkerStyle("o", fillstyle="left"), look.fill, {}),
-        ("right", halves, MarkerStyle("o", fillstyle="right"), look.other, {}),
-        ("leaders", look.kind == "leader", "*", look.fill, {}),
+    left, right = (MarkerStyle("o", fillstyle=side) for side in ("left", "right"))
+    groups: list[tuple[str, str, str | MarkerStyle, np.ndarray]] = [
+        ("several", "several", "o", look.fill),
+        ("followers", "one", "o", look.fill),
+        ("left", "two", left, look.fill),
+        ("right", "two", right, look.other),
+        ("leaders", "leader", "*", look.fill),
     ]
     out = []
-    for layer, (gid, where, marker, face, extra) in enumerate(groups):
+    for layer, (gid, kind, marker, face) in enumerate(groups):
+        where, star = look.kind == kind, kind == "leader"
         if not where.any():
             continue
-        star = gid == "leaders"
+        extra: dict[str, Any] = {"hatch": "//////"} if kind == "several" else {}
         if x.shape[1] == 3:
-            extra = {**extra, "depthshade": False}
+            extra["depthshade"] = False
         # Edges thin out faster than markers shrink, or grey is all one sees of a crowd.
         drawn = ax.scatter(
             *x[where].T,
@@ -263,6 +237,43 @@ def draw_tokens(ax: Any, x: np.ndarray, look: Look, size: float = 46.0) -> list[
         drawn.set_gid(gid)
         out.append(drawn)
     return out
+
+
+def write_words(
+    ax: Any, x: np.ndarray, words: Sequence[str], frame: float, first: np.ndarray
+) -> None:
+    """The word of each token beside it; tokens at one place share a label, none covers another.
+
+    `frame`: inches of a side of the axes. A word without room is left out; `first` come first.
+    """
+    low = np.array([ax.get_xlim()[0], ax.get_ylim()[0]])
+    inches = frame / (np.array([ax.get_xlim()[1], ax.get_ylim()[1]]) - low)
+    spots = (x[:, :2] - low) * inches
+    members: dict[int, int] = {}  # the token whose word is written -> how many are there
+    for i in [*first, *np.setdiff1d(np.arange(len(x)), first)]:
+        near = (j for j in members if np.hypot(*(spots[j] - spots[i])) < 0.05)
+        j = next(near, int(i))
+        members[j] = members.get(j, 0) + 1
+    taken: list[tuple[float, float, float, float]] = []
+    for i, count in members.items():
+        text = words[i] + (f" +{count - 1}" if count > 1 else "")
+        wide, high = 0.055 * len(text), 0.12
+        for right, up in ((1, 1), (-1, 1), (1, -1), (-1, -1)):
+            left, bottom = (spots[i] + (0.06 * right, 0.05 * up)).tolist()
+            left, bottom = left - wide * (right < 0), bottom - high * (up < 0)
+            box = (left, bottom, left + wide, bottom + high)
+            inside = min(box) > 0 and max(box[2:]) < frame
+            if inside and not any(_over(box, other) for other in taken):
+                taken.append(box)
+                how: dict[str, Any] = {"textcoords": "offset points", "fontsize": TICK, "zorder": 9}
+                how |= {"ha": "left" if right > 0 else "right", "va": "bottom" if up > 0 else "top"}
+                ax.annotate(text, x[i, :2], (4 * right, 3 * up), gid="word", **how)
+                break
+
+
+def _over(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
+    """Whether two boxes (left, bottom, right, top) share a place."""
+    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def shade(ax: Any, body: Polytope, color: str = SHADE, alpha: float = 0.35) -> None:
@@ -284,56 +295,56 @@ def shade(ax: Any, body: Polytope, color: str = SHADE, alpha: float = 0.35) -> N
 
 
 def _around(corners: np.ndarray) -> np.ndarray:
-    """The corners of a flat face of R^3, one after the other around it.
-
-    Trap: facets are joined when they are flat up to rounding, so a face may be a hair off a plane.
-    """
+    """The corners of a face of R^3 that is flat up to rounding, one after the other around it."""
     x = corners - corners.mean(axis=0)
     p = x @ np.linalg.svd(x, full_matrices=False)[2][:2].T
     return corners[np.argsort(np.arctan2(p[:, 1], p[:, 0]))]
 
 
-def legend(fig: Any, kinds: set[str], shaded: bool = True) -> None:
-    """Below the panels, never over them: only the markers that occur."""
+def legend(fig: Any, kinds: set[str], shaded: bool = True) -> int:
+    """Below the panels, never over them: only the markers that occur. Returns its lines."""
     marker: dict[str, Any] = {"ls": "", "ms": 8, "mew": 1.4}
     first, second, third = PALETTE[:3]
-    entries = {
-        "leader": Line2D([], [], marker="*", color=first, **{**marker, "ms": 12, "mew": 0.7}),
-        "one": Line2D([], [], marker="o", mfc=first, mec=third, **marker),
-        "two": Line2D(
-            [],
-            [],
-            marker="o",
-            mfc=first,
-            markerfacecoloralt=second,
-            mec=GREY,
-            fillstyle="left",
-            **marker,
+    halves: dict[str, Any] = {"mfc": first, "markerfacecoloralt": second, "fillstyle": "left"}
+    one = "fill: whom it follows now; edge: the colour of its followers now, grey if none"
+    entries: dict[str, tuple[str, Line2D | Patch]] = {
+        "leader": ("leader", Line2D([], [], marker="*", color=first, ls="", ms=12, mew=0.7)),
+        "one": (one, Line2D([], [], marker="o", mfc=first, mec=third, **marker)),
+        "two": ("follows two", Line2D([], [], marker="o", mec=GREY, **halves, **marker)),
+        "several": ("follows more", Patch(fc=PALE, ec=GREY, hatch="//////")),
+        "end": (
+            "colour: the cluster it ends in; lines: the way it came",
+            Line2D([], [], marker="o", color=first, **marker),
         ),
-        "several": Patch(fc=PALE, ec=GREY, hatch="//////"),
-        "end": Line2D([], [], marker="o", color=first, **marker),
-        "hull": Patch(fc=(SHADE, 0.35), ec=SHADE),
+        "hull": ("hull of the leaders", Patch(fc=(SHADE, 0.35), ec=SHADE)),
     }
-    names = {
-        "leader": "leader",
-        "one": "fill: whom it follows now; edge: the colour of its followers now, grey if none",
-        "two": "follows two",
-        "several": "follows more",
-        "end": "colour: the cluster it ends in; lines: the way it came",
-        "hull": "hull of the leaders",
-    }
-    shown = [k for k in names if k in kinds or (k == "hull" and shaded)]
-    wide = fig.bbox.width / fig.dpi > 9
-    fig.legend(
-        [entries[k] for k in shown],
-        [names[k] for k in shown],
-        loc="outside lower center",
-        ncols=len(shown) if wide else 2,
-        frameon=False,
-        fontsize=LABEL,
-        handletextpad=0.5,
-        columnspacing=1.8,
-    )
+    shown = [entry for k, entry in entries.items() if k in kinds or (k == "hull" and shaded)]
+    columns, texts = fitting([name for name, _ in shown], fig.bbox.width / fig.dpi)
+    how = {"frameon": False, "fontsize": LABEL, "handletextpad": 0.5, "columnspacing": 1.8}
+    fig.legend([mark for _, mark in shown], texts, loc="outside lower center", ncols=columns, **how)
+    return sum(text.count("\n") + 1 for text in texts[:: columns or 1])
+
+
+def fitting(names: list[str], width: float) -> tuple[int, list[str]]:
+    """Columns of a legend `width` inches wide, and its names, broken where too long."""
+    letter, mark = 0.064, 0.6  # inches, of a letter of size LABEL and of a marker with its gaps
+    most = max(12, int((width - mark) / letter))
+    for columns in range(len(names), 1, -1):
+        widest = [max(map(len, names[k::columns])) for k in range(columns)]
+        if sum(widest) * letter + columns * mark <= width:
+            return columns, names
+    return 1, [fill(name, most) for name in names]
+
+
+def evenly(total: int, most: int) -> list[int]:
+    """At most `most` of 0..total - 1, evenly spread, first and last among them."""
+    return np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(int)).tolist()
+
+
+def real_indices(trajectory: Trajectory) -> np.ndarray:
+    """Indices of the tokens that are no padding."""
+    every = np.arange(trajectory.z.shape[-2])
+    return every if trajectory.mask is None else every[trajectory.mask]
 
 
 def real_tokens(trajectory: Trajectory) -> np.ndarray:

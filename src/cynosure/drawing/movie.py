@@ -1,22 +1,24 @@
 """Movies of trajectories: GIF through Pillow, MP4 where ffmpeg is found.
 
-Tokens glide from layer to layer in the markers of `plot`: a token becomes a star at the
-layer at which it is born a leader, with a ring around it until the next layer, and the hull of the
-leaders so far is shaded. Drawing takes nearly all the time, so the axes are drawn once and each
-frame only puts the tokens on a copy of them (d = 3: the camera turns, and all is drawn anew).
+Tokens glide from layer to layer in the markers of `plot`; those of a flow leave trails, and a ring
+is around a leader that is born. The axes are drawn once and each frame puts the tokens on a copy of
+them (d = 3: the camera turns, and all is drawn anew).
 """
 
 from __future__ import annotations
 
+import base64
 import io
 import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
+from html import escape
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PosixPath, WindowsPath
 from typing import IO, Any, final
 
 import numpy as np
@@ -24,26 +26,20 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba_array
 from matplotlib.figure import Figure
 
+from .._exports import guard
 from .._files import write_atomically
+from .._progress import Progress, showing
 from ..analysis.polytope import hull
 from ..simulation.trajectory import Trajectory
-from .plot import (
-    INK,
-    PALETTE,
-    TITLE,
-    Appearance,
-    Look,
-    View,
-    draw_tokens,
-    marker_size,
-    real_tokens,
-    shade,
-)
+from .markers import Appearance, Look, View, draw_tokens, marker_size, real_tokens, shade
+from .style import INK, PALETTE, TITLE
 
-__all__ = ["frames", "gif", "movie"]
+__all__ = ["Film", "frames", "gif", "movie"]
 
-DPI = 120
+SIDE = 4.0  # inches: a smaller picture has fewer dots an inch, and its labels shrink with it
 REST = 1.5  # seconds for which a GIF rests on its last layer before it starts again
+MOST_TRAILS = 200  # tokens whose trails are drawn
+_INLINE = 32 << 20  # bytes of a movie that a notebook holds
 TURN = 90.0  # degrees by which the camera of a 3-D movie turns
 
 
@@ -54,13 +50,16 @@ def movie(
     fps: float | int = 10,
     tween: int = 4,
     size: int = 480,
-    progress: Callable[[int, int], Any] | None = None,
-) -> Path:
-    """Write the trajectory as a movie to `path`, .gif or .mp4, whole or not at all.
+    progress: Progress = None,
+) -> Film:
+    """Writes the trajectory as a movie to `path`, .gif or .mp4, and returns the path.
+
+    Returns the path, which shows the movie at the end of a notebook cell.
 
     `fps` frames a second, `tween` frames per layer, `size` pixels a side (odd ones are rounded
     up). The axes are those of the whole run. For long runs simulate with save_every.
-    `progress(frames done, frames in all)` is called after each frame.
+    `progress(frames done, frames in all)` is called after each frame; None shows a bar where
+    somebody looks and it takes over a second, False never.
     """
     target = Path(path)
     kind = target.suffix.lower()
@@ -71,23 +70,39 @@ def movie(
     program = _ffmpeg(target) if kind == ".mp4" else ""
     pictures = frames(trajectory, tween=tween, size=size)
     total = (len(trajectory) - 1) * tween + 1
+    with showing(progress, "drawing", total, " frames") as tell:
 
-    def counted() -> Iterator[np.ndarray]:
-        for done, picture in enumerate(pictures, start=1):
-            yield picture
-            if progress is not None:
-                progress(done, total)
+        def counted() -> Iterator[np.ndarray]:
+            for done, picture in enumerate(pictures, start=1):
+                yield picture
+                if tell is not None:
+                    tell(done, total)
 
-    if kind == ".gif":
-        return write_atomically(target, lambda stream: _gif(stream, counted(), total, fps))
-    return write_atomically(target, lambda stream: _mp4(stream, counted(), program, fps))
+        write = partial(_mp4, program=program) if program else partial(_gif, total=total)
+        return Film(write_atomically(target, lambda stream: write(stream, counted(), fps=fps)))
+
+
+@final
+class Film(PosixPath if os.name == "posix" else WindowsPath):  # type: ignore[misc]
+    """The path of a movie, which a notebook shows."""
+
+    def _repr_html_(self) -> str | None:
+        kind = self.suffix.lower()
+        if kind not in (".gif", ".mp4") or not self.is_file():
+            return None
+        if self.stat().st_size > _INLINE:
+            return f"<p>{escape(str(self))}: {self.stat().st_size >> 20} MB, not shown here</p>"
+        data = base64.b64encode(self.read_bytes()).decode()
+        if kind == ".gif":
+            return f'<img alt="{escape(self.name)}" src="data:image/gif;base64,{data}">'
+        return f'<video controls loop src="data:video/mp4;base64,{data}"></video>'
 
 
 def gif(trajectory: Trajectory, *, fps: float | int = 10, tween: int = 4, size: int = 480) -> bytes:
     """The bytes of the .gif that `movie` would write, for a page or a `Picture`."""
     stream = io.BytesIO()
     pictures = frames(trajectory, tween=tween, size=size)
-    _gif(stream, pictures, (len(trajectory) - 1) * tween + 1, fps)
+    _gif(stream, pictures, fps, (len(trajectory) - 1) * tween + 1)
     return stream.getvalue()
 
 
@@ -113,15 +128,14 @@ class _Stage:
     def __init__(self, trajectory: Trajectory, view: View, size: int) -> None:
         self.trajectory, self.view = trajectory, view
         self.appearance = Appearance.of(trajectory)
-        side = size / DPI
-        self.figure = Figure(figsize=(side, side), dpi=DPI)
+        self.figure = Figure(figsize=(SIDE, SIDE), dpi=size / SIDE)
         self.canvas = FigureCanvasAgg(self.figure)
         box = (0.02, 0.02, 0.9, 0.9) if view.solid else (0.14, 0.11, 0.82, 0.82)
         self.ax: Any = self.figure.add_axes(box, projection="3d" if view.solid else None)
         view.frame(self.ax, view.x)
         view.name(self.ax)
         self.title = self.figure.text(0.55, 0.955, "", fontsize=TITLE, ha="center", va="center")
-        self.markers = marker_size(view.x.shape[1]) * (size / 480)
+        self.markers = marker_size(view.x.shape[1])
         self.background: Any = None
         self.corners = np.empty((0, 2))
 
@@ -161,15 +175,23 @@ class _Stage:
         now, before = (self.appearance.leaders(int(k)) for k in self.trajectory.t[[row, row - 1]])
         return np.setdiff1d(now, before)
 
+    def trails(self, x: np.ndarray, row: int) -> list[Any]:
+        """The way each token came, where nobody leads: layers of hardmax show whom they follow."""
+        drawn = self.appearance.roles is not None or self.view.line
+        if drawn or self.trajectory.made_by.grows or x.shape[0] > MOST_TRAILS:
+            return []
+        ways = np.swapaxes(np.concatenate([self.view.x[: row + 1], x[None]]), 0, 1)
+        how = {"lw": 0.8, "alpha": 0.5, "zorder": 1, "gid": "trail"}
+        colours = self.appearance.colour
+        return [self.ax.plot(*way.T, color=c, **how)[0] for way, c in zip(ways, colours)]
+
     def ring(self, x: np.ndarray, born: np.ndarray) -> Any:
         """A circle around the tokens that have just become leaders."""
-        look = {"facecolors": "none", "edgecolors": INK, "linewidths": 1.2}
-        drawn = self.ax.scatter(*x[born].T, s=12 * self.markers, zorder=9, **look)
-        drawn.set_gid("births")
-        return drawn
+        look = {"fc": "none", "ec": INK, "linewidths": 1.2, "zorder": 9, "gid": "births"}
+        return self.ax.scatter(*x[born].T, s=12 * self.markers, **look)
 
     def _picture(self, x: np.ndarray, look: Look, row: int) -> np.ndarray:
-        drawn: list[Any] = draw_tokens(self.ax, x, look, self.markers)
+        drawn = [*self.trails(x, row), *draw_tokens(self.ax, x, look, self.markers)]
         born = self._born(row)
         if len(born):
             drawn.append(self.ring(x, born))
@@ -185,7 +207,7 @@ class _Stage:
         return picture
 
 
-def _gif(stream: Any, pictures: Iterator[np.ndarray], total: int, fps: float | int) -> None:
+def _gif(stream: Any, pictures: Iterator[np.ndarray], fps: float | int, total: int) -> None:
     from PIL import Image
 
     opening = next(pictures)
@@ -204,17 +226,11 @@ def _gif(stream: Any, pictures: Iterator[np.ndarray], total: int, fps: float | i
         image.putpalette(table.tobytes())
         return image
 
-    first, images = indexed(opening), map(indexed, pictures)
     tick = max(20, round(100 / fps) * 10)  # GIF counts in 1/100 s; viewers slow down below 2
-    first.save(
-        stream,
-        format="GIF",
-        save_all=True,
-        append_images=images,
-        loop=0,
-        disposal=1,
-        duration=[tick] * (total - 1) + [max(tick, int(1000 * REST))],
-    )
+    duration = [tick] * (total - 1) + [max(tick, int(1000 * REST))]
+    how: dict[str, Any] = {"loop": 0, "disposal": 1, "duration": duration}
+    rest = map(indexed, pictures)
+    indexed(opening).save(stream, format="GIF", save_all=True, append_images=rest, **how)
 
 
 def _colour_table(picture: np.ndarray) -> np.ndarray:
@@ -234,7 +250,7 @@ def _colour_table(picture: np.ndarray) -> np.ndarray:
     return np.concatenate([common, own, rare])[:256]
 
 
-def _mp4(stream: IO[bytes], pictures: Iterator[np.ndarray], program: str, fps: float | int) -> None:
+def _mp4(stream: IO[bytes], pictures: Iterator[np.ndarray], fps: float | int, program: str) -> None:
     """Raw frames into ffmpeg's standard input; it needs a file it can seek in for its output."""
     first = next(pictures)
     height, width = first.shape[:2]
@@ -246,20 +262,16 @@ def _mp4(stream: IO[bytes], pictures: Iterator[np.ndarray], program: str, fps: f
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors)
         assert process.stdin is not None
         try:
-            for picture in chain([first], pictures):
-                process.stdin.write(picture.tobytes())
-            process.stdin.close()
-            code = process.wait()
-        except BrokenPipeError:  # it gave up early, and says why below
-            with suppress(BrokenPipeError):
-                process.stdin.close()
-            code = process.wait()
+            with suppress(BrokenPipeError):  # it gave up early, and says why below
+                for picture in chain([first], pictures):
+                    process.stdin.write(picture.tobytes())
         except BaseException:
             process.kill()
+            raise
+        finally:
             with suppress(BrokenPipeError):
                 process.stdin.close()
-            process.wait()
-            raise
+            code = process.wait()
         if code != 0 or not result.exists():
             errors.seek(0)
             said = errors.read().decode(errors="replace").strip().splitlines()
@@ -284,5 +296,8 @@ def _ffmpeg(target: Path) -> str:
         raise ValueError(
             f"{target.name}: MP4 needs ffmpeg, which was not found; write "
             f"{target.with_suffix('.gif').name} instead, or install ffmpeg "
-            "(`pip install cynosure[movie]` brings one)"
+            "(`pip install cynosure[notebook]` brings one)"
         ) from None
+
+
+guard(__name__)

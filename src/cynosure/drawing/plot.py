@@ -1,16 +1,14 @@
 """Pictures of trajectories, sets C_i and polytopes: data and axes in, axes out.
 
-A leaf: nothing below imports it, it draws what others computed and never shows a window. Without
-`ax` a function makes a figure of its own (`ax.figure.savefig("f.png")` writes it); pyplot and its
-global state stay out. Artists carry a gid ("leaders", "followers", "hull", ...): in an SVG they
-can be found by it.
-
-What stars, circles, fills and edges mean is said in `cynosure.drawing.markers`.
+Functions never open a window. Without `ax` a function makes a figure of its own, without pyplot
+(`ax.figure.savefig("f.png")` writes it). Artists carry a gid ("leaders", "hull", ...) to find them
+in an SVG. What stars, circles, fills and edges mean is said in `cynosure.drawing.markers`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -19,6 +17,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from .._exports import guard
 from .._types import Array, as_tokens, definite
 from ..analysis.limits import Limit
 from ..analysis.polytope import Polytope, hull
@@ -26,15 +25,17 @@ from ..simulation.trajectory import Trajectory
 from .flow_panels import dots, globes, paths
 from .markers import (
     Appearance,
-    Look,
     View,
     draw_tokens,
+    evenly,
     legend,
     marker_size,
     new_axes,
     real_tokens,
     shade,
+    write_words,
 )
+from .phase import phase
 from .sets import attention_set, follow_graph, half_space, scatter
 from .style import (
     GREY,
@@ -46,7 +47,6 @@ from .style import (
     TICK,
     TITLE,
     legend_below,
-    means,
     plain_log,
     sheet,
     tidy,
@@ -61,13 +61,10 @@ __all__ = [
     "SHADE",
     "TICK",
     "TITLE",
-    "Appearance",
-    "Look",
     "View",
     "attention_set",
     "convergence",
     "dots",
-    "draw_tokens",
     "figure2",
     "follow_graph",
     "globes",
@@ -75,22 +72,21 @@ __all__ = [
     "half_space",
     "hull_area",
     "layers",
-    "legend",
     "legend_below",
-    "marker_size",
-    "means",
     "new_axes",
     "norms",
     "paths",
+    "phase",
     "plain_log",
     "polytope",
-    "real_tokens",
     "shade",
     "sheet",
     "tidy",
 ]
 
 FIGURE2_SHOW = (0, 1, 2, 5, 30)
+MOST_WORDS = 60  # tokens whose words are written
+PANEL = 1.6  # inches, the side of a panel without its labels
 FIGURE2_ROWS = (
     "triangular polytope",
     "emerging leader",
@@ -103,9 +99,7 @@ FIGURE2_ROWS = (
 
 
 def layers(
-    trajectory: Trajectory,
-    show: Sequence[int | float] | None = None,
-    fig: Figure | None = None,
+    trajectory: Trajectory, show: Sequence[int | float] | None = None, fig: Figure | None = None
 ) -> Figure:
     """The tokens at some layers, one panel each: a row of Figure 2 of arXiv 2407.01602.
 
@@ -126,6 +120,7 @@ def figure2(
 ) -> Figure:
     """Figure 2 of arXiv 2407.01602: one row per trajectory, one column per layer shown.
 
+    As printed there, tokens of the plane draw the way they came, and the axes run through 0.
     `labels` name the rows; without them four trajectories get the captions of the paper's rows.
     """
     if len(trajectories) == 0:
@@ -137,7 +132,7 @@ def figure2(
         raise ValueError(f"labels: expected {len(trajectories)}, one per row; got {len(labels)}")
     chosen = [_shown(trajectory, show) for trajectory in trajectories]
     fig = Figure(figsize=(2.1 * max(map(len, chosen)) + 0.4, 2.15 * len(chosen) + 0.6))
-    return _panels(trajectories, chosen, labels, fig)
+    return _panels(trajectories, chosen, labels, fig, printed=True)
 
 
 def _panels(
@@ -145,51 +140,67 @@ def _panels(
     chosen: Sequence[Sequence[int | float]],
     labels: Sequence[str],
     fig: Figure | None,
+    printed: bool = False,
 ) -> Figure:
     """A grid of panels, row by row; a single row of tokens on a line is stacked instead."""
     views = [View.of(real_tokens(trajectory)) for trajectory in trajectories]
     columns = max(map(len, chosen))
     stacked = len(views) == 1 and views[0].line
     grid = (columns, 1) if stacked else (len(views), columns)
+    ours = fig is None
     if fig is None:
-        size = (6.4, 0.7 * columns + 0.9) if stacked else (2.1 * columns + 0.4, 2.85)
-        fig = Figure(figsize=size)
+        # Fewer than three panels are as wide as their legend needs; its height is known below.
+        fig = Figure(figsize=(6.4 if stacked else max(2.1 * columns, 4.4) + 0.4, 3.0))
     if fig.get_layout_engine() is None:
-        fig.set_layout_engine("constrained")  # makes room for the legend
+        fig.set_layout_engine("constrained" if stacked else "compressed")  # room for the legend
     kinds: set[str] = set()
     for row, (trajectory, view, label) in enumerate(zip(trajectories, views, labels)):
         appearance = Appearance.of(trajectory)
         for column, k in enumerate(chosen[row]):
-            ax = fig.add_subplot(
-                *grid,
-                row * columns + column + 1,
-                projection="3d" if view.solid else None,
-            )
-            kinds |= _panel(ax, trajectory, view, appearance, k, k == chosen[row][-1])
+            place = row * columns + column + 1
+            ax = fig.add_subplot(*grid, place, projection="3d" if view.solid else None)
+            last = k == chosen[row][-1]
+            kinds |= _panel(ax, trajectory, view, appearance, k, last, printed)
             if row == 0 or len(set(map(tuple, chosen))) > 1:
                 name = f"$t = {k:.3g}$" if trajectory.in_time else f"$k = {k}$"
                 ax.set_title(name, fontsize=TITLE, loc="left" if stacked else "center")
             end = column == columns - 1 if stacked else row == len(views) - 1
             view.name(ax, label if column == 0 else "", left=column == 0, bottom=end)
-    legend(fig, kinds, "leader" in kinds)
+    lines = legend(fig, kinds, "leader" in kinds)
+    if ours:
+        panels = 0.7 * columns + 0.56 if stacked else 2.63 if columns > 2 else 2.9
+        fig.set_figheight(panels + (0.17 if stacked else 0.22) * max(lines, 1 + stacked))
     return fig
 
 
 def _panel(
-    ax: Any, trajectory: Trajectory, view: View, appearance: Appearance, k: int | float, last: bool
+    ax: Any,
+    trajectory: Trajectory,
+    view: View,
+    appearance: Appearance,
+    k: int | float,
+    last: bool,
+    printed: bool = False,
 ) -> set[str]:
     """The tokens of layer k in one panel; returns the kinds of markers drawn."""
-    at = _saved(trajectory, k)
+    at = int(np.flatnonzero(trajectory.t == k)[0])
     x = view.x[at]
     # Without normalisation tokens grow like (1 + alpha)^k: shared axes would show a dot.
     grows = trajectory.made_by.grows
     view.frame(ax, x if grows else view.x)
-    look = appearance.at(k)
-    if appearance.roles is None and not grows and not view.line:
-        for way, colour in zip(np.swapaxes(view.x[: at + 1], 0, 1), appearance.colour):
+    look, leaders = appearance.at(k), appearance.leaders(k)
+    plane = not view.solid and not view.line
+    if (appearance.roles is None or printed) and not grows and not view.line:
+        colours = appearance.colour if appearance.roles is None else cycle([GREY])
+        for way, colour in zip(np.swapaxes(view.x[: at + 1], 0, 1), colours):
             ax.plot(*way.T, color=colour, lw=0.6, alpha=0.5, zorder=1)
+    if printed and plane:
+        ax.axhline(0, color=GREY, lw=0.6, zorder=0.5)
+        ax.axvline(0, color=GREY, lw=0.6, zorder=0.5)
     draw_tokens(ax, x, look, marker_size(len(x)))
-    leaders = appearance.leaders(k)
+    words = trajectory.words
+    if words is not None and len(x) <= MOST_WORDS and plane:
+        write_words(ax, x, [words[i] for i in appearance.real], PANEL, leaders)
     if last and len(leaders):
         shade(ax, hull(x[leaders]))
     return set(look.kind.tolist()) if appearance.roles is not None else {"end"}
@@ -197,22 +208,16 @@ def _panel(
 
 def _shown(trajectory: Trajectory, show: Sequence[int | float] | None) -> Sequence[int | float]:
     """The layers (or times) to draw, each saved."""
-    if trajectory.in_time:
-        t = trajectory.t
-        some = t[np.unique(np.linspace(0, len(t) - 1, 5).round().astype(int))]
-        return [float(k) for k in (some if show is None else show) if trajectory.at(k) is not None]
-    if show is None:
-        last = int(trajectory.t[-1])
-        return [k for k in FIGURE2_SHOW if k < last and k in trajectory.t] + [last]
+    t = trajectory.t
+    if show is None and trajectory.in_time:
+        show = t[evenly(len(t), 5)].tolist()
+    elif show is None:
+        show = [k for k in FIGURE2_SHOW if k < t[-1] and k in t] + [t[-1]]
     if len(show) == 0:
         raise ValueError("show: no layer to draw; name at least one saved layer")
     for k in show:
         trajectory.at(k)  # says which layers were saved
-    return [int(k) for k in show]
-
-
-def _saved(trajectory: Trajectory, k: int | float) -> int:
-    return int(np.flatnonzero(trajectory.t == k)[0])
+    return [float(k) if trajectory.in_time else int(k) for k in show]
 
 
 # --- polytopes -----------------------------------------------------------------------------------
@@ -255,10 +260,8 @@ def norms(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
     appearance = Appearance.of(trajectory)
     ax = new_axes(ax)
     sizes = np.linalg.norm(values @ root, axis=-1)
-    name = "$|z_i|$" if A is None else "$|z_i|_A$"
-    _token_lines(ax, trajectory.t, sizes, appearance, name)
-    ax.legend(frameon=False, fontsize=LABEL, loc="lower right")  # norms rise: empty there
-    return ax
+    _token_lines(ax, trajectory.t, sizes, appearance)
+    return _named(ax, "$|z_i|$" if A is None else "$|z_i|_A$", "lower right")  # norms rise
 
 
 def hull_area(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
@@ -283,13 +286,11 @@ def hull_area(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
     if len(leaders):
         inner = measure(values[-1, leaders])
         ax.axhline(inner, color=PALETTE[1], lw=1.2, ls="--", gid="leaders", label="leaders")
-    _style(ax, f"{name} of the hull")
-    ax.legend(frameon=False, fontsize=LABEL, loc="upper right")
-    return ax
+    return _named(ax, f"{name} of the hull", "upper right")
 
 
 def convergence(trajectory: Trajectory, limit: Limit, ax: Axes | None = None) -> Axes:
-    """|z_i^k - z_i^oo| by layer on a log scale, beside the rate (1 + alpha)^(-k).
+    """|z_i^k - z_i^oo| by layer on a log scale, compared with the rate (1 + alpha)^(-k).
 
     A settled token whose leaders do not move any more converges exactly at that rate: its line is
     parallel to the dashed one. Distances within rounding of the tokens are left out.
@@ -306,7 +307,7 @@ def convergence(trajectory: Trajectory, limit: Limit, ax: Axes | None = None) ->
     gaps[gaps <= noise] = np.nan
     ax = new_axes(ax)
     ax.set_yscale("log")
-    _token_lines(ax, trajectory.t, gaps, appearance, r"$|z_i^k - z_i^\infty|$")
+    _token_lines(ax, trajectory.t, gaps, appearance)
     largest = np.fmax.reduce(gaps, axis=1)
     ax.plot(trajectory.t, largest, color=INK, lw=1.8, gid="largest", label="largest")
     if np.isfinite(largest[0]):
@@ -314,8 +315,7 @@ def convergence(trajectory: Trajectory, limit: Limit, ax: Axes | None = None) ->
         line[line <= noise] = np.nan
         name = r"rate $(1+\alpha)^{-k}$"
         ax.plot(trajectory.t, line, "--", color=PALETTE[1], lw=1.3, gid="rate", label=name)
-    ax.legend(frameon=False, fontsize=LABEL, loc="upper right")
-    return ax
+    return _named(ax, r"$|z_i^k - z_i^\infty|$", "upper right")
 
 
 def growth(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
@@ -332,12 +332,11 @@ def growth(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
     sizes[sizes == 0] = np.nan
     logs = np.log10(sizes) + np.log10(top[..., 0])
     ax = new_axes(ax)
-    _token_lines(ax, trajectory.t, logs, Appearance.of(trajectory), r"$\log_{10}\,|z_i|$")
+    _token_lines(ax, trajectory.t, logs, Appearance.of(trajectory))
     line = np.fmax.reduce(logs[0]) + trajectory.t * np.log10(_rate(trajectory))
     name = r"slope $\log_{10}(1+\alpha)$"
     ax.plot(trajectory.t, line, "--", color=INK, lw=1.3, gid="rate", label=name)
-    ax.legend(frameon=False, fontsize=LABEL, loc="upper left")
-    return ax
+    return _named(ax, r"$\log_{10}\,|z_i|$", "upper left")
 
 
 def _rate(trajectory: Trajectory) -> float:
@@ -350,7 +349,7 @@ def _rate(trajectory: Trajectory) -> float:
     return float(1 + alpha)
 
 
-def _token_lines(ax: Any, t: np.ndarray, y: np.ndarray, appearance: Appearance, name: str) -> None:
+def _token_lines(ax: Any, t: np.ndarray, y: np.ndarray, appearance: Appearance) -> None:
     """One line per token, y (saved, n): followers thin and grey, leaders thick in their colour."""
     leaders = appearance.leaders(int(t[-1]))
     others = np.setdiff1d(np.arange(y.shape[1]), leaders)
@@ -366,15 +365,14 @@ def _token_lines(ax: Any, t: np.ndarray, y: np.ndarray, appearance: Appearance, 
     if len(others):
         ax.plot([], [], color=GREY, lw=0.8, label="other tokens")
     ax.autoscale_view()
-    _style(ax, name)
 
 
-def _style(ax: Any, name: str) -> None:
-    ax.set_xlabel("layer $k$", fontsize=LABEL)
-    ax.set_ylabel(name, fontsize=LABEL)
-    ax.tick_params(labelsize=TICK, color=GREY)
+def _named(ax: Any, name: str, corner: str) -> Axes:
+    """Curves by layer with their names; the legend is in a corner that is empty."""
+    tidy(ax).set(xlabel="layer $k$", ylabel=name)
     ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.spines[["left", "bottom"]].set_color(GREY)
-    ax.grid(True, color=PALE, lw=0.5)
-    ax.set_axisbelow(True)
+    ax.legend(frameon=False, fontsize=LABEL, loc=corner)
+    return ax
+
+
+guard(__name__)

@@ -10,21 +10,28 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 from .. import __version__
 from .._files import write_atomically
-from ..theorems import Check
 from .page import page
 from .tables import Table, jsonable, prose, short_text
+
+if TYPE_CHECKING:
+    from ..theorems import Check
 
 __all__ = ["Comparison", "Picture", "Report", "Table", "jsonable"]
 
 _PANELS = 10.0  # inches; a wider drawing has panels side by side
+_STAMPS: dict[str, dict[str, None]] = {  # a date would be other bytes every time
+    "svg": {"Date": None},
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None},
+}
 _LARGEST_SVG = 400_000  # bytes; beyond, a bitmap is smaller and scrolls better
 
 
@@ -36,6 +43,13 @@ class Picture:
     title: str
     caption: str
     drawing: Any
+    _encoded: dict[str, bytes] = field(default_factory=dict, init=False, repr=False)
+    _margins: list[Any] = field(default_factory=list, init=False, repr=False)
+
+    @classmethod
+    def of(cls, title: str, draw: Callable[..., Any], *args: Any) -> Picture:
+        """The figure that draw(*args) returns; the docstring of `draw` is its caption."""
+        return cls(title, " ".join((draw.__doc__ or "").split()), draw(*args))
 
     @property
     def suffixes(self) -> tuple[str, ...]:
@@ -46,25 +60,30 @@ class Picture:
         """The picture as a file of that kind, the same bytes every time."""
         if isinstance(self.drawing, bytes):
             return self.drawing
+        if suffix not in self._encoded:  # a page and a folder of data may both want it
+            self._encoded[suffix] = self._drawn(suffix)
+        return self._encoded[suffix]
+
+    def _drawn(self, suffix: str) -> bytes:
         import matplotlib
 
         if self.drawing.get_layout_engine() is not None:
             # Once and for all: a second layout starts from the first and ends a hair beside it.
             self.drawing.draw_without_rendering()
             self.drawing.set_layout_engine("none")
+        if not self._margins:  # "tight" would draw the figure once more for every format
+            self._margins.append(self.drawing.get_tightbbox().padded(0.1))
         stream = io.BytesIO()
+        kind, box = suffix.lstrip("."), self._margins[0]
+        how = {"format": kind, "metadata": _STAMPS.get(kind, {}), "bbox_inches": box}
         with matplotlib.rc_context({"svg.hashsalt": self.title}):
-            kind = suffix.lstrip(".")
-            stamp = {"Date": None} if kind == "svg" else {"Software": None}
-            self.drawing.savefig(stream, format=kind, dpi=150, bbox_inches="tight", metadata=stamp)
+            self.drawing.savefig(stream, dpi=150, **how)
         return stream.getvalue()
 
     def to_html(self) -> str:
-        look = ""
-        if isinstance(self.drawing, bytes):
-            kind, data = "gif", self.drawing
-        else:
-            kind, data = "svg+xml", self.encode(".svg")
+        look, kind, data = "", "gif", self.encode(".svg")
+        if not isinstance(self.drawing, bytes):
+            kind = "svg+xml"
             if len(data) > _LARGEST_SVG:
                 kind, data = "png", self.encode(".png")
             width, height = self.drawing.get_size_inches()
@@ -81,12 +100,11 @@ class Picture:
 @final
 @dataclass(frozen=True)
 class Comparison:
-    """What a claim was set beside, and whether it survived.
+    """What a claim was compared with, and whether it survived.
 
-    `claim` is one sentence of the summary. `beside` names the parameters varied that the claim does
-    not mention, or the null model: what would be seen if there were nothing to find. `seen` gives
-    the numbers, with how many starts and an interval where it is a rate. `survives` is computed
-    from the same numbers, never typed.
+    `claim`: a sentence of the summary. `beside`: the parameters varied that it does not mention, or
+    the null model. `seen`: the numbers, with how many starts, and an interval of a rate. `survives`
+    is computed from them, never typed.
     """
 
     claim: str
@@ -152,8 +170,8 @@ class Report:
             "params": jsonable(self.params),
             "summary": self.summary,
             "verdict": self.verdict,
-            "controls": [jsonable(c) for c in self.controls],
-            "tables": [jsonable(t) for t in self.tables],
+            "controls": jsonable(self.controls),
+            "tables": jsonable(self.tables),
             "checks": jsonable(self.checks),
             "figures": [{"title": f.title, "caption": f.caption} for f in self.figures],
             "movies": [{"title": f.title, "caption": f.caption} for f in self.movies],
@@ -166,11 +184,17 @@ class Report:
 
     def to_html(self) -> str:
         """One page that needs nothing else."""
-        body = (
-            f"{_contents(self)}{_section(self, 1, 'top')}"
-            f"<footer>Made by cynosure {__version__}.</footer>"
+        links = "".join(
+            f'<a href="#top.{i}">{escape(c.title)}</a>' for i, c in enumerate(self.chapters, 1)
         )
-        return page(self.title, body)
+        contents = f"<nav>{links}</nav>\n" if links else ""
+        footer = f"<footer>Made by cynosure {__version__}.</footer>"
+        return page(self.title, f"{contents}{_section(self, 1, 'top')}{footer}")
+
+    def __repr__(self) -> str:
+        held = {"tables": self.tables, "figures": self.figures, "chapters": self.chapters}
+        counts = [f"{len(x)} {name}" for name, x in held.items() if x]
+        return f"Report({', '.join([repr(self.title), *counts])})"
 
     def _repr_html_(self) -> str:
         text = escape(self.to_html(), quote=True)
@@ -192,11 +216,12 @@ class Report:
             data = table.to_csv().encode()
             written.append(_put(folder / f"table{i}-{_slug(table.title)}.csv", data))
         pictures = [("figure", self.figures), ("movie", self.movies)]
-        for kind, group in pictures:
+        for what, group in pictures:
             for i, picture in enumerate(group, 1):
-                for suffix in picture.suffixes:
-                    name = f"{kind}{i}-{_slug(picture.title)}{suffix}"
-                    written.append(_put(folder / name, picture.encode(suffix)))
+                name = f"{what}{i}-{_slug(picture.title)}"
+                written += [
+                    _put(folder / f"{name}{x}", picture.encode(x)) for x in picture.suffixes
+                ]
         for i, chapter in enumerate(self.chapters, 1):
             written += chapter.save_data(folder / f"{i}-{_slug(chapter.title)}")
         return written
@@ -211,15 +236,6 @@ def _slug(title: str) -> str:
 
 
 # --- sections ------------------------------------------------------------------------------------
-
-
-def _contents(report: Report) -> str:
-    if not report.chapters:
-        return ""
-    items = "".join(
-        f'<a href="#top.{i}">{escape(c.title)}</a>' for i, c in enumerate(report.chapters, 1)
-    )
-    return f"<nav>{items}</nav>\n"
 
 
 _LEGEND = (
@@ -252,18 +268,13 @@ def _controls(controls: tuple[Comparison, ...]) -> str:
         return ""
     body = "".join(
         f"<tr><td class=say>{prose(c.claim)}</td><td class=say>{prose(c.beside)}</td>"
-        f"<td class=say>{prose(c.seen)}</td>{_survival(c)}</tr>\n"
+        f"<td class=say>{prose(c.seen)}</td>{_sign(c.survives)}</tr>\n"
         for c in controls
     )
     return (
         "<h4>Control</h4>\n<div class=scroll><table><thead><tr><th>claim</th><th>set beside</th>"
         f"<th>seen</th><th class=c>survives</th></tr></thead><tbody>{body}</tbody></table></div>\n"
     )
-
-
-def _survival(control: Comparison) -> str:
-    kind, sign = _MARKS[control.survives]
-    return f'<td class="c {kind}">{sign}</td>'
 
 
 def _provenance(report: Report) -> str:
@@ -273,9 +284,6 @@ def _provenance(report: Report) -> str:
     command = f"<pre>{escape(report.command)}</pre>" if report.command else ""
     table = Table("", ("parameter", "value"), rows).to_html() if rows else ""
     return f"<details><summary>How to reproduce this</summary>{command}{table}</details>\n"
-
-
-_MARKS = {True: ("good", "✓"), False: ("bad", "✗"), None: ("idle", "·")}
 
 
 def _checks(checks: Mapping[str, tuple[Check, ...]]) -> str:
@@ -319,27 +327,20 @@ def _matrix(by_theorem: Mapping[str, Mapping[str, Check]], columns: tuple[str, .
 def _mark(check: Check | None) -> str:
     if check is None:
         return "<td></td>"
-    kind, sign = _MARKS[check.holds if check.applies else None]
     margin = f" <small>{short_text(check.margin)}</small>" if check.applies else ""
-    return f'<td class="c {kind}">{sign}{margin}</td>'
+    return _sign(check.holds if check.applies else None, margin)
+
+
+def _sign(good: bool | None, more: str = "") -> str:
+    kind, sign = {True: ("good", "✓"), False: ("bad", "✗"), None: ("idle", "·")}[good]
+    return f'<td class="c {kind}">{sign}{more}</td>'
 
 
 def _details(checks: tuple[Check, ...]) -> str:
-    rows = tuple(
-        (
-            c.theorem,
-            c.applies,
-            c.holds if c.applies else None,
-            c.margin if c.applies else None,
-            c.tol if c.applies else None,
-            c.arithmetic,
-            short_text(c.witness) if c.applies else _missing(c),
-        )
-        for c in checks
-    )
+    def row(c: Check) -> tuple[Any, ...]:
+        seen = (c.holds, c.margin, c.tol) if c.applies else (None, None, None)
+        missing = "needs: " + "; ".join(h.name for h in c.hypotheses if not h.holds)
+        return c.theorem, c.applies, *seen, c.arithmetic, c.witness if c.applies else missing
+
     columns = ("", "applies", "holds", "margin", "tolerance", "arithmetic", "witness / why not")
-    return Table("", columns, rows).to_html()
-
-
-def _missing(check: Check) -> str:
-    return "needs: " + "; ".join(h.name for h in check.hypotheses if not h.holds)
+    return Table("", columns, tuple(map(row, checks))).to_html()

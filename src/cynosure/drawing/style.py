@@ -1,28 +1,15 @@
-"""One style for every figure: colours, font sizes, a sheet of axes, means with their errors."""
+"""One style for every figure: colours, font sizes, a sheet of axes."""
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
-
-__all__ = [
-    "GREY",
-    "INK",
-    "LABEL",
-    "PALE",
-    "PALETTE",
-    "SHADE",
-    "TICK",
-    "TITLE",
-    "legend_below",
-    "means",
-    "plain_log",
-    "sheet",
-    "tidy",
-]
 
 # Okabe and Ito's colours without yellow and black, then Tol's muted ones: told apart by the
 # colour-blind. Past the last one they repeat; nobody tells thirty colours apart.
@@ -66,14 +53,6 @@ def tidy(ax: Any) -> Any:
     return ax
 
 
-def means(ax: Any, x: Any, samples: Any, **look: Any) -> None:
-    """The mean of each sample against x, joined, with a bar of one standard error up and down."""
-    rows = [np.asarray(sample, dtype=float) for sample in samples]
-    error = [row.std(ddof=1) / np.sqrt(len(row)) if len(row) > 1 else 0.0 for row in rows]
-    style = {"fmt": "o-", "ms": 4, "capsize": 2, "elinewidth": 0.8, **look}
-    ax.errorbar(x, [row.mean() for row in rows], error, **style)
-
-
 def legend_below(ax: Any, columns: int = 4) -> None:
     """One legend for the whole figure of `ax`, with the entries of `ax`, below all panels."""
     handles, labels = ax.get_legend_handles_labels()
@@ -86,3 +65,30 @@ def plain_log(axis: Any) -> None:
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axis.set_major_formatter(StrMethodFormatter("{x:g}"))
     axis.set_minor_locator(NullLocator())
+
+
+def show_in_notebooks() -> None:
+    """Let IPython show our figures, made without pyplot, and axes; elsewhere nothing happens."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if shell is not None:
+        formatters = shell.display_formatter.formatters
+        pictures = formatters["image/png"]
+        if not any(Figure in every.type_printers for every in formatters.values()):
+            pictures.for_type(Figure, _picture)  # else pyplot's, in the format asked for
+        pictures.for_type(Axes, _of_axes)
+
+
+def _of_axes(ax: Any) -> bytes | None:
+    """The whole figure, unless it is one of pyplot, which shows it at the end of the cell."""
+    figure = ax.figure.figure
+    return _picture(figure) if figure.canvas.manager is None else None
+
+
+def _picture(figure: Any) -> bytes:
+    """The figure as PNG."""
+    out = io.BytesIO()
+    figure.savefig(out, format="png", bbox_inches="tight")
+    return out.getvalue()
+
+
+show_in_notebooks()

@@ -16,8 +16,6 @@ from typing import Any, final
 
 import numpy as np
 
-__all__ = ["Table", "in_a_list", "jsonable", "prose", "short_text"]
-
 _LONG = 24  # rows; a longer table scrolls in its own box, under its own head
 # Characters of a cell that stays on one line, and of one that has less than a line to itself: on a
 # phone a wide table scrolls sideways, or it would leave a column the width of a word.
@@ -63,22 +61,17 @@ class Table:
         cells = [list(self.columns), *([short_text(x) for x in row] for row in self.rows)]
         width = [max(len(row[j]) for row in cells) for j in range(len(self.columns))]
         right = [all(_is_number(row[j]) for row in self.rows) for j in range(len(self.columns))]
-        lines = (
-            "  ".join(
-                c.rjust(w) if r else c.ljust(w) for c, w, r in zip(row, width, right, strict=True)
-            )
-            for row in cells
-        )
+        pad = [str.rjust if numbers else str.ljust for numbers in right]
+        lines = ["  ".join(p(c, w) for p, c, w in zip(pad, row, width)).rstrip() for row in cells]
         if within is None or right[-1]:
-            return "\n".join(line.rstrip() for line in lines)
-        indent = " " * (sum(width[:-1]) + 2 * (len(width) - 1))
-        room = max(within, len(indent) + 20)
+            return "\n".join(lines)
+        at = sum(width[:-1]) + 2 * (len(width) - 1)
+        how: dict[str, Any] = {"subsequent_indent": " " * at, "break_long_words": False}
+        how["width"] = max(within, at + 20)
         return "\n".join(
-            line.rstrip() if len(line.rstrip()) <= within else
-            fill(line[len(indent) :], room, initial_indent=line[: len(indent)],
-                 subsequent_indent=indent, break_long_words=False).rstrip()
+            line if len(line) <= within else fill(line[at:], initial_indent=line[:at], **how)
             for line in lines
-        )  # fmt: skip
+        )
 
     def to_csv(self) -> str:
         """Full precision, one header line."""
@@ -137,9 +130,7 @@ def short_text(x: Any) -> str:
     if isinstance(x, bool | np.bool_):
         return "yes" if x else "no"
     if isinstance(x, float | np.floating):
-        if math.isnan(x):
-            return "–"
-        return ("∞" if x > 0 else "-∞") if math.isinf(x) else f"{x:.4g}"
+        return {"nan": "–", "inf": "∞", "-inf": "-∞"}.get(said := f"{x:.4g}", said)
     if isinstance(x, np.ndarray):
         x = x.tolist()
     if isinstance(x, tuple) and any(isinstance(v, float | Fraction) for v in x):

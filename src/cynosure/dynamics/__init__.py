@@ -2,12 +2,14 @@
 
 To add one: a final frozen dataclass in `layers`, `flows`, `self_attention`, `sphere` or
 `normalisation` and its line in `DYNAMICS`; the conformance tests, the command line and the
-documentation iterate over that dict. What else it can say about itself, beyond how tokens move,
-are the questions of `abstract.Dynamics`.
+documentation iterate over that dict. Override methods of `abstract.Dynamics` to say more about it
+than how tokens move.
 """
 
 from __future__ import annotations
 
+from .._exports import guard
+from .._registry import Registry
 from .abstract import (
     ClosedForm,
     Dynamics,
@@ -20,6 +22,7 @@ from .abstract import (
     Unknown,
 )
 from .flows import AttentionFlow, ScheduledFlow, UnnormalizedFlow
+from .functions import FunctionFlow, FunctionLayers
 from .layers import (
     FeedForward,
     JumpChain,
@@ -33,58 +36,40 @@ from .self_attention import EuclideanFlow, HeadsFlow, LeadingFlow, RescaledFlow,
 from .sphere import NoisySphere, SphereFlow, UnnormalizedSphereFlow
 
 __all__ = [
-    "DYNAMICS",
-    "AttentionFlow",
-    "ClosedForm",
-    "Dynamics",
-    "EuclideanFlow",
-    "FeedForward",
-    "Flow",
-    "FrozenEquation",
-    "HardmaxLayers",
-    "HeadsFlow",
-    "JumpChain",
-    "LayerMap",
-    "LeadingFlow",
-    "MixedNormFlow",
-    "NGPTFlow",
-    "NoisySphere",
-    "PeriNormFlow",
-    "PreNormFlow",
-    "PureAttention",
-    "Relaxation",
-    "RescaledFlow",
-    "Scheduled",
-    "ScheduledFlow",
-    "SelfAttention",
-    "SphereFlow",
-    "Tendency",
-    "Unknown",
-    "UnnormalizedAttention",
-    "UnnormalizedFlow",
-    "UnnormalizedSphereFlow",
-    "ValueAttention",
-]
+    "DYNAMICS", "AttentionFlow", "ClosedForm", "Dynamics", "EuclideanFlow", "FeedForward", "Flow",
+    "FrozenEquation", "FunctionFlow", "FunctionLayers", "HardmaxLayers", "HeadsFlow", "JumpChain",
+    "LayerMap", "LeadingFlow", "MixedNormFlow", "NGPTFlow", "NoisySphere", "PeriNormFlow",
+    "PreNormFlow", "PureAttention", "Relaxation", "RescaledFlow", "Scheduled", "ScheduledFlow",
+    "SelfAttention", "SphereFlow", "Tendency", "Unknown", "UnnormalizedAttention",
+    "UnnormalizedFlow", "UnnormalizedSphereFlow", "ValueAttention",
+]  # fmt: skip
 
-DYNAMICS: dict[str, type[Dynamics]] = {
-    "pure_attention": PureAttention,
-    "unnormalized_attention": UnnormalizedAttention,
-    "value_attention": ValueAttention,
-    "scheduled": Scheduled,
-    "feed_forward": FeedForward,
-    "jump_chain": JumpChain,
-    "noisy_sphere": NoisySphere,
-    "attention_flow": AttentionFlow,
-    "unnormalized_flow": UnnormalizedFlow,
-    "euclidean_flow": EuclideanFlow,
-    "rescaled_flow": RescaledFlow,
-    "leading_flow": LeadingFlow,
-    "heads_flow": HeadsFlow,
-    "sphere_flow": SphereFlow,
-    "pre_norm_flow": PreNormFlow,
-    "peri_norm_flow": PeriNormFlow,
-    "mixed_norm_flow": MixedNormFlow,
-    "ngpt_flow": NGPTFlow,
-    "unnormalized_sphere_flow": UnnormalizedSphereFlow,
-    "scheduled_flow": ScheduledFlow,
-}
+DYNAMICS: Registry[type[Dynamics]] = Registry(
+    "dynamics",
+    "a LayerMap or a Flow",
+    lambda kind: isinstance(kind, type) and issubclass(kind, Dynamics),
+    {
+        "pure_attention": PureAttention,
+        "unnormalized_attention": UnnormalizedAttention,
+        "value_attention": ValueAttention,
+        "scheduled": Scheduled,
+        "feed_forward": FeedForward,
+        "jump_chain": JumpChain,
+        "noisy_sphere": NoisySphere,
+        "attention_flow": AttentionFlow,
+        "unnormalized_flow": UnnormalizedFlow,
+        "euclidean_flow": EuclideanFlow,
+        "rescaled_flow": RescaledFlow,
+        "leading_flow": LeadingFlow,
+        "heads_flow": HeadsFlow,
+        "sphere_flow": SphereFlow,
+        "pre_norm_flow": PreNormFlow,
+        "peri_norm_flow": PeriNormFlow,
+        "mixed_norm_flow": MixedNormFlow,
+        "ngpt_flow": NGPTFlow,
+        "unnormalized_sphere_flow": UnnormalizedSphereFlow,
+        "scheduled_flow": ScheduledFlow,
+    },
+)
+
+guard(__name__)

@@ -4,27 +4,16 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
-from typing import ClassVar, Literal, NamedTuple, TypeAlias, final
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, final
 
 import numpy as np
 
+from .._blame import shown
+from .._display import Shown
 from .._types import Array
 from ..attention import Attention, Hardmax, act
-
-__all__ = [
-    "ClosedForm",
-    "Dynamics",
-    "Flow",
-    "FrozenEquation",
-    "HardmaxLayers",
-    "LayerMap",
-    "Relaxation",
-    "Tendency",
-    "Unknown",
-    "end_of",
-]
 
 ClosedForm = Callable[[np.ndarray], np.ndarray]  # times (m,) to tokens (m, n, d)
 Tendency: TypeAlias = Literal["unknown", "one point", "polytope", "hyperplanes", "boolean"]
@@ -68,18 +57,46 @@ class FrozenEquation(NamedTuple):
     decay: float = 0.0
 
 
-class Dynamics(abc.ABC):
+class Dynamics(Shown, abc.ABC):
     """Anything that makes a trajectory of tokens: a LayerMap (discrete) or a Flow (continuous).
 
-    Only the motion must be written (`step` or `velocity`). Everything else here is a question that
-    the readers of a run ask, with an answer that is right when nothing more is known: a dynamics
-    overrides what it can say more about.
+    Only the motion must be written (`step` or `velocity`). All else are questions of the readers of
+    a run, with answers that are right when nothing more is known.
     """
 
     in_time: ClassVar[bool]  # does it run in continuous time, or in layers?
     grows: ClassVar[bool] = False  # do tokens change their size beyond bounds, unnormalised?
     attention: Attention | None = None  # who looks at whom, where one attention says so
     V: Array = None  # the value matrix, None for the identity
+
+    def __new__(cls, *args: Any, **given: Any) -> Any:
+        kind: Any = cls
+        if (args or given) and is_dataclass(kind):
+            names = [f.name for f in fields(kind) if f.init]
+            if wrong := [name for name in given if name not in names]:
+                raise TypeError(f"{cls.__name__}: {_instead(wrong[0], given[wrong[0]], names)}")
+            rule = (dict(zip(names, args, strict=False)) | given).get("attention", Hardmax())
+            if not isinstance(rule, Attention):
+                said = "attention: expected one such as cy.Hardmax() or cy.Softmax(beta=5)"
+                raise TypeError(f"{said}, got {shown(rule)}")
+        return super().__new__(cls)
+
+    def begin(self, z: Array) -> Array:
+        """The state that starts from the tokens z, shape (*b, n, any): the tokens themselves.
+
+        A dynamics with more than tokens, momenta for example, puts it into further columns. Its
+        `step` or `velocity` then gets and gives states, and `observe` finds the tokens in them.
+        """
+        return z
+
+    def observe(self, state: Array) -> Array:
+        """The tokens (..., n, d) of states (..., n, any)."""
+        return state
+
+    @property
+    def hidden(self) -> bool:
+        """Is there more to a state than its tokens?"""
+        return type(self).observe is not Dynamics.observe
 
     def at(self, t: float | int) -> Dynamics:
         """The dynamics at layer or time t: itself, or one of several that take turns."""
@@ -89,6 +106,11 @@ class Dynamics(abc.ABC):
     def form(self) -> np.ndarray | None:
         """A of the scores <A z_i, z_j>; None for the identity."""
         return None if self.attention is None else self.attention.A
+
+    @property
+    def averaging(self) -> Attention | None:
+        """The attention whose mean each token moves to, where that is all that moves it."""
+        return None
 
     @property
     def exact_alpha(self) -> Fraction | None:
@@ -101,12 +123,11 @@ class Dynamics(abc.ABC):
         return None
 
     def tends_to(self, d: int) -> Tendency:
-        """What theory says about the end of a run in R^d.
+        """What theory says about the end of a run in R^d (docs/mathematics.md).
 
-        "one point": clusters merge in the end (docs/mathematics.md B30, B33). "polytope": they do
-        not, and stay at points of a polytope (B3, B24). "boolean": the same on a line, where
-        P tends to a matrix of zeros and ones (B22). "hyperplanes": only the components along the
-        leading eigenspace of V converge (B26, B27).
+        "one point": clusters merge in the end (B30, B33). "polytope": they stay at points of a
+        polytope (B3, B24). "boolean": the same on a line, where P tends to zeros and ones (B22).
+        "hyperplanes": only components along the leading eigenspace of V converge (B26, B27).
         """
         return "unknown"
 
@@ -129,10 +150,23 @@ class Dynamics(abc.ABC):
         return None
 
 
+def _instead(name: str, value: Any, names: list[str]) -> str:
+    """The line to write for an argument that a dynamics does not have."""
+    said = f"{name}={value!r}" if isinstance(value, int | float | str) else f"{name}={name}"
+    if "attention" in names and name in ("A", "beta"):
+        rule = "Softmax" if name == "beta" else "Hardmax"
+        return f"{name} belongs to the attention; write attention={rule}({said})"
+    return f"no parameter {name!r}; it has {', '.join(names) or 'none'}"
+
+
 class LayerMap(Dynamics):
     """Discrete layers: z^{k+1} = step(z^k, k)."""
 
     in_time: ClassVar[Literal[False]] = False
+
+    def alone(self, place: int) -> LayerMap:
+        """The layers that repeat configuration number `place` of a batch in a run of its own."""
+        return self
 
     @abc.abstractmethod
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
@@ -152,6 +186,13 @@ class Flow(Dynamics):
         """(flow, begin, end) in order until `time`; several where the velocity jumps in time."""
         yield self, 0.0, time
 
+    def pace(self, size: float, length: float, along: float) -> tuple[float, float]:
+        """What divides the speed of directions, and how fast a length grows (B37).
+
+        For a token of this `length` whose output a has the `size` |a|, `along` its direction.
+        """
+        return 1.0, 0.0
+
     def retract(self, z: Array) -> Array:
         """The tokens put back on the manifold; the identity on R^d."""
         return z
@@ -163,10 +204,15 @@ class Flow(Dynamics):
         """
         return None
 
+    @property
+    def drowns(self) -> bool:
+        """Can what attention reads sink below the rounding of the rest?"""
+        return False
+
     def drowned(self, z: np.ndarray, t: float, rtol: float) -> bool:
         """Has what attention reads of z (n, d) less than two digits, each coordinate having `rtol`?
 
-        An adaptive stepper asks when its steps become short all at once.
+        Asked of saved states, and by an adaptive stepper whose steps become short.
         """
         return False
 
@@ -174,6 +220,14 @@ class Flow(Dynamics):
     def advice(self) -> str:
         """What to do when a run of this flow leaves the floats."""
         return "Use a shorter time."
+
+    @property
+    def advice_if_stiff(self) -> str:
+        """What to do when an adaptive stepper needs too many steps."""
+        return (
+            "Take a fixed step such as RK4(0.05), which averages over what is too fast to follow, "
+            "a shorter time or looser tolerances; Adaptive(most_steps=...) allows more steps."
+        )
 
 
 class Relaxation(Flow):

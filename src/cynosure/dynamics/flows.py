@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from typing import ClassVar, final
+from typing import final
 
 import numpy as np
 
 from .._types import Array
 from ..attention import Attention, Hardmax, Softmax
 from .abstract import ClosedForm, Flow, FrozenEquation, Relaxation, Tendency, end_of
-
-__all__ = ["AttentionFlow", "ScheduledFlow", "UnnormalizedFlow", "approach"]
 
 
 @final
@@ -23,17 +21,18 @@ class AttentionFlow(Relaxation):
 
     With `Hardmax` it is the Frank-Wolfe flow of arXiv 2508.09628; its velocity jumps where a token
     changes its mind, which an adaptive stepper resolves by very short steps. Once every token
-    follows one leader, it does so for ever (docs/mathematics.md C5): a closed form.
+    follows one leader, it always does (docs/mathematics.md C5): a closed form.
     """
 
+    rate = None
     attention: Attention = field(default_factory=Softmax)
 
     def target(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         return self.attention.pull(z, mask=mask)
 
     @property
-    def rate(self) -> np.ndarray | None:
-        return None
+    def averaging(self) -> Attention:
+        return self.attention
 
     def closed_form(self, z: np.ndarray, t: float) -> ClosedForm | None:
         if not isinstance(self.attention, Hardmax):
@@ -58,7 +57,8 @@ class UnnormalizedFlow(Flow):
     The limit of `UnnormalizedAttention` for alpha -> 0, k alpha = t. Tokens grow like e^t.
     """
 
-    grows: ClassVar[bool] = True
+    grows = True
+    advice = "Use AttentionFlow (same attention, tokens stay in their hull) or a shorter time."
     attention: Attention = field(default_factory=Softmax)
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
@@ -69,10 +69,6 @@ class UnnormalizedFlow(Flow):
 
     def frozen(self, P: np.ndarray) -> FrozenEquation:
         return FrozenEquation(P)
-
-    @property
-    def advice(self) -> str:
-        return "Use AttentionFlow (same attention, tokens stay in their hull) or a shorter time."
 
 
 @final

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import frexp, isfinite
@@ -26,19 +26,8 @@ from .._types import (
     namespace,
 )
 from ..attention import Attention, Hardmax, Softmax, act
+from ..attention.scores import device_of
 from .abstract import FrozenEquation, HardmaxLayers, LayerMap, Tendency, end_of
-
-__all__ = [
-    "AlphaLayer",
-    "FeedForward",
-    "JumpChain",
-    "PureAttention",
-    "Scheduled",
-    "UnnormalizedAttention",
-    "ValueAttention",
-    "part_way",
-]
-
 
 _LARGEST = Fraction(np.finfo(float).max)
 
@@ -86,6 +75,20 @@ class PureAttention(AlphaLayer):
         z_i <- (z_i + alpha (P z)_i) / (1 + alpha) = z_i + eta (m_i - z_i),  eta = alpha/(1+alpha)
 
     Tokens stay in the convex hull of the previous layer for every alpha.
+
+    Parameters
+    ----------
+    attention
+        Gives P; Hardmax() by default.
+    alpha
+        The step, positive. A Fraction or a text such as "1/10" is exact.
+
+    Examples
+    --------
+    >>> import cynosure as cy
+    >>> run = cy.simulate(cy.PureAttention(alpha=1.0), [[2.0, 0.0], [1.0, 0.0]], layers=2)
+    >>> run.z[:, 1, 0].tolist()
+    [1.0, 1.5, 1.75]
     """
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
@@ -96,6 +99,10 @@ class PureAttention(AlphaLayer):
         if carries_gradient(self.alpha):
             return self.alpha / (1 + self.alpha)
         return float(self.exact_alpha / (1 + self.exact_alpha))
+
+    @property
+    def averaging(self) -> Attention:
+        return self.attention
 
     def tends_to(self, d: int) -> Tendency:
         return end_of(self.attention)
@@ -228,6 +235,9 @@ class Scheduled(LayerMap):
     def at(self, t: float | int) -> LayerMap:
         return self.layers[int(t) % len(self.layers)]
 
+    def alone(self, place: int) -> Scheduled:
+        return Scheduled([layer.alone(place) for layer in self.layers])
+
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
         return self.at(k).step(z, k, mask=mask)
 
@@ -243,29 +253,34 @@ class JumpChain(LayerMap):
         z_i <- (1 - g) z_i + g z_j,   j drawn with probability P_ij,   0 < g < 1
 
     Its mean is `PureAttention` with alpha = g/(1 - g). Draws come from (seed, k): runs repeat, and
-    a longer run begins like a shorter one; configurations of a batch draw independently. At large
-    beta tokens are trapped at vertices for a time exponential in beta (B21).
+    a longer run begins like a shorter one. At large beta tokens are trapped at vertices for a time
+    exponential in beta (B21). Configuration b of a batch draws like a run with `place` b.
     """
 
     attention: Attention = field(default_factory=Softmax)
     g: float = 0.5
     seed: int = 0
+    place: int = 0
 
     def __post_init__(self) -> None:
         as_number(self.g, "g", "a step between 0 and 1", lambda g: 0 < g < 1)
         as_whole(self.seed, "seed", 0)
+        as_whole(self.place, "place", 0)
+
+    def alone(self, place: int) -> JumpChain:
+        return replace(self, place=int(self.place) + place)
 
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
-        from array_api_compat import device
-
         x = z.detach() if is_torch(z) else z  # draws have no gradient, jumps have
         P = as_tokens(self.attention.weights(x, mask=mask))
         total = np.cumsum(P, axis=-1)
-        draw = np.random.default_rng([int(self.seed), k]).random(P.shape[:-1])[..., None]
+        bits = np.random.PCG64([int(self.seed), k])  # that of default_rng
+        bits.advance(int(self.place) * P.shape[-1])  # past the draws of the configurations before
+        draw = np.random.Generator(bits).random(P.shape[:-1])[..., None]
         chosen = (total <= draw * total[..., -1:]).sum(axis=-1).clip(max=P.shape[-1] - 1)
         index = np.broadcast_to(chosen[..., None], tuple(z.shape)).copy()
         xp = namespace(z)
-        target = xp.take_along_axis(z, xp.asarray(index, device=device(z)), axis=-2)
+        target = xp.take_along_axis(z, xp.asarray(index, device=device_of(z)), axis=-2)
         return part_way(z, target, self.g)
 
 

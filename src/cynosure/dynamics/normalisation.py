@@ -28,9 +28,7 @@ from .._scale import unit
 from .._types import Array, as_number, as_parameter
 from ..attention import Attention, Softmax, act
 from .abstract import Flow, Tendency
-from .sphere import SphereFlow, tangent
-
-__all__ = ["MixedNormFlow", "NGPTFlow", "PeriNormFlow", "PreNormFlow"]
+from .sphere import OnSphere, SphereFlow, tangent
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +69,9 @@ class PreNormFlow(_Directed):
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         return self.output(z, mask)
 
+    def pace(self, size: float, length: float, along: float) -> tuple[float, float]:
+        return length, along
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -84,16 +85,18 @@ class PeriNormFlow(_Directed):
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         return unit(self.output(z, mask))
 
+    def pace(self, size: float, length: float, along: float) -> tuple[float, float]:
+        return length * size, along / size
+
 
 @final
 @dataclass(frozen=True, eq=False)
-class NGPTFlow(_Directed):
+class NGPTFlow(OnSphere, _Directed):
     """nGPT: tokens and outputs of length 1 (arXiv 2510.22026).
 
         x_i' = gamma (b_i - <b_i, x_i> x_i),   b_i = a_i/|a_i|,   a_i = V sum_j P_ij x_j
 
-    The sphere flow at the pace gamma/|a_i|: faster where tokens are spread, e^{-2 gamma t} at the
-    end.
+    The sphere flow at the pace gamma/|a_i|: faster where tokens are spread, then e^{-2 gamma t}.
     """
 
     gamma: float = 1.0
@@ -106,8 +109,8 @@ class NGPTFlow(_Directed):
         x = self.retract(z)
         return self.gamma * tangent(x, unit(self.output(x, mask)))
 
-    def retract(self, z: Array) -> Array:
-        return unit(z)
+    def pace(self, size: float, length: float, along: float) -> tuple[float, float]:
+        return size / self.gamma, 0.0
 
 
 @final
@@ -122,7 +125,8 @@ class MixedNormFlow(_Directed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        as_number(self.tau, "tau", "a time > 0", lambda tau: 0 < tau < inf)
+        tau = as_number(self.tau, "tau", "a time > 0", lambda tau: 0 < tau < inf)
+        object.__setattr__(self, "tau", tau)
 
     def at(self, t: float | int) -> Flow:
         kind = SphereFlow if t < self.tau else PreNormFlow

@@ -6,7 +6,7 @@ import abc
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import exp
-from typing import Any, ClassVar, final
+from typing import Any, final
 
 import numpy as np
 
@@ -16,8 +16,6 @@ from ..attention.scores import real_tokens, times_power
 from .abstract import ClosedForm, Flow, FrozenEquation, Relaxation, Tendency
 from .flows import approach
 
-__all__ = ["EuclideanFlow", "HeadsFlow", "LeadingFlow", "RescaledFlow", "SelfAttention"]
-
 _LOG_MAX = 709.0  # exp of more leaves the floats
 _LOG_ZERO = 745.0  # exp of minus this is 0
 
@@ -26,8 +24,7 @@ _LOG_ZERO = 745.0  # exp of minus this is 0
 class SelfAttention(Flow, abc.ABC):
     """The weights of arXiv 2305.05465: Q, K are (m, d), V is (d, d), None for identities.
 
-    `A` = K^T Q, so that <Q x, K y> = <A x, y>; `leading` is the largest real part of an eigenvalue
-    of V, the rate at which the fastest tokens grow.
+    `A` = K^T Q; `leading` is the largest real part of an eigenvalue of V, the fastest growth.
     """
 
     Q: Array | None = None
@@ -46,22 +43,19 @@ class SelfAttention(Flow, abc.ABC):
         object.__setattr__(self, "V", as_matrix(self.V, "V"))
         A = self.A
         if A is not None and self.V is not None and A.shape != self.V.shape:
-            raise ValueError(
-                f"Q, K, V must act on the same R^d: K^T Q is {A.shape}, V {self.V.shape}"
-            )
+            seen = f"K^T Q is {A.shape}, V {self.V.shape}"
+            raise ValueError(f"Q, K, V must act on the same R^d: {seen}")
 
     @cached_property
     def A(self) -> np.ndarray | None:
         Q, K = self.Q, self.K
-        if Q is not None and K is not None and Q.shape != K.shape:
-            raise ValueError(
-                f"Q and K must have the same shape (m, d), got {Q.shape} and {K.shape}"
-            )
         if Q is None or K is None:
             A = Q if K is None else K.T
             if A is not None and A.shape[0] != A.shape[1]:
                 raise ValueError(f"Q, K: a single one must be square, got {A.shape}; give both")
             return A
+        if Q.shape != K.shape:
+            raise ValueError(f"Q, K: expected the same shape (m, d), got {Q.shape} and {K.shape}")
         return K.T @ Q
 
     @property
@@ -99,7 +93,8 @@ class EuclideanFlow(SelfAttention):
     eigenvalue of V: `RescaledFlow` and `LeadingFlow` follow the same tokens without overflow.
     """
 
-    grows: ClassVar[bool] = True
+    grows = True
+    advice = "Use RescaledFlow or LeadingFlow: the same tokens in variables that do not grow."
     attention: Softmax = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -116,10 +111,6 @@ class EuclideanFlow(SelfAttention):
     def frozen(self, P: np.ndarray) -> FrozenEquation:
         return FrozenEquation(P, self.V)
 
-    @property
-    def advice(self) -> str:
-        return "Use RescaledFlow or LeadingFlow: the same tokens in variables that do not grow."
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -134,10 +125,10 @@ class RescaledFlow(SelfAttention, Relaxation):
     e^{2 l1 t} <Q E z_i, K E z_j>; the factor multiplies gaps to the row maximum, so that late
     times are the hardmax of the rest, ties included. Any t is safe.
 
-    Trap: where V has eigenvalues of negative real part these z grow (their x converge), and in the
-    end drown the others in rounding, or before that in the tolerance of an adaptive stepper, which
-    is relative to coordinates: then attention, sharp as it is by that time, follows noise, in ever
-    shorter steps (`drowned`). `LeadingFlow` does not have that.
+    Trap: where V has eigenvalues of negative real part these z grow (their x converge). In the end
+    the components that attention reads are lost in the rounding of those that grow. A run ends
+    before that, with any stepper and the status "overflow" (`drowned`). `LeadingFlow` has no such
+    end.
     """
 
     @property
@@ -166,9 +157,9 @@ class RescaledFlow(SelfAttention, Relaxation):
     def closed_form(self, z: np.ndarray, t: float) -> ClosedForm | None:
         """For V = l I, l > 0: each token follows one leader, with weight 1 in double precision.
 
-        Then that is so for ever. With c = 1 - e^{-l s}, tokens at t + s are z_i + c (z_lead - z_i),
-        and their gaps <A z_i, z_lead - z_j> are at least (1 - c)^2 times those at t (all gaps being
-        >= 0), while the inverse temperature grows by e^{2 l s} = (1 - c)^{-2}.
+        That stays so: with c = 1 - e^{-l s}, tokens at t + s are z_i + c (z_lead - z_i), their gaps
+        <A z_i, z_lead - z_j> >= 0 are at least (1 - c)^2 times those at t, and the inverse
+        temperature grows by e^{2 l s} = (1 - c)^{-2}.
         """
         pace = self.multiple
         if pace is None or pace <= 0:
@@ -187,14 +178,19 @@ class RescaledFlow(SelfAttention, Relaxation):
         return approach(z, first, pace, t) if (z[first[first]] == z[first]).all() else None
 
     def drowned(self, z: np.ndarray, t: float, rtol: float) -> bool:
-        """Are the components along the leading eigenvalues of V below 100 rtol of what they are
-        computed from? Late attention reads no others (docs/mathematics.md A3)."""
-        if self.V is None or self._modes is None:
+        """Is E z, which attention reads, below 100 rtol of what it is computed from?"""
+        if not self.drowns:
             return False
-        values, _, inverse = self._modes
-        leading = inverse[values.real > -1e-9 * (1 + abs(self.leading))]
-        signal, parts = np.abs(leading @ z.T), np.abs(leading) @ np.abs(z.T)
-        return bool((signal.max(axis=1) < 100 * rtol * parts.max(axis=1)).any())
+        E, size = self._propagator(t), float(np.abs(z).max())
+        if E is None or size == 0:
+            return False
+        read, parts = np.abs(z / size @ E.T), np.abs(z / size) @ np.abs(E.T)
+        return bool(read.max() < 100 * rtol * parts.max())
+
+    @cached_property
+    def drowns(self) -> bool:
+        """Does V have eigenvalues of negative real part, along which z grows?"""
+        return self.V is not None and bool((np.linalg.eigvals(self.V).real < 0).any())
 
     @cached_property
     def _modes(self) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
@@ -218,7 +214,13 @@ class RescaledFlow(SelfAttention, Relaxation):
 
     @property
     def advice(self) -> str:
+        if not self.drowns:
+            return super().advice
         return "V has eigenvalues of negative real part, along which z grows: use LeadingFlow."
+
+    @property
+    def advice_if_stiff(self) -> str:
+        return self.advice if self.drowns else super().advice_if_stiff
 
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from dataclasses import dataclass, field
 from math import inf, sqrt
 from typing import Any, final
@@ -11,19 +12,40 @@ import numpy as np
 from .._scale import unit
 from .._types import Array, as_number, as_parameter, as_whole, namespace
 from ..attention import Attention, Softmax, act
+from ..attention.scores import device_of
 from .abstract import Flow, LayerMap, Tendency
 
-__all__ = ["NoisySphere", "SphereFlow", "UnnormalizedSphereFlow", "tangent"]
+
+class OnSphere(Flow, abc.ABC):
+    """Tokens of length 1 that merge in the end."""
+
+    def retract(self, z: Array) -> Array:
+        return unit(z)
+
+    def tends_to(self, d: int) -> Tendency:
+        return "one point"
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class SphereFlow(Flow):
+class SphereFlow(OnSphere):
     """Self-attention with layer normalisation, SA of arXiv 2312.10794 (docs/mathematics.md A4).
 
         x_i' = y_i - <x_i, y_i> x_i,   y_i = V sum_j P_ij x_j,   |x_i| = 1
 
-    `Causal(Softmax(beta))` gives the flow of arXiv 2411.04990, `Heads` several heads.
+    Parameters
+    ----------
+    attention
+        Gives P. `Causal(Softmax(beta))` gives the flow of arXiv 2411.04990, `Heads` several heads.
+    V
+        The value matrix, None for the identity.
+
+    Examples
+    --------
+    >>> import cynosure as cy
+    >>> run = cy.simulate(cy.SphereFlow(), cy.configurations.sphere(20, 3), time=20.0)
+    >>> cy.clusters(run.z[-1], tol=1e-3).count
+    1
     """
 
     attention: Attention = field(default_factory=Softmax)
@@ -36,16 +58,10 @@ class SphereFlow(Flow):
         x = self.retract(z)  # off the sphere by rounding: the field there keeps |z| as it is
         return tangent(x, act(self.V, self.attention.pull(x, mask=mask), "V"))
 
-    def retract(self, z: Array) -> Array:
-        return unit(z)
-
-    def tends_to(self, d: int) -> Tendency:
-        return "one point"
-
 
 @final
 @dataclass(frozen=True, eq=False)
-class UnnormalizedSphereFlow(Flow):
+class UnnormalizedSphereFlow(OnSphere):
     """The sphere flow without the softmax denominator: USA of arXiv 2312.10794.
 
         x_i' = y_i - <x_i, y_i> x_i,   y_i = V (1/n) sum_j exp(beta <A x_i, x_j>) x_j
@@ -54,6 +70,7 @@ class UnnormalizedSphereFlow(Flow):
     the order e^beta: from beta ~ 20 on take a short time, or `SphereFlow`.
     """
 
+    advice = "The velocity is of the order e^beta: use a smaller beta, or SphereFlow."
     beta: float = 1.0
     A: Array | None = None
     V: Array | None = None
@@ -65,32 +82,20 @@ class UnnormalizedSphereFlow(Flow):
         object.__setattr__(self, "V", as_parameter(self.V, "V"))
 
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        from array_api_compat import device
-
         x = self.retract(z)
         xp = namespace(x)
         scores = self.beta * (act(self.A, x) @ xp.matrix_transpose(x))
         count: Any = x.shape[-2]
         weights = xp.exp(scores)
         if mask is not None:
-            real = xp.asarray(mask, device=device(x))
+            real = xp.asarray(mask, device=device_of(x))
             weights = xp.where(real[..., None, :], weights, 0.0)
             count = xp.astype(xp.sum(xp.astype(real, x.dtype), axis=-1), x.dtype)[..., None, None]
         return tangent(x, act(self.V, (weights @ x) / count, "V"))
 
-    def retract(self, z: Array) -> Array:
-        return unit(z)
-
-    def tends_to(self, d: int) -> Tendency:
-        return "one point"
-
     @property
     def form(self) -> np.ndarray | None:
         return self.A
-
-    @property
-    def advice(self) -> str:
-        return "The velocity is of the order e^beta: use a smaller beta, or SphereFlow."
 
 
 @final
@@ -102,8 +107,7 @@ class NoisySphere(LayerMap):
 
     G_k is one d x d Gaussian matrix per layer, *the same for every token* (and every configuration
     of a batch), drawn from (seed, k): runs repeat, and a longer run begins like a shorter one. As
-    dt -> 0 this is the Stratonovich equation on the sphere: the correction dt E[G^2] is a multiple
-    of I, and the normalisation removes it.
+    dt -> 0 this is the Stratonovich equation on the sphere.
     """
 
     attention: Attention = field(default_factory=Softmax)

@@ -9,8 +9,6 @@ from typing import final
 
 from .._deadline import Deadline
 
-__all__ = ["Budget", "Exhausted", "price"]
-
 
 class Exhausted(Exception):
     """The budget is spent: what is proved so far stands, the rest stays undecided."""

@@ -1,9 +1,8 @@
-"""Proofs that a token's sets will never change again, in exact arithmetic.
+"""Proofs that a token's sets will never change again, in exact arithmetic (docs/mathematics.md C6,
+C7).
 
-See docs/mathematics.md C6 and C7.
-
-Every rule reads one `DecidedLayer` k of the walk: exact tokens z_c, sets C_c, and the exact face of
-the hull exposed by a vector.
+Every rule reads one layer of a `Walk` whose sets have been decided: exact tokens z_c, sets C_c, and
+the exact face of the hull exposed by a vector.
 
 * fixed and G: tokens that are the mean of their own tied set, and tokens tied between such.
 * H: each token i has a finite set W_i whose hull it never leaves while the sets are constant; every
@@ -19,21 +18,20 @@ K_k shrink.
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import NamedTuple, TypeAlias, final
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, final
 
 from .budget import Budget, price
-from .exponentials import ExponentialSum, first_nonpositive, first_nonzero
-from .kernels.exact import Exact, Vector, dot, product, weighted_mean
+from .exponentials import ExponentialSum, Part, first_nonpositive, first_nonzero, parts_of
+from .kernels.exact import Exact, Vector, dot, matvec, product
 from .patterns import Motion, Pattern, components, ends, motions
 
-__all__ = ["RULES", "RULE_WORDS", "ConstantSets", "DecidedLayer", "fixed_ties"]
+if TYPE_CHECKING:
+    from .walk import Walk
 
 RULES = ("", "leader", "S", "G", "fixed", "H", "T")  # how a token was settled
 OPEN, LEADER, S, G, FIXED, H, T = range(7)
@@ -43,90 +41,17 @@ RULE_WORDS = {  # the same for people
     "S": "follows a leader",
     "G": "tied between tokens that stay",
     "fixed": "stays where it is",
-    "H": "tied for ever, proved by hulls",
-    "T": "tied for ever, proved by signs",
+    "H": "always tied, proved by hulls",
+    "T": "always tied, proved by signs",
 }
 
 
-class DecidedLayer(abc.ABC):
-    """What a rule may ask of a walk whose current layer has been decided.
+def fixed_ties(view: Walk, tied: list[int]) -> Iterator[tuple[int, int, Exact]]:
+    """The classes of `tied` (all with |C_c| > 1) that rules `fixed` and G settle; limits by scale.
 
-    Tokens are value classes c with multiplicities. Exact positions are integers or rationals over
-    one common denominator, `scale`, in the units of the tokens given.
-    """
-
-    alpha: Fraction
-    budget: Budget
-
-    @property
-    @abc.abstractmethod
-    def scale(self) -> int:
-        """The common denominator of the positions at this layer."""
-
-    @property
-    @abc.abstractmethod
-    def count(self) -> Sequence[int]:
-        """How many tokens each class holds."""
-
-    @property
-    @abc.abstractmethod
-    def searched(self) -> np.ndarray:
-        """The classes that are not settled: their sets are searched at every layer."""
-
-    @property
-    @abc.abstractmethod
-    def stepped(self) -> np.ndarray:
-        """The classes without a closed form: those searched, then those settled by H or T."""
-
-    @abc.abstractmethod
-    def point(self, c: int) -> Vector:
-        """z_c, integers over `scale`."""
-
-    @abc.abstractmethod
-    def following(self, c: int) -> Sequence[int]:
-        """C_c."""
-
-    @abc.abstractmethod
-    def stays(self, c: int) -> bool:
-        """True when class c is proved never to move again: a leader, or settled as `fixed`."""
-
-    @abc.abstractmethod
-    def image(self, x: Exact) -> Exact:
-        """A x."""
-
-    @abc.abstractmethod
-    def face(self, x: Exact) -> tuple[list[int], Fraction]:
-        """The classes that maximise <A x, .> and the maximum; x over `scale`."""
-
-    @abc.abstractmethod
-    def matrix(self) -> list[Vector] | None:
-        """A as integers over a common denominator; None for the identity."""
-
-    @abc.abstractmethod
-    def reaching(self, x: Sequence[Exact], y: Sequence[Exact]) -> Sequence[int]:
-        """The classes whose scores may ever come up to those of a followed class.
-
-        The follower never leaves the hull of x, the followed never that of y, vectors over `scale`;
-        classes without a closed form are always among them.
-        """
-
-    def mean(
-        self, c: int, of: Callable[[int], Sequence[Fraction | int]] | None = None
-    ) -> list[Fraction]:
-        """The mean over C_c of `of(j)`, multiplicities counted; of z_j unless told: then m_c."""
-        members, of = self.following(c), of or self.point
-        return weighted_mean([self.count[j] for j in members], [of(j) for j in members])
-
-
-def fixed_ties(view: DecidedLayer, tied: list[int]) -> Iterator[tuple[int, int, Exact]]:
-    """The classes of `tied` (all with |C_c| > 1) that rules `fixed` and G settle, with limits.
-
-    Limits are over `scale`.
-
-    F is the largest set of tokens with m_i = z_i and C_i in F; it contains the leaders and never
-    moves. A token outside F is settled with limit u = m_i when C_i lies in F, <Au, z_j> = |u|_A^2
-    on C_i and <Au, z_l> <= |u|_A^2 for all l: then z_i moves straight to u on a face that it
-    exposes all along the way (docs/mathematics.md C6).
+    F is the largest set of tokens with m_i = z_i and C_i in F: it never moves. A token outside F is
+    settled with limit u = m_i when C_i lies in F, <Au, z_j> = |u|_A^2 on C_i and <Au, z_l> <=
+    |u|_A^2 for all l: z_i then moves straight to u, exposing that face (docs/mathematics.md C6).
     """
     means = {c: view.mean(c) for c in tied}
     fixed = {c for c in tied if tuple(means[c]) == view.point(c)}
@@ -160,18 +85,25 @@ class WholeMotion(NamedTuple):
     def of(cls, motion: Motion) -> WholeMotion:
         rows = [(b, power, row) for b, rows in motion.items() for power, row in enumerate(rows)]
         common = lcm(*(x.denominator for _, _, row in rows for x in row))
-        terms = [
-            (b, power, tuple(int(x * common) for x in row)) for b, power, row in rows if any(row)
-        ]
+        return cls.with_bits(
+            common,
+            [(b, power, tuple(int(x * common) for x in row)) for b, power, row in rows if any(row)],
+        )
+
+    @classmethod
+    def with_bits(cls, denominator: int, terms: list[tuple[Fraction, int, Vector]]) -> WholeMotion:
         longest = max((abs(x).bit_length() for *_, row in terms for x in row), default=0)
-        return cls(common, terms, longest)
+        return cls(denominator, terms, longest)
 
 
 @final
 class ConstantSets:
-    """The future of the open classes if no set changes again (docs/mathematics.md C3, C7)."""
+    """The future of the open classes if no set changes again (docs/mathematics.md C3, C7).
 
-    def __init__(self, view: DecidedLayer) -> None:
+    Rule H asks for W_c, places whose hull class c never leaves (`hull`); rule T for its motion.
+    """
+
+    def __init__(self, view: Walk) -> None:
         self.view = view
         self.open: list[int] = view.searched.tolist()
         self._stepped: list[int] = view.stepped.tolist()
@@ -227,11 +159,7 @@ class ConstantSets:
         return self._powers[key]
 
     def hull(self, c: int) -> frozenset[Place]:
-        """W_c: places whose hull class c never leaves while the sets are constant.
-
-        The Y_c^(r), which are finitely many unless c leads to a ring; then the places of all
-        classes that it leads to, and the limits of those in closed form.
-        """
+        """W_c: the Y_c^(r), finitely many unless c leads to a ring; then where that ring may go."""
         if c not in self._hulls:
             depth = self._depth_of(c)
             if depth is None:
@@ -272,19 +200,17 @@ class ConstantSets:
     def settled_by_h(self) -> list[int]:
         """The open classes whose sets certificate H proves constant, token by token."""
         verdicts: dict[tuple[frozenset[Place], frozenset[Place]], bool] = {}
-        good = set()
+        bad = set()
         for c in self.open:
             followed = frozenset().union(*(self.hull(j) for j in self.view.following(c)))
             key = self.hull(c), followed
             if key not in verdicts:
                 verdicts[key] = self._holds_h(*key)
-            if verdicts[key]:
-                good.add(c)
-        waiting = set(self.open)
-        while loose := {
-            c for c in good if any(j in waiting and j not in good for j in self.view.following(c))
-        }:
-            good -= loose
+            if not verdicts[key]:
+                bad.add(c)
+        good = set(self.open) - bad
+        while loose := {c for c in good if not bad.isdisjoint(self.view.following(c))}:
+            good, bad = good - loose, bad | loose
         return sorted(good)
 
     def _holds_h(self, hull: frozenset[Place], followed: frozenset[Place]) -> bool:
@@ -337,9 +263,10 @@ class ConstantSets:
             for j in sorted({*members, *rivals} - {members[0]}):
                 f = scores.difference(top, best, scores.product(query, motion(j)), motion(j))
                 if j in members:
-                    change, sure = f.first_nonzero(), True
+                    change, sure = first_nonzero(f, view.budget), True
                 else:
-                    change, sure = f.first_nonpositive(limit if first is None else first - 1)
+                    room = limit if first is None else first - 1
+                    change, sure = first_nonpositive(f, room, view.budget)
                 if change is not None and change <= limit:
                     first = change if first is None else min(first, change)
                     if first == 1:
@@ -351,7 +278,7 @@ class ConstantSets:
         """Tie factor and exact values of the stepped classes s layers on, if their sets stay.
 
         With D a common denominator of the bases, a multiple of p + q, the values are integers over
-        scale D^s common, which is the new scale with (D / (p + q))^s common as tie factor.
+        scale D^s common: the new scale with (D / (p + q))^s common as tie factor.
         """
         whole = {c: WholeMotion.of(self._motions[c]) for c in self._stepped}
         total = self.view.alpha.numerator + self.view.alpha.denominator
@@ -402,28 +329,26 @@ class Scores:
         """A z(s), up to a positive factor."""
         if self._A is None:
             return motion
-        terms = [(b, power, tuple(dot(row, x) for row in self._A)) for b, power, x in motion.terms]
-        longest = max((abs(x).bit_length() for *_, row in terms for x in row), default=0)
-        return WholeMotion(motion.denominator, terms, longest)
+        terms = [(b, power, matvec(self._A, x)) for b, power, x in motion.terms]
+        return WholeMotion.with_bits(motion.denominator, terms)
 
     def product(self, query: WholeMotion, key: WholeMotion) -> Coefficients:
         """<query(s), key(s)> times the two denominators."""
         cost = 10 * price(max(query.bits, key.bits))
         self._budget.spend(50 + len(query.terms) * len(key.terms) * cost)
-        out: Coefficients = {}
+        out: Coefficients = defaultdict(int)
         keys, times = self._numbered(key), self._times
         for b, power, x in self._numbered(query):
             for e, other, y in keys:
                 if (b, e) not in times:
                     times[b, e] = self._number_of(self._bases[b] * self._bases[e])
-                at = times[b, e], power + other
-                out[at] = out.get(at, 0) + dot(x, y)
+                out[times[b, e], power + other] += dot(x, y)
         return out
 
     def difference(
         self, best: Coefficients, of_best: WholeMotion, other: Coefficients, of_other: WholeMotion
-    ) -> ScoreGap:
-        """best - other, up to a positive factor."""
+    ) -> list[Part]:
+        """best - other as a function of s, up to a positive factor."""
         terms: dict[int, list[int]] = {}
         for scores, factor in ((best, of_other.denominator), (other, -of_best.denominator)):
             for (b, power), x in scores.items():
@@ -433,29 +358,9 @@ class Scores:
                 row[power] += x * factor
         self._budget.spend(50 + 2 * len(best) * price(of_best.bits + of_other.bits))
         if any(self._bases[b] <= 0 for b in terms):
-            rational = {self._bases[b]: [Fraction(x) for x in row] for b, row in terms.items()}
-            return ScoreGap(None, rational, self._budget)
+            return parts_of({self._bases[b]: [*map(Fraction, row)] for b, row in terms.items()})
         if len(self._whole) < len(self._bases):
             common = lcm(*(b.denominator for b in self._bases))
             self._whole = [int(b * common) for b in self._bases]
         order = sorted(terms, key=self._whole.__getitem__, reverse=True)
-        whole = ExponentialSum.whole({self._whole[b]: terms[b] for b in order})
-        return ScoreGap(whole, {}, self._budget)
-
-
-class ScoreGap(NamedTuple):
-    """A score difference as a function of s: in integers, or where bases are negative rationals."""
-
-    whole: ExponentialSum | None
-    rational: dict[Fraction, list[Fraction]]
-    budget: Budget
-
-    def first_nonzero(self) -> int | None:
-        if self.whole is not None:
-            return self.whole.first_nonzero(self.budget)
-        return first_nonzero(self.rational, self.budget)
-
-    def first_nonpositive(self, limit: int) -> tuple[int | None, bool]:
-        if self.whole is not None:
-            return self.whole.first_nonpositive(limit, self.budget)
-        return first_nonpositive(self.rational, limit, self.budget)
+        return [Part(1, 0, ExponentialSum.whole({self._whole[b]: terms[b] for b in order}))]

@@ -11,16 +11,15 @@ coefficients: all that follows is arithmetic of integers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import reduce
 from math import comb, lcm, log, log1p
-from typing import TypeAlias, final
+from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 
 from .budget import Budget, price
-
-__all__ = ["ExponentialSum", "first_nonpositive", "first_nonzero"]
 
 Terms: TypeAlias = Mapping[Fraction, Sequence[Fraction]]  # base -> coefficients, low orders first
 Piece: TypeAlias = tuple[int, int | None]
@@ -29,13 +28,18 @@ _SCANNED = 4096  # layers looked at one by one before the search by pieces
 _DOUBTS = 32  # layers decided in integers before the same
 
 
-def first_nonpositive(
-    terms: Terms, limit: int, budget: Budget | None = None
-) -> tuple[int | None, bool]:
+class Part(NamedTuple):
+    """`sum`(t), t = 1, 2, ..., which is f(step t - offset) up to a positive factor."""
+
+    step: int
+    offset: int
+    sum: ExponentialSum
+
+
+def first_nonpositive(parts: Sequence[Part], limit: int, budget: Budget) -> tuple[int | None, bool]:
     """(smallest s in 1..limit with f(s) <= 0 or None, whether f > 0 beyond the limit is proved)."""
-    budget = budget or Budget()
     first, proved = None, True
-    for step, offset, part in _by_sign_of_bases(terms):
+    for step, offset, part in parts:
         room = limit if first is None else first - 1
         found, sure = part.first_nonpositive((room + offset) // step, budget)
         if found is not None:
@@ -44,30 +48,24 @@ def first_nonpositive(
     return first, proved
 
 
-def first_nonzero(terms: Terms, budget: Budget | None = None) -> int | None:
+def first_nonzero(parts: Sequence[Part], budget: Budget) -> int | None:
     """The smallest s >= 1 with f(s) != 0; None when there is none.
 
     Trap: f may vanish at a few s. It is a sum of N independent terms s^a b^s, so it cannot vanish
     at N values of s in a row, for either parity of s.
     """
-    budget = budget or Budget()
-    found = [
-        step * s - offset
-        for step, offset, part in _by_sign_of_bases(terms)
-        if (s := part.first_nonzero(budget)) is not None
-    ]
-    return min(found, default=None)
+    found = [(part.sum.first_nonzero(budget), part) for part in parts]
+    return min((p.step * s - p.offset for s, p in found if s is not None), default=None)
 
 
-def _by_sign_of_bases(terms: Terms) -> list[tuple[int, int, ExponentialSum]]:
-    """(step, offset, g) with f(step t - offset) = g(t) up to a positive factor, t = 1, 2, ...
+def parts_of(terms: Terms) -> list[Part]:
+    """One part when every base is positive; otherwise even and odd layers, with squares as bases.
 
-    One of them when every base is positive. Otherwise even and odd layers apart, where the bases
-    are squares. A base 0 has no part in f(s), s >= 1.
+    A base 0 has no part in f(s), s >= 1.
     """
     terms = {b: list(p) for b, p in terms.items() if b != 0 and any(p)}
     if all(b > 0 for b in terms):
-        return [(1, 0, ExponentialSum(terms))]
+        return [Part(1, 0, ExponentialSum(terms))]
     out = []
     for offset in (0, 1):
         halved: dict[Fraction, list[Fraction]] = {}
@@ -78,7 +76,7 @@ def _by_sign_of_bases(terms: Terms) -> list[tuple[int, int, ExponentialSum]]:
                 for low in range(power + 1):
                     share = comb(power, low) * 2**low * (-offset) ** (power - low)
                     mine[low] += c * share / b**offset
-        out.append((2, offset, ExponentialSum(halved)))
+        out.append(Part(2, offset, ExponentialSum(halved)))
     return out
 
 
@@ -103,16 +101,11 @@ class ExponentialSum:
         return out
 
     @property
-    def zero(self) -> bool:
-        """True when f(s) = 0 for every s."""
-        return not self._terms
-
-    @property
     def at_infinity(self) -> int:
         """The sign of f(s) for all large s: that of the leading term of the largest base."""
-        return 0 if self.zero else _sign(next(iter(self._terms.values()))[-1])
+        return _sign(next(iter(self._terms.values()))[-1]) if self._terms else 0
 
-    def sign(self, s: int, budget: Budget | None = None) -> int:
+    def sign(self, s: int, budget: Budget) -> int:
         """The sign of f(s): by truncated powers when they suffice, else by whole ones."""
         values = [(v, b) for b, p in self._terms.items() if (v := _value(p, s))]
         if len(values) <= 1:
@@ -120,32 +113,27 @@ class ExponentialSum:
         bits = max(b.bit_length() for _, b in values) * s
         width = 256
         while 4 * width < bits:
-            _pay(budget, len(values) * s.bit_length() * price(width))
+            budget.spend(len(values) * s.bit_length() * price(width))
             decided = _sign_of_truncated(values, s, width)
             if decided is not None:
                 return decided
             width *= 8
-        _pay(budget, len(values) * price(bits))
+        budget.spend(len(values) * price(bits))
         return _sign(sum(v * b**s for v, b in values))
 
-    def first_nonzero(self, budget: Budget | None = None) -> int | None:
+    def first_nonzero(self, budget: Budget) -> int | None:
         """The smallest s >= 1 with f(s) != 0, None for f = 0."""
         count = sum(map(len, self._terms.values()))
         return next((s for s in range(1, count + 1) if self.sign(s, budget)), None)
 
-    def first_nonpositive(
-        self, limit: int, budget: Budget | None = None
-    ) -> tuple[int | None, bool]:
-        """(smallest s in 1..limit with f(s) <= 0 or None, whether f > 0 beyond is proved).
-
-        Layer by layer while that is cheap, then by pieces on which f is monotone.
-        """
-        if self.zero:
+    def first_nonpositive(self, limit: int, budget: Budget) -> tuple[int | None, bool]:
+        """As the function; layer by layer while that is cheap, then by pieces of monotone f."""
+        if not self._terms:
             return (1 if limit >= 1 else None), True
         start, end, doubts = 1, 16, 0
         while start <= min(limit, _SCANNED):
             end = min(end, limit)
-            _pay(budget, 200 + (end - start) * sum(map(len, self._terms.values())) // 16)
+            budget.spend(200 + (end - start) * sum(map(len, self._terms.values())) // 16)
             for s in self._doubtful(start, end):
                 doubts += 1
                 if self.sign(s, budget) <= 0:
@@ -156,8 +144,6 @@ class ExponentialSum:
                 return None, True
             start, end = end + 1, 4 * end
         return self._by_pieces(start, limit, budget)
-
-    # -- layer by layer -----------------------------------------------------------------------
 
     def _doubtful(self, start: int, end: int) -> list[int]:
         """The s in [start, end] at which floats do not prove f(s) > 0."""
@@ -181,64 +167,53 @@ class ExponentialSum:
             sure = np.isfinite(bound) & (value > 1e-9 * bound + 1e-290)
         return (np.flatnonzero(~sure) + start).tolist()
 
-    def _positive_from(self, s: int, budget: Budget | None) -> bool:
+    def _positive_from(self, s: int, budget: Budget) -> bool:
         """Sufficient for f > 0 on [s, infinity): the leading term beats all negative ones for ever.
 
         Divided by the leading term c t^A top^t, a negative one is |c'| t^(a-A) (b / top)^t. It does
         not grow from t = s on when (1 + 1/s)^(a-A) b <= top, since the left side falls with s.
         """
-        terms = iter(self._terms.items())
-        top, leading = next(terms)
+        top, leading = next(iter(self._terms.items()))
         if leading[-1] <= 0 or s < 1:
             return False
-        order, negative = len(leading) - 1, {}
+        order, rest = len(leading) - 1, {}
         for b, p in self._terms.items():
-            against = [max(-c, 0) for c in p]
-            if not any(against):
-                continue
-            rise = len(_trimmed(against)) - 1 - order
+            rest[b] = [min(c, 0) for c in p]
+            rise = len(_trimmed(rest[b])) - 1 - order
             if rise > 0 and (s + 1) ** rise * b > s**rise * top:
                 return False
-            negative[b] = against
-        mine = {top: [0] * order + [leading[-1]]}
-        return _difference_of(mine, negative).sign(s, budget) > 0
-
-    # -- by pieces ----------------------------------------------------------------------------
+        rest[top][-1] = leading[-1]
+        return ExponentialSum.whole(rest).sign(s, budget) > 0
 
     def _lowered(self, base: int) -> ExponentialSum:
         """g(s) = f(s + 1) - base f(s): f / base^s rises exactly where g > 0."""
         out = {}
         for b, p in self._terms.items():
-            shifted = [
-                sum(comb(high, low) * p[high] for high in range(low, len(p)))
-                for low in range(len(p))
-            ]
-            out[b] = [b * moved - base * c for moved, c in zip(shifted, p, strict=True)]
+            orders = range(len(p))
+            moved = [sum(comb(high, low) * p[high] for high in orders[low:]) for low in orders]
+            out[b] = [b * x - base * c for x, c in zip(moved, p, strict=True)]
         return ExponentialSum.whole(out)
 
-    def _monotone(self, start: int, limit: int, budget: Budget | None) -> list[Piece]:
+    def _monotone(self, start: int, limit: int, budget: Budget) -> list[Piece]:
         """Pieces [left, right] of [start, infinity) on which f / base^s is monotone.
 
         `right` is None for a piece without end. Where the search ends at `limit`, so do they.
         """
         g = self._lowered(next(reversed(self._terms)))
-        if g.zero:
+        if not g._terms:
             return [(start, None)]
         points, complete = g._sign_changes(start, limit, budget)
         ends = [*points[1:], None if complete else limit]
         return list(zip(points, ends, strict=True))
 
-    def _end(self, right: int | None, budget: Budget | None) -> int:
+    def _end(self, right: int | None, budget: Budget) -> int:
         return self.at_infinity if right is None else self.sign(right, budget)
 
-    def _sign_changes(
-        self, start: int, limit: int, budget: Budget | None
-    ) -> tuple[list[int], bool]:
+    def _sign_changes(self, start: int, limit: int, budget: Budget) -> tuple[list[int], bool]:
         """Points start = x_0 < x_1 < ... such that f does not change sign on [x_i, x_{i+1} - 1].
 
-        And whether these are all of them; otherwise those up to `limit`. By induction on the
-        number of terms: f / base^s is monotone on few pieces, so f changes sign on each once at
-        most, and a bisection finds where; on a piece without end the sign at infinity tells.
+        And whether these are all of them, or those up to `limit`. On each piece where f / base^s is
+        monotone f changes sign once at most; on one without end the sign at infinity tells.
         """
         if sum(map(len, self._terms.values())) == 1:
             return [start], True
@@ -251,64 +226,45 @@ class ExponentialSum:
             current = sign or current
             end = self._end(right, budget)
             if end and current and end != current:
-
-                def changed(s: int, end: int = end) -> bool:
-                    return self.sign(s, budget) == end
-
-                change = _first_true(changed, left, right, limit)
+                change = self._first_with((end,), left, right, limit, budget)
                 if change is None:
                     return sorted(set(points)), False
                 points.append(change)
             current = end or current
         return sorted(set(points)), pieces[-1][1] is None
 
-    def _by_pieces(self, start: int, limit: int, budget: Budget | None) -> tuple[int | None, bool]:
+    def _by_pieces(self, start: int, limit: int, budget: Budget) -> tuple[int | None, bool]:
         """`first_nonpositive` from `start` on, f > 0 before it being known."""
         if start > limit:
             return None, False
-
-        def fallen(s: int) -> bool:
-            return self.sign(s, budget) <= 0
-
         pieces = self._monotone(start, limit, budget)
         for left, right in pieces:
-            if fallen(left):
+            if self.sign(left, budget) <= 0:
                 return left, True
             if self._end(right, budget) <= 0:
-                first = _first_true(fallen, left, right, limit)
+                first = self._first_with((0, -1), left, right, limit, budget)
                 return first, first is not None
         return None, pieces[-1][1] is None
 
+    def _first_with(
+        self, signs: tuple[int, ...], left: int, right: int | None, limit: int, budget: Budget
+    ) -> int | None:
+        """The first s in (left, right] at which f has one of the signs; None beyond `limit`.
 
-def _first_true(
-    true: Callable[[int], bool], left: int, right: int | None, limit: int
-) -> int | None:
-    """The first s in (left, right] with true(s), a predicate that stays true once it is.
-
-    It is false at `left`, and true at `right`, or in the end when there is none; None when that is
-    beyond `limit`.
-    """
-    if right is None:
-        step = 1
-        while not true(min(left + step, limit)):
-            if left + step >= limit:
-                return None
-            left, step = left + step, 2 * step
-        right = min(left + step, limit)
-    while right - left > 1:
-        middle = (left + right) // 2
-        left, right = (left, middle) if true(middle) else (middle, right)
-    return right if right <= limit else None
-
-
-def _difference_of(mine: Mapping[int, list[int]], less: Mapping[int, list[int]]) -> ExponentialSum:
-    out = {}
-    for b in sorted({*mine, *less}, reverse=True):
-        p, q = mine.get(b, []), less.get(b, [])
-        length = max(len(p), len(q))
-        p, q = p + [0] * (length - len(p)), q + [0] * (length - len(q))
-        out[b] = [x - y for x, y in zip(p, q, strict=True)]
-    return ExponentialSum.whole(out)
+        It has none of them at `left`, and keeps them: until `right`, or in the end.
+        """
+        if right is None:
+            step = 1
+            while self.sign(min(left + step, limit), budget) not in signs:
+                if left + step >= limit:
+                    return None
+                left, step = left + step, 2 * step
+            right = min(left + step, limit)
+        while right - left > 1:
+            middle = (left + right) // 2
+            found = self.sign(middle, budget) in signs
+            left, right = (left, middle) if found else (middle, right)
+        return right if right <= limit else None
 
 
 def _sign_of_truncated(values: Iterable[tuple[int, int]], s: int, width: int) -> int | None:
@@ -343,11 +299,6 @@ def _truncated_power(b: int, s: int, width: int) -> tuple[int, int]:
     return mantissa, exponent
 
 
-def _pay(budget: Budget | None, units: int) -> None:
-    if budget is not None:
-        budget.spend(units)
-
-
 def _trimmed(p: list[int]) -> list[int]:
     while p and p[-1] == 0:
         p = p[:-1]
@@ -355,10 +306,7 @@ def _trimmed(p: list[int]) -> list[int]:
 
 
 def _value(p: Sequence[int], s: int) -> int:
-    out = 0
-    for c in reversed(p):
-        out = out * s + c
-    return out
+    return reduce(lambda out, c: out * s + c, reversed(p), 0)
 
 
 def _log_ratio(b: int, top: int) -> float:

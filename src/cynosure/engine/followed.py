@@ -7,16 +7,16 @@ leads when it follows only itself; for distinct tokens this is Definition 1.1 of
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple, SupportsIndex
 
 import numpy as np
 
+from .._exports import guarded
 from .._types import Array, is_torch
-
-__all__ = ["Followed", "History", "Record", "concatenate"]
 
 
 class Record(NamedTuple):
@@ -39,6 +39,7 @@ class Record(NamedTuple):
         return self.indices[self.indptr[row] : self.indptr[row + 1]]
 
 
+@guarded
 @dataclass(frozen=True, eq=False)
 class Followed:
     """The sets C_i of one layer, for one configuration (n,) or a batch (*b, n).
@@ -51,6 +52,20 @@ class Followed:
     label: np.ndarray
     indptr: np.ndarray
     indices: np.ndarray
+
+    @classmethod
+    def of(cls, sets: Sequence[Sequence[int] | np.ndarray]) -> Followed:
+        """The sets C_i of one configuration, each as the tokens that token i follows.
+
+        Equal tokens must have equal sets with all copies in them, or they do not lead.
+        """
+        indptr = np.cumsum([0, *(len(row) for row in sets)])
+        if (np.diff(indptr) < 1).any():
+            raise ValueError("sets: expected at least one token in every set")
+        indices = np.concatenate([np.sort(np.asarray(row, dtype=np.intp)) for row in sets])
+        if indices.min() < 0 or indices.max() >= len(sets):
+            raise ValueError(f"sets: expected tokens 0 to {len(sets) - 1}")
+        return cls(np.arange(len(sets)), indptr, indices)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -164,19 +179,30 @@ class Followed:
         return out.reshape(z.shape)
 
 
-def concatenate(parts: Sequence[Followed], shape: tuple[int, ...]) -> Followed:
-    """One Followed of shape (*b, n) from those of its configurations, in order."""
-    shift_class = np.cumsum([0, *(len(p.indptr) - 1 for p in parts)])
-    shift_entry = np.cumsum([0, *(len(p.indices) for p in parts)])
-    label = [
-        np.where(p.label >= 0, p.label + s, -1) for p, s in zip(parts, shift_class, strict=False)
-    ]
-    indptr = [p.indptr[:-1] + s for p, s in zip(parts, shift_entry, strict=False)]
-    indices = [p.indices + s for p, s in zip(parts, shift_class, strict=False)]
+def of_each(
+    tokens: np.ndarray, real: np.ndarray | None, one: Callable[[np.ndarray], Followed]
+) -> Followed:
+    """The sets of tokens (*b, n, d) from those of the real tokens of each configuration."""
+    *batch, n, d = tokens.shape
+    flat = tokens.reshape(-1, n, d).astype(np.float64, copy=False)
+    masks = [None] * len(flat) if real is None else list(real.reshape(-1, n))
+    parts = []
+    for z, mask in zip(flat, masks, strict=True):
+        part = one(z if mask is None else z[mask])
+        if mask is not None:
+            label = np.full(n, -1, dtype=np.intp)
+            label[mask] = part.label
+            part = replace(part, label=label)
+        parts.append(part)
+    if not batch:
+        return parts[0]
+    classes = np.cumsum([0, *(len(p.indptr) - 1 for p in parts)])
+    entries = np.cumsum([0, *(len(p.indices) for p in parts)])
+    labels = [np.where(p.label >= 0, p.label + s, -1) for p, s in zip(parts, classes)]
     return Followed(
-        np.concatenate(label).reshape(shape),
-        np.append(np.concatenate(indptr), shift_entry[-1]),
-        np.concatenate(indices),
+        np.concatenate(labels).reshape(*batch, n),
+        np.append(np.concatenate([p.indptr[:-1] + s for p, s in zip(parts, entries)]), entries[-1]),
+        np.concatenate([p.indices + s for p, s in zip(parts, classes)]),
     )
 
 
@@ -186,8 +212,7 @@ class History:
 
     `born`, `settled_at`, `leader` have shape (*b, n): the first layer with C_i = {i}, the layer
     from which the token's future is known in closed form, and the leader it then follows (-1 for
-    never / not yet / none). `records` holds the sets layer by layer for one configuration; it is
-    empty for batches, where `roles(trajectory.select(b))` finds those of one configuration again.
+    never / not yet / none). `records` holds the sets layer by layer; it is empty for batches.
     `same`, where some leaders met at one place, gives each class the first of those it met: from
     the layer at which they lead they are one value class.
     """
@@ -206,25 +231,15 @@ class History:
             raise ValueError(
                 "a batch does not store its sets: use roles(trajectory.select(b)).followed(k)"
             )
-        m = int(self.label.max()) + 1
-        sets: list[np.ndarray] = [np.empty(0, dtype=np.intp)] * m
-        single = np.full(m, -1, dtype=np.intp)
-        for record in self.records:
-            if record.layer > int(k):
-                break
-            width = np.diff(record.indptr)
-            single[record.ids] = np.where(width == 1, record.indices[record.indptr[:-1]], -1)
-            for row in np.flatnonzero(width > 1):
-                sets[record.ids[row]] = record.indices[record.indptr[row] : record.indptr[row + 1]]
-        several = np.flatnonzero(single < 0)
-        width = np.ones(m, dtype=np.intp)
-        width[several] = [len(sets[c]) for c in several]
+        start, width = np.zeros((2, int(self.label.max()) + 1), dtype=np.intp)
+        found = [record for record in self.records if record.layer <= int(k)]
+        ends = np.cumsum([0, *(len(record.indices) for record in found)])
+        for record, before in zip(found, ends):  # the last one that searched a class counts
+            start[record.ids] = record.indptr[:-1] + before
+            width[record.ids] = np.diff(record.indptr)
         indptr = np.concatenate(([0], np.cumsum(width)))
-        indices = np.empty(indptr[-1], dtype=np.intp)
-        alone = np.flatnonzero(single >= 0)
-        indices[indptr[alone]] = single[alone]
-        for c in several:
-            indices[indptr[c] : indptr[c + 1]] = sets[c]
+        place = np.repeat(start - indptr[:-1], width) + np.arange(indptr[-1])
+        indices = np.concatenate([record.indices for record in found])[place]
         followed = Followed(self.label, indptr, indices)
         return followed if self.same is None else self._merged(followed, int(k))
 
@@ -251,3 +266,17 @@ class History:
             np.concatenate(([0], np.cumsum([len(row) for row in rows]))),
             np.concatenate(rows),
         )
+
+
+class ClassTable(NamedTuple):
+    """What is known of the value classes, one row each, in the units of z0 and A."""
+
+    label: np.ndarray  # (n,) class of each token
+    first: np.ndarray  # (m,) first token of each class
+    born: np.ndarray  # (m,) first layer at which it leads, -1 never
+    settled_at: np.ndarray  # (m,) layer at which its future was proved, -1 not yet
+    leader: np.ndarray  # (m,) class of the leader it follows, -1 none
+    rule: np.ndarray  # (m,) index into RULES
+    margin: np.ndarray  # (m,) smallest gap seen between the best and the next score
+    ends: np.ndarray  # (m, d) limits; where an open class is now
+    exact_ends: list[list[Fraction]] | None  # the same in rationals, if z0 was given so

@@ -1,8 +1,7 @@
 """Certified hardmax layers of one configuration or of many: states, and who led since when.
 
-`simulate` and the classifier's model both call `certified_layers`. One configuration is a `Walk`.
-Many small ones go through one compiled call (`kernels.run_batch`); it says of which it is unsure,
-because scores were closer than rounding, and those are walked one by one.
+One configuration is a `Walk`. Many small ones go through one compiled call (`kernels.run_batch`);
+it says of which it is unsure, and those are walked one by one.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,15 +17,23 @@ from .._deadline import Deadline
 from .._types import Array, as_floats, is_torch, like, namespace
 from . import kernels
 from .budget import Budget, Exhausted
-from .device_tokens import there
 from .followed import History
+from .gpu import there
 from .walk import Walk
-
-__all__ = ["carried_there", "certified_layers"]
 
 _MOST_IN_BATCH = 1024  # tokens per configuration up to which the batch kernel pays
 _MOST_LAYERS = 20_000  # layers up to which it is asked: it walks all of them, if it must
 _PART = 1e9  # products of a compiled call that is to end by a deadline
+
+
+class _Run(NamedTuple):
+    """What is asked of every configuration."""
+
+    A: np.ndarray | None
+    alpha: Fraction
+    saves: np.ndarray
+    progress: Callable[[int], Any] | None
+    deadline: Deadline
 
 
 def carried_there(z: Array) -> bool:
@@ -55,44 +62,33 @@ def certified_layers(
     """Tokens at the layers `saves`, shape (len(saves), *z.shape), these layers, and their history.
 
     When the deadline passes before, the layers given are those of `saves` that were reached, and
-    the last one reached; of a batch, layer 0 only.
+    the last one reached; of a batch, layer 0 only. The sets of the last layer are decided too.
 
-    z is float64, (n, d) or (*b, n, d), or a tensor that is `carried_there`; mask, shaped (*b, n),
-    is False for padding, which stays as given and has -1 everywhere in the history. The sets of the
-    last layer are decided too; they are
-    in `History.records` for one configuration only. `progress(k)` is called with each layer
-    reached; in a batch, with the number of configurations walked one by one. `given` are the tokens
-    as the caller has them: if that is one large configuration on a GPU, or a batch of small ones,
-    it is walked there, and the tokens come back as a float64 tensor.
+    z is float64, (*b, n, d), or a tensor that is `carried_there`; mask, shaped (*b, n), is False
+    for padding, which stays as given and has -1 everywhere in the history. `progress(k)` is called
+    with each layer reached; in a batch, with the number of configurations walked one by one.
+    `given` are the tokens as the caller has them: one large configuration on a GPU, or a batch of
+    small ones, is walked there and comes back as a float64 tensor.
     """
-    deadline = deadline or Deadline(None)
+    run = _Run(A, alpha, saves, progress, deadline or Deadline(None))
     if z.ndim == 2:
-        far = None if given is None else there(given, mask)
-        return _one(z, A, alpha, mask, saves, progress, deadline, far)
+        return _one(z, mask, run, None if given is None else there(given, mask))
     flat = z.reshape(-1, *z.shape[-2:])
     real = np.ones(tuple(flat.shape[:2]), bool) if mask is None else mask.reshape(flat.shape[:2])
-    states, at, history = _batch(flat, A, alpha, real, saves, progress, deadline, given)
+    states, at, history = _batch(flat, real, run, given)
     if z.ndim == 3:
         return states, at, history
-    shaped = replace(
-        history,
-        born=history.born.reshape(tuple(z.shape[:-1])),
-        settled_at=history.settled_at.reshape(tuple(z.shape[:-1])),
-        leader=history.leader.reshape(tuple(z.shape[:-1])),
+    born, settled_at, leader = (
+        x.reshape(tuple(z.shape[:-1])) for x in (history.born, history.settled_at, history.leader)
     )
+    shaped = replace(history, born=born, settled_at=settled_at, leader=leader)
     return states.reshape(len(at), *z.shape), at, shaped
 
 
 def _one(
-    z: np.ndarray,
-    A: np.ndarray | None,
-    alpha: Fraction,
-    mask: np.ndarray | None,
-    saves: np.ndarray,
-    progress: Callable[[int], Any] | None,
-    deadline: Deadline,
-    far: Array | None = None,
+    z: np.ndarray, mask: np.ndarray | None, run: _Run, far: Array | None = None
 ) -> tuple[Array, np.ndarray, History]:
+    A, alpha, saves, progress, deadline = run
     tokens = z if mask is None else z[mask]
     walk = Walk(tokens, A, alpha, budget=Budget(deadline=deadline), there=far)
     states: list[Array] = []
@@ -149,22 +145,15 @@ def _pad(history: History, mask: np.ndarray) -> History:
 
 
 def _batch(
-    z: Array,
-    A: np.ndarray | None,
-    alpha: Fraction,
-    mask: np.ndarray,
-    saves: np.ndarray,
-    progress: Callable[[int], Any] | None,
-    deadline: Deadline,
-    given: Array | None,
+    z: Array, mask: np.ndarray, run: _Run, given: Array | None
 ) -> tuple[Array, np.ndarray, History]:
-    run = _compiled(z, A, alpha, mask, saves, given, deadline)
-    if run is None:
+    found, saves, progress = _compiled(z, mask, run, given), run.saves, run.progress
+    if found is None:
         return _only_first_layer(_rows(z, slice(None)), saves)
-    states, born, settled_at, leader, unsure = run
+    states, born, settled_at, leader, unsure = found
     decisions = 0
     for done, i in enumerate(np.flatnonzero(unsure).tolist()):
-        one, at, past = _one(_rows(z, i), A, alpha, mask[i], saves, None, deadline)
+        one, at, past = _one(_rows(z, i), mask[i], run._replace(progress=None))
         if len(at) < len(saves) or at[-1] != saves[-1]:
             return _only_first_layer(_rows(z, slice(None)), saves)
         states[:, i] = like(one, states)
@@ -176,37 +165,33 @@ def _batch(
 
 
 def _compiled(
-    z: Array,
-    A: np.ndarray | None,
-    alpha: Fraction,
-    mask: np.ndarray,
-    saves: np.ndarray,
-    given: Array | None,
-    deadline: Deadline,
+    z: Array, mask: np.ndarray, run: _Run, given: Array | None
 ) -> kernels.BatchRun | None:
     """What floats decide: on the device of `given`, then in the kernel of the processor.
 
-    None when the deadline passes before. A compiled call cannot be stopped: until a deadline the
-    batch goes through it in parts, and configurations too large for one are left to the walk.
+    None when the deadline passes before. A compiled call cannot be stopped: until a deadline a
+    batch takes it in parts, and too large configurations are left to the walk.
     """
+    A, alpha, saves, _, deadline = run
     b, n, d = z.shape
     eta, rho = float(alpha / (1 + alpha)), float(1 / (1 + alpha))
     one = float(saves[-1] + 1) * n * n * d
-    walked = n > _MOST_IN_BATCH or saves[-1] > _MOST_LAYERS
+    few = kernels.walked_sooner(b, saves[-1] + 1, n, d) and not is_torch(z)
+    walked = few or n > _MOST_IN_BATCH or saves[-1] > _MOST_LAYERS
     if walked or (deadline.left is not None and one > _PART):
         born, settled_at, leader = (np.full((b, n), -1, dtype=np.intp) for _ in range(3))
         states = np.empty((len(saves), *z.shape))
         return kernels.BatchRun(states, born, settled_at, leader, unsure=np.ones(b, bool))
     if given is not None and carried_there(given):
         far = as_floats(given).detach().reshape(b, n, d).double()
-        run = kernels.run_batch(far, mask, A, eta, rho, saves)
-        some = np.flatnonzero(run.unsure)  # equal tokens among them
+        found = kernels.run_batch(far, mask, A, eta, rho, saves)
+        some = np.flatnonzero(found.unsure)  # equal tokens among them
         if len(some):
             near = kernels.run_batch(_rows(z, some.tolist()), mask[some], A, eta, rho, saves)
-            run.z[:, some.tolist()] = like(near.z, run.z)
-            for there, here in zip(run[1:], near[1:], strict=True):
+            found.z[:, some.tolist()] = like(near.z, found.z)
+            for there, here in zip(found[1:], near[1:], strict=True):
                 there[some] = here
-        return run
+        return found
     if deadline.left is None:
         return kernels.run_batch(z, mask, A, eta, rho, saves)
     at_once, parts = int(_PART / one), []

@@ -14,14 +14,12 @@ connected components of P, those that others lead to first:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import comb
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-
-__all__ = ["Motion", "Pattern", "components", "ends", "motions"]
 
 Row: TypeAlias = list[Fraction]
 Motion: TypeAlias = dict[Fraction, list[Row]]  # base -> vectors by power of s
@@ -116,35 +114,23 @@ def ends(
             _combined([(share, end(j)) for j, share in row.items() if j not in ring], d)
             for row in shares
         ]
-        gap = [
-            [Fraction(int(a == b)) - inside[a][b] for b in range(len(ring))]
-            for a in range(len(ring))
-        ]
+        gap = [[-x for x in row] for row in _less(inside, Fraction(1))]
         out |= dict(zip(ring, _solved(gap, outside), strict=True))
     return out
 
 
 def _stationary(P: Matrix) -> Row:
     """The weights w >= 0, sum w = 1, with w P = w, of an irreducible stochastic P."""
-    m = len(P)
-    system = [[P[b][a] - Fraction(int(a == b)) for b in range(m)] for a in range(m)]
-    system[-1] = [Fraction(1)] * m  # one equation says what the others do
+    one, m = Fraction(1), len(P)
+    system = [list(column) for column in zip(*_less(P, one), strict=True)]
+    system[-1] = [one] * m  # the others say what it did
     return [row[0] for row in _solved(system, [[Fraction(int(a == m - 1))] for a in range(m)])]
 
 
 def _solved(A: Matrix, right: Sequence[Row]) -> list[Row]:
-    """X with A X = right, by elimination in rationals; A is regular."""
-    rows = [[*a, *b] for a, b in zip(A, right, strict=True)]
-    m = len(rows)
-    for c in range(m):
-        pivot = next(r for r in range(c, m) if rows[r][c] != 0)
-        rows[c], rows[pivot] = rows[pivot], rows[c]
-        rows[c] = [x / rows[c][c] for x in rows[c]]
-        for r in range(m):
-            if r != c and rows[r][c] != 0:
-                factor = rows[r][c]
-                rows[r] = [x - factor * y for x, y in zip(rows[r], rows[c], strict=True)]
-    return [row[m:] for row in rows]
+    """X with A X = right; A is regular."""
+    rows, _ = _echelon([[*a, *b] for a, b in zip(A, right, strict=True)], len(A))
+    return [row[len(A) :] for row in rows]
 
 
 def _combined(parts: Sequence[tuple[Fraction, Sequence[Fraction | int]]], d: int) -> Row:
@@ -173,12 +159,10 @@ def motions(
         others = [{j: w for j, w in row.items() if j not in ring} for row in rows]
         if any(j in pattern.shares and j not in out for row in others for j in row):
             continue
-        pulls: list[Motion] = []
-        for row in others:
-            pull: Motion = {}
-            for j, share in row.items():
-                _add(pull, out[j] if j in out else known(j), pattern.eta * share)
-            pulls.append(pull)
+        pulls = [
+            _sum((pattern.eta * w, out[j] if j in out else known(j)) for j, w in row.items())
+            for row in others
+        ]
         inside = [[Fraction(row.get(j, 0)) for j in ring] for row in rows]
         places = [[Fraction(x) for x in start(c)] for c in ring]
         solved = _solved_ring(inside, pulls, places, pattern.rho, pattern.eta)
@@ -205,9 +189,7 @@ def _solved_ring(
     if mu is None:
         return None
     left = _left_eigenvector(Q, mu)
-    pull: Motion = {}
-    for weight, one in zip(left, pulls, strict=True):
-        _add(pull, one, weight)
+    pull = _sum(zip(left, pulls, strict=True))
     place = _combined(list(zip(left, places, strict=True)), len(places[0]))
     y = _solved_alone(rho + eta * mu, pull, place)
     if y is None:
@@ -215,19 +197,13 @@ def _solved_ring(
     gone = max(k for k, weight in enumerate(left) if weight != 0)
     rest = [k for k in range(len(Q)) if k != gone]
     reduced = [[Q[a][b] - Q[a][gone] * left[b] / left[gone] for b in rest] for a in rest]
-    fewer = []
-    for a in rest:
-        pull = {}
-        _add(pull, pulls[a], Fraction(1))
-        _add(pull, y, eta * Q[a][gone] / left[gone])
-        fewer.append(pull)
+    one = Fraction(1)
+    fewer = [_sum([(one, pulls[a]), (eta * Q[a][gone] / left[gone], y)]) for a in rest]
     solved_rest = _solved_ring(reduced, fewer, [places[a] for a in rest], rho, eta)
     if solved_rest is None:
         return None
-    last: Motion = {}
-    _add(last, y, 1 / left[gone])
-    for a, motion in zip(rest, solved_rest, strict=True):
-        _add(last, motion, -left[a] / left[gone])
+    known = zip((-left[a] / left[gone] for a in rest), solved_rest, strict=True)
+    last = _sum([(1 / left[gone], y), *known])
     return [*solved_rest[:gone], last, *solved_rest[gone:]]
 
 
@@ -239,7 +215,7 @@ def _solved_alone(beta: Fraction, pull: Motion, place: Row) -> Motion | None:
     """
     if beta == 0:
         return None
-    out: Motion = {}
+    parts: list[tuple[Fraction, Motion]] = []
     for b, q in pull.items():
         extra = int(b == beta)
         r: list[Row] = [[] for _ in range(len(q) + extra)]
@@ -253,22 +229,23 @@ def _solved_alone(beta: Fraction, pull: Motion, place: Row) -> Motion | None:
             ]
             factor = b * (power + 1) if extra else b - beta
             r[power + extra] = [x / factor for x in rest]
-        _add(out, {b: r}, Fraction(1))
-    begun = _combined([(Fraction(1), r[0]) for r in out.values()], len(place))
-    _add(out, {beta: [[x - y for x, y in zip(place, begun, strict=True)]]}, Fraction(1))
-    return {b: rows for b, rows in out.items() if any(map(any, rows))}
+        parts.append((Fraction(1), {b: r}))
+    begun = _combined([(one, m[b][0]) for one, m in parts for b in m], len(place))
+    parts.append((Fraction(1), {beta: [[x - y for x, y in zip(place, begun, strict=True)]]}))
+    return {b: rows for b, rows in _sum(parts).items() if any(map(any, rows))}
 
 
-def _add(target: Motion, source: Motion, factor: Fraction) -> None:
-    """target += factor source."""
-    if factor == 0:
-        return
-    for b, rows in source.items():
-        mine = target.setdefault(b, [])
-        for power, row in enumerate(rows):
-            if power == len(mine):
-                mine.append([Fraction(0)] * len(row))
-            mine[power] = [x + factor * y for x, y in zip(mine[power], row, strict=True)]
+def _sum(parts: Iterable[tuple[Fraction, Motion]]) -> Motion:
+    """sum of factor times motion."""
+    out: Motion = {}
+    for factor, motion in parts:
+        for b, rows in motion.items() if factor else ():
+            mine = out.setdefault(b, [])
+            for power, row in enumerate(rows):
+                if power == len(mine):
+                    mine.append([Fraction(0)] * len(row))
+                mine[power] = [x + factor * y for x, y in zip(mine[power], row, strict=True)]
+    return out
 
 
 def _rational_eigenvalue(Q: Matrix) -> Fraction | None:
@@ -279,39 +256,38 @@ def _rational_eigenvalue(Q: Matrix) -> Fraction | None:
     for guess in sorted(set(guesses.tolist()), reverse=True):
         for largest in (1, 12, 144, 10_000):
             mu = Fraction(guess).limit_denominator(largest)
-            shifted = [[Q[a][b] - mu * int(a == b) for b in range(m)] for a in range(m)]
-            if _rank(shifted) < m:
+            if len(_echelon(_less(Q, mu), m)[1]) < m:
                 return mu
     return None
 
 
-def _rank(A: Matrix) -> int:
-    return len(_echelon(A)[1])
-
-
-def _echelon(A: Matrix) -> tuple[Matrix, list[int]]:
-    """Reduced rows, and the columns of their pivots."""
+def _echelon(A: Matrix, columns: int) -> tuple[Matrix, list[int]]:
+    """Rows reduced by elimination in the first columns, and the columns of their pivots."""
     rows: Matrix = [row[:] for row in A]
     pivots: list[int] = []
-    for c in range(len(A[0])):
+    for c in range(columns):
         r = len(pivots)
         pivot = next((i for i in range(r, len(rows)) if rows[i][c] != 0), None)
         if pivot is None:
             continue
         rows[r], rows[pivot] = rows[pivot], rows[r]
         rows[r] = [x / rows[r][c] for x in rows[r]]
-        for i in range(len(rows)):
-            if i != r and rows[i][c] != 0:
-                factor = rows[i][c]
-                rows[i] = [x - factor * y for x, y in zip(rows[i], rows[r], strict=True)]
+        for i, row in enumerate(rows):
+            if i != r and (factor := row[c]) != 0:
+                rows[i] = [x - factor * y for x, y in zip(row, rows[r], strict=True)]
         pivots.append(c)
     return rows[: len(pivots)], pivots
+
+
+def _less(Q: Matrix, mu: Fraction) -> Matrix:
+    """Q - mu I."""
+    return [[x - mu * int(a == b) for b, x in enumerate(row)] for a, row in enumerate(Q)]
 
 
 def _left_eigenvector(Q: Matrix, mu: Fraction) -> Row:
     """l != 0 with l Q = mu l."""
     m = len(Q)
-    rows, pivots = _echelon([[Q[b][a] - mu * int(a == b) for b in range(m)] for a in range(m)])
+    rows, pivots = _echelon([list(column) for column in zip(*_less(Q, mu), strict=True)], m)
     free = next(c for c in range(m) if c not in pivots)
     out = [Fraction(0)] * m
     out[free] = Fraction(1)

@@ -15,8 +15,6 @@ from .budget import Exhausted
 from .certificates import ConstantSets, H, T
 from .walk import Walk
 
-__all__ = ["prove"]
-
 _STILL = 8  # layers without a change after which untied sets are looked at
 _MOST_STILL = 10_000  # and after which the walk ends if nothing can be proved
 _FEW = 64  # open classes that are looked at as soon as there is a tie
@@ -73,8 +71,7 @@ def _try_constant_sets(walk: Walk, layers: int) -> tuple[int, bool]:
     """Rules H and T at the decided layer: how many classes they settled, and `quiet`.
 
     If T finds that a set changes within so many layers, but not at the next one, walk there; if it
-    finds that none does, though one will later, nothing is left to do: the future is quiet. An
-    attempt that costs too much is given up.
+    finds that none does, though one will later, the future is quiet: nothing is left to do.
     """
     quiet = False
     try:

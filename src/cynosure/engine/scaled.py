@@ -1,8 +1,7 @@
 """Float64 tokens with a proved bound on their distance to the exact ones (docs/mathematics.md C8).
 
 Scores are computed from tokens and A scaled by powers of two that bring their largest entries near
-1: that keeps every maximiser, and nothing overflows. A coordinate that underflows on the way
-changes a score by less than `TINY`, which the bound on scores contains.
+1: that keeps every maximiser. What underflows changes a score by less than `TINY`.
 """
 
 from __future__ import annotations
@@ -15,16 +14,16 @@ from typing import NamedTuple, TypeAlias, final
 
 import numpy as np
 
-from .._types import Array
+from .._types import Array, is_torch, like, namespace
 from . import kernels
-
-__all__ = ["Decay", "FloatTokens", "ScaledTokens", "moderate"]
 
 U = 2.0**-53
 TINY = 1e-290  # far above what underflow can do to a score of scaled tokens, far below any score
 MOST_SCORES = 4_000_000  # a search for rivals that needs more of them finds everybody
 _LONG = 2**15  # layers in closed form up to which a power of the rounded rho will do
 _MODERATE = 30  # a largest entry in [2^-30, 2^30] is left as it is
+_BAND = 24  # keys longer by a factor of 2^24 than others are searched apart
+_FEW = 64  # up to so many keys integers decide as soon
 
 
 Sets: TypeAlias = list[tuple[np.ndarray, np.ndarray]]  # members of each, and their multiplicities
@@ -36,6 +35,48 @@ class FloatTokens(abc.ABC):
     Classes are NumPy indices; rows of tokens are arrays of the place where the floats live, and go
     back only into methods of the same object. Exact tokens are in the units of the start.
     """
+
+    z: Array  # the rows now, those in closed form at the layer asked for last
+    A: Array | None
+    _error: float  # bound on coordinates of keys - exact
+    _radius: float  # bound on lengths of keys
+    _size: float  # bound on their coordinates, which stay in the hull
+    _form_norm: float  # |A|
+    _decay: Decay
+    _eta: float
+    _layer = 0  # the layer of the rows in closed form
+
+    def _set(self, keys: Array, A: np.ndarray | None, alpha: Fraction) -> None:
+        """The bounds of keys and A, and the step."""
+        self._size = float(abs(keys).max())
+        self._radius = float(lengths_above(keys).max()) * (1 + 1e-12)
+        self._form_norm = 1.0 if A is None else float(np.linalg.norm(A)) * (1 + 1e-12)
+        self._decay, self._eta = Decay(alpha), float(alpha / (1 + alpha))
+
+    def queries(self, x: Array) -> Array:
+        """A x for keys x, row by row."""
+        return x if self.A is None else x @ self.A.T
+
+    def score_error(self, norms: Array, radius: float | None = None) -> Array:
+        """Bound on |computed - exact| of <A z_i, z_j> given |z_i| and |z_j|, in units of keys."""
+        d, radius = self.z.shape[1], self._radius if radius is None else radius
+        e = self._error * float(np.sqrt(d))
+        rounding = (1.0 if self.A is None else 2.1) * (d + 2) * U * norms * radius
+        return self._form_norm * (rounding + (norms + radius) * e + e * e) + TINY
+
+    def slack(self, norms: Array, radius: float | None = None) -> Array:
+        """Twice that bound, and its own rounding."""
+        return 2.0 * (1.0 + 1e-9) * self.score_error(norms, radius)
+
+    def near(self, c: int, others: np.ndarray) -> np.ndarray:
+        """Those of `others` that may be at the very place of class c."""
+        apart = abs(self._keys(self.rows(others)) - self._keys(self.z[c]))
+        far = apart.amax(dim=1).cpu().numpy() if is_torch(apart) else apart.max(axis=1)
+        return others[far <= 2.0 * (1.0 + 1e-9) * self._error + TINY]
+
+    def _keys(self, rows: Array) -> Array:
+        """Rows of z scaled for scores."""
+        return rows
 
     @abc.abstractmethod
     def rounded(self, x: Sequence[Fraction | int], scale: int) -> list[float]:
@@ -61,19 +102,27 @@ class FloatTokens(abc.ABC):
     def candidates(self, x: np.ndarray, *, runner_up: bool) -> kernels.Candidates:
         """The same for rows x given as floats, from `rounded`."""
 
-    @abc.abstractmethod
-    def near(self, c: int, others: np.ndarray) -> np.ndarray:
-        """Those of `others` that may be at the very place of class c."""
-
-    @abc.abstractmethod
     def reaching(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """True for the classes whose scores may come up to those of a followed token, ever.
 
         `x` are rows whose hull a token never leaves, `y` rows whose hull a token that it follows
         never leaves. A row l in closed form stays on the segment from z_l to its limit: if at both
-        ends <A x, .> is below min_y <A x, y> by more than any rounding, for every x, it is beaten
-        for ever.
+        ends <A x, .> is below min_y <A x, y> by more than any rounding, for every x, it is always
+        beaten.
         """
+        if len(x) * len(self.z) > MOST_SCORES:
+            return np.ones(len(self.z), dtype=bool)
+        margin = 1e-6 * self._form_norm * self._radius**2
+        x, y = (self._keys(like(rows, self.z)) for rows in (x, y))
+        query, xp = self.queries(x), namespace(self.z)
+        worst = xp.min(query @ y.T, axis=1)
+        top = xp.maximum(query @ self._keys(self.z).T, query @ self._keys(self.limits()).T)
+        found = xp.any(top > worst[:, None] - margin, axis=0)
+        return found.cpu().numpy() if is_torch(found) else found
+
+    @abc.abstractmethod
+    def limits(self) -> Array:
+        """z, with the limit in place of every row in closed form."""
 
     @abc.abstractmethod
     def refresh(self, k: int) -> None:
@@ -105,9 +154,8 @@ class FloatTokens(abc.ABC):
 class Decay:
     """rho^j, rho = 1 / (1 + alpha), for any number j of layers.
 
-    Trap: the power of the rounded rho is off by up to j 2^-53 of itself: in 10^12 layers of
-    alpha = 1e-12 in the fifth digit, and for alpha = 1e-17 it is 1, by which nothing ever moves.
-    Up to `_LONG` layers it is taken all the same, as batches take it (`kernels.batch`).
+    Trap: the power of the rounded rho is off by up to j 2^-53 of itself, and for alpha = 1e-17 it
+    is 1. Up to `_LONG` layers it is taken all the same, as batches take it (`kernels.batch`).
     """
 
     def __init__(self, alpha: Fraction) -> None:
@@ -129,11 +177,7 @@ class ClosedForm(NamedTuple):
 
 @final
 class ScaledTokens(FloatTokens):
-    """The distinct tokens `start` (m, d) of a walk, as floats, at one layer after another.
-
-    `z` are their rows, `refresh` brings those in closed form to the layer asked for. Every other
-    row is moved by `step`, or put in its place by `jump`. `inexact` says that `start` are exact
-    tokens correctly rounded.
+    """The distinct tokens `start` (m, d) of a walk; `inexact` if they are exact ones rounded.
 
     Units: `z` are the tokens over 2^unit, where unit is 0 unless they come near the ends of the
     range of floats. Exact tokens are in the units of `start`; `rounded` is the only way from them
@@ -150,14 +194,11 @@ class ScaledTokens(FloatTokens):
         self._shift = _far_from_moderate(exponent - self._unit)
         self._A_shift = 0 if A is None else _far_from_moderate(_exponent(A))
         self.A = None if A is None else np.ldexp(A, -self._A_shift)
-        self._decay, self._eta = Decay(alpha), float(alpha / (1 + alpha))
         self._closed: list[ClosedForm] = []
-        self._layer = 0  # the layer of the rows in closed form
         keys = self._keys(self.z)
-        self._size = float(np.abs(keys).max())  # bound on coordinates, which stay in the hull
-        self._error = U * self._size if inexact else 0.0  # bound on coordinates of keys - exact
-        self._radius = float(_norms(keys).max()) * (1 + 1e-12)
-        self._form_norm = 1.0 if self.A is None else float(np.linalg.norm(self.A)) * (1 + 1e-12)
+        self._set(keys, self.A, alpha)
+        self._error = U * self._size if inexact else 0.0
+        self._bands = [] if inexact or len(keys) <= _FEW else _bands(lengths_above(keys))
 
     # -- units --------------------------------------------------------------------------------
 
@@ -169,8 +210,7 @@ class ScaledTokens(FloatTokens):
     def original(self, rows: np.ndarray) -> np.ndarray:
         """All m rows of z, now or at their limits, in the units of `start`.
 
-        Near the upper end of the range of floats scaling costs the last bits of the smallest ones:
-        a row that is where it was at the start is taken from there.
+        Trap: scaling large ones costs the last bits of the smallest, so rows at rest are copied.
         """
         if self._unit <= 0:
             return np.ldexp(rows, self._unit) if self._unit else rows.copy()
@@ -189,7 +229,6 @@ class ScaledTokens(FloatTokens):
         return (gap << max(-power, 0)) / (scale << max(power, 0))
 
     def _keys(self, rows: np.ndarray) -> np.ndarray:
-        """Rows of z scaled for scores."""
         return np.ldexp(rows, -self._shift) if self._shift else rows
 
     # -- scores -------------------------------------------------------------------------------
@@ -198,17 +237,6 @@ class ScaledTokens(FloatTokens):
         """z[ids]; `take` is an order of magnitude faster on short rows."""
         return np.take(self.z, ids, axis=0)
 
-    def queries(self, x: np.ndarray) -> np.ndarray:
-        """A x for keys x, row by row."""
-        return x if self.A is None else x @ self.A.T
-
-    def score_error(self, norms: np.ndarray) -> np.ndarray:
-        """Bound on |computed - exact| of <A z_i, z_j> given |z_i|, in scaled units."""
-        d = self.z.shape[1]
-        e = self._error * np.sqrt(d)
-        rounding = (1.0 if self.A is None else 2.1) * (d + 2) * U * norms * self._radius
-        return self._form_norm * (rounding + (norms + self._radius) * e + e * e) + TINY
-
     def search(self, ids: np.ndarray, *, runner_up: bool) -> kernels.Candidates:
         everyone = len(ids) == len(self.z)
         return self.candidates(self.z if everyone else self.rows(ids), runner_up=runner_up)
@@ -216,22 +244,38 @@ class ScaledTokens(FloatTokens):
     def candidates(self, x: np.ndarray, *, runner_up: bool) -> kernels.Candidates:
         keys = self._keys(self.z)
         x = keys if x is self.z else self._keys(x)
-        slack = 2.0 * (1.0 + 1e-9) * self.score_error(_norms(x))
-        return kernels.candidates(self.queries(x), keys, slack, runner_up=runner_up)
+        norms, query = lengths_above(x), self.queries(x)
+        if len(self._bands) > 1 and self._error == 0:  # else errors of the longest are in all
+            return self._in_bands(query, norms, keys, runner_up)
+        return kernels.candidates(query, keys, self.slack(norms), runner_up=runner_up)
 
-    def near(self, c: int, others: np.ndarray) -> np.ndarray:
-        apart = np.abs(self._keys(self.z[others]) - self._keys(self.z[c])).max(axis=1)
-        return others[apart <= 2.0 * (1.0 + 1e-9) * self._error + TINY]
-
-    def reaching(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
-        if len(x) * len(self.z) > MOST_SCORES:
-            return np.ones(len(self.z), dtype=bool)
-        margin = 1e-6 * self._form_norm * self._radius**2
-        query = self.queries(self._keys(x))
-        worst = (query @ self._keys(y).T).min(axis=1)
-        keys, limits = self._keys(self.z), self._keys(self.limits())
-        top = np.maximum(query @ keys.T, query @ limits.T)
-        return (top > worst[:, None] - margin).any(axis=0)
+    def _in_bands(
+        self, query: np.ndarray, norms: np.ndarray, keys: np.ndarray, runner_up: bool
+    ) -> kernels.Candidates:
+        """Keys of like length are searched together: the rounding of a score <q, z> is in
+        proportion to |z|, so one long key would make all short ones tie."""
+        found, tops, slacks = [], [], []
+        for ids in self._bands:
+            rows = keys[ids]
+            radius = float(lengths_above(rows).max()) * (1 + 1e-12)
+            slacks.append(self.slack(norms, radius))
+            found.append(kernels.candidates(query, rows, slacks[-1], runner_up=runner_up))
+            tops.append(np.einsum("ij,ij->i", query, rows[found[-1].best]))
+        top, slack = np.array(tops), np.array(slacks)
+        kept = top + 2 * slack >= (top - slack).max(axis=0)
+        best = np.where(kept, top, -np.inf)
+        outside = top if not runner_up else np.where(kept, top - [f.gap for f in found], top)
+        gap = best.max(axis=0) - outside.max(axis=0) if runner_up else np.empty(0)
+        row, member = [], []
+        for f, ids, keep in zip(found, self._bands, kept, strict=True):
+            each = np.repeat(np.arange(len(query)), np.diff(f.indptr))
+            row.append(each[keep[each]])
+            member.append(ids[f.indices[keep[each]]])
+        first = np.array([ids[f.best] for f, ids in zip(found, self._bands, strict=True)])
+        return kernels.assemble(
+            first[best.argmax(axis=0), np.arange(len(query))], len(keys), np.arange(len(query)),
+            np.concatenate(row), np.concatenate(member), gap,
+        )  # fmt: skip
 
     # -- moving -------------------------------------------------------------------------------
 
@@ -270,11 +314,19 @@ class ScaledTokens(FloatTokens):
         return self.original(self.limits())
 
     def limits(self) -> np.ndarray:
-        """z, with the limit in place of every row in closed form."""
         limits = self.z.copy()
         for closed in self._closed:
             limits[closed.ids] = closed.limits
         return limits
+
+
+def _bands(norms: np.ndarray) -> list[np.ndarray]:
+    """Keys of like length, the longest first; none so short that its squares underflow."""
+    exponent = np.frexp(norms)[1]
+    level = (exponent.max() - exponent) // _BAND
+    last = level[(norms > 0) & (exponent >= -300)].max(initial=0)
+    level = np.minimum(np.where(norms > 0, level, last), last)
+    return [np.flatnonzero(level == x) for x in np.unique(level)]
 
 
 def moderate(start: np.ndarray, A: np.ndarray | None) -> bool:
@@ -291,8 +343,13 @@ def _far_from_moderate(exponent: int) -> int:
     return exponent if abs(exponent) > _MODERATE else 0
 
 
-def _norms(z: np.ndarray) -> np.ndarray:
+def lengths_above(z: Array) -> Array:
     """|z_i|, or a bound on it where the squares underflow."""
+    if is_torch(z):
+        import torch
+
+        norms = z.square().sum(dim=1).sqrt()
+        return torch.where(norms < 1e-140, z.abs().amax(dim=1) * float(np.sqrt(z.shape[1])), norms)
     norms = np.sqrt(np.einsum("ij,ij->i", z, z))
     if norms.min() < 1e-140:
         norms = np.where(norms < 1e-140, np.abs(z).max(axis=1) * np.sqrt(z.shape[1]), norms)

@@ -7,76 +7,43 @@ accepted from the floats when its best score beats every other by more than twic
 score; otherwise its candidates are compared in integers on the exact tokens (docs/mathematics.md
 C8). So the sets are those of exact arithmetic on the given floats, at every layer.
 
-Two facts make long walks cheap (docs/mathematics.md C5, C6). A token with C_i = {l} and C_l = {l}
-follows the leader l for ever: it leaves the search, and from then on z_i = z_l + rho^j (z_i - z_l)
-in closed form. So does a token tied between fixed tokens whose mean u supports the hull at u.
-Both hold for any square matrix A: their proofs use only that hulls shrink.
+A token with C_i = {l} and C_l = {l} leaves the search: z_i = z_l + rho^j (z_i - z_l) from then on.
+So does a token tied between fixed tokens whose mean u supports the hull at u (docs/mathematics.md
+C5, C6), for any square matrix A.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 
 from .._types import Array, Rational
 from . import kernels
 from .budget import Budget, price
-from .certificates import FIXED, LEADER, OPEN, DecidedLayer, H, S, T, fixed_ties
-from .followed import Followed, History, Record
-from .kernels.exact import (
-    Exact,
-    ExactPath,
-    Vector,
-    exact_in_floats,
-    integers,
-    matvec,
-    maximisers,
-    product,
-)
+from .certificates import FIXED, LEADER, OPEN, H, S, T, fixed_ties
+from .followed import ClassTable, Followed, History, Record
+from .kernels import exact
+from .kernels.exact import Exact, ExactPath, Vector
 from .scaled import FloatTokens, ScaledTokens, moderate
-
-__all__ = ["ClassTable", "Walk"]
-
-
-class ClassTable(NamedTuple):
-    """What is known of the value classes, one row each, in the units of z0 and A."""
-
-    label: np.ndarray  # (n,) class of each token
-    first: np.ndarray  # (m,) first token of each class
-    born: np.ndarray  # (m,) first layer at which it leads, -1 never
-    settled_at: np.ndarray  # (m,) layer at which its future was proved, -1 not yet
-    leader: np.ndarray  # (m,) class of the leader it follows, -1 none
-    rule: np.ndarray  # (m,) index into RULES
-    margin: np.ndarray  # (m,) smallest gap seen between the best and the next score
-    ends: np.ndarray  # (m, d) limits; where an open class is now
-    exact_ends: list[list[Fraction]] | None  # the same in rationals, if z0 was given so
-
-
-class SmallPoints(NamedTuple):
-    """Exact points that fit into 64-bit integers, and the bits of the longest coordinate."""
-
-    rows: np.ndarray
-    bits: int
 
 
 @final
-class Walk(DecidedLayer):
+class Walk:
     """Layers of the hardmax transformer, one after another, for the tokens z0 of shape (n, d).
 
     `decide()` finds C_i of the classes still searched and settles what it can; `advance()` goes to
     the next layer `k`. `state()` and `history()` read the tokens and their past, `table()` what is
     proved about the classes. `rationals`, if given, are the exact tokens that z0 rounds, and every
     decision is then taken in integers over all classes: slow and obviously right. `gaps` asks for
-    the smallest gap between best and next score, which costs a little. `budget` pays for exact
-    arithmetic; a method that it does not suffice for raises `Exhausted` and changes nothing.
-    `there`, if given, are the tokens z0 as a tensor, on whose device their floats then live and are
-    searched; `state()` gives a tensor there. The integers, and who has settled, stay here.
+    the smallest gap between best and next score. `budget` pays for exact arithmetic; a method that
+    it does not suffice for raises `Exhausted` and changes nothing. `there`, if given, are the
+    tokens z0 as a tensor, on whose device their floats then live and are searched.
 
     Units: integers and rationals are in the units of z0 and A, all of them. Floats are those of
     `ScaledTokens`, whose `rounded` and `original` are the only ways between the two.
@@ -118,13 +85,13 @@ class Walk(DecidedLayer):
         self._searched = np.arange(m)
         self._moving = np.empty(0, dtype=np.intp)  # settled by H or T: sets known, still stepped
         self._ends: dict[int, list[Fraction]] = {}  # the limits of those
-        self._small: tuple[int, SmallPoints | None] | None = None
+        self._small: tuple[int, np.ndarray | None, int] = (-1, None, 0)
         self._same = np.arange(m)  # leaders that met at one place: the first of them
 
     def _tokens(self, there: Array | None) -> FloatTokens:
         """The floats of the walk: on the device of `there` if their range allows it, or here."""
         if there is not None and self._rationals is None and moderate(self._start, self._A):
-            from .device_tokens import DeviceTokens
+            from .gpu.tokens import DeviceTokens
 
             rows = there if len(self._first) == len(there) else there[self._first.tolist()]
             return DeviceTokens(rows, self._A, self.alpha)
@@ -134,51 +101,73 @@ class Walk(DecidedLayer):
     @cached_property
     def _grid(self) -> bool:
         """True when the scores of layer 0 are exact in floats."""
-        return self._A is None and self._rationals is None and exact_in_floats(self._start)
-
-    # -- what the rules ask -------------------------------------------------------------------
+        return self._A is None and self._rationals is None and exact.exact_in_floats(self._start)
 
     @property
     def scale(self) -> int:
+        """The common denominator of exact positions at this layer, in the units of the tokens."""
         return self._path.scale(self.k)
 
     @property
     def count(self) -> Sequence[int]:
+        """How many tokens each class holds."""
         return self._path.count
 
     @property
     def searched(self) -> np.ndarray:
+        """The classes that are not settled: their sets are searched at every layer."""
         return self._searched
 
     @property
     def stepped(self) -> np.ndarray:
+        """The classes without a closed form: those searched, then those settled by H or T."""
         return np.concatenate((self._searched, self._moving))
 
     def point(self, c: int) -> Vector:
+        """z_c, integers over `scale`."""
         return self._path.at(c, self.k)
 
     def following(self, c: int) -> Sequence[int]:
+        """C_c."""
         return self._sets(c, self.k)
 
+    def mean(
+        self, c: int, of: Callable[[int], Sequence[Fraction | int]] | None = None
+    ) -> list[Fraction]:
+        """The mean over C_c of `of(j)`, multiplicities counted; of z_j unless told: then m_c."""
+        members = self.following(c)
+        return exact.weighted_mean(
+            [self.count[j] for j in members], [*map(of or self.point, members)]
+        )
+
     def stays(self, c: int) -> bool:
+        """Is class c proved never to move again: a leader, or settled as `fixed`?"""
         return bool(self._born[c] >= 0) or bool(self._rule[c] == FIXED)
 
     def image(self, x: Exact) -> Exact:
+        """A x."""
         rows = self._A_exact[0]
-        return x if rows is None else [product(row, x) for row in rows]
+        return x if rows is None else [exact.product(row, x) for row in rows]
 
     def matrix(self) -> list[Vector] | None:
+        """A as integers over a common denominator; None for the identity."""
         return self._A_exact[0]
 
     def face(self, x: Exact) -> tuple[list[int], Fraction]:
+        """The classes that maximise <A x, .> and the maximum; x over `scale`."""
         row = np.array([self._floats.rounded(x, self.scale)])
         near = self._everyone(1) or self._floats.candidates(row, runner_up=self._gaps)
-        (ints,), common = integers([x])
-        query = matvec(self._A_exact[0], ints)
+        (ints,), common = exact.integers([x])
+        query = exact.matvec(self._A_exact[0], ints)
         best, value, _ = self._maximisers(query, near.indices.tolist())
         return best, Fraction(value, common)
 
     def reaching(self, x: Sequence[Exact], y: Sequence[Exact]) -> Sequence[int]:
+        """The classes whose scores may ever come up to those of a followed class.
+
+        The follower never leaves the hull of x, the followed never that of y, vectors over `scale`;
+        classes without a closed form are always among them.
+        """
         scale = self.scale
         rows = [np.array([self._floats.rounded(v, scale) for v in w]) for w in (x, y)]
         near = self._floats.reaching(*rows)
@@ -187,28 +176,23 @@ class Walk(DecidedLayer):
 
     def _maximisers(self, query: Vector, classes: Sequence[int]) -> tuple[list[int], int, int]:
         """Which of the classes maximise <query, .>, the maximum, the distance of the next."""
-        if len(classes) == len(self._start) and (small := self._small_points()) is not None:
-            longest = max(abs(x) for x in query)
-            if longest * len(query) < 2**62 >> small.bits:
+        if self._rationals is not None and len(classes) == len(self._start):
+            rows, most = self._small_points()
+            if rows is not None and max(map(abs, query)) * len(query) < 2**62 >> most:
                 self.budget.spend(len(classes) // 50 + 20)
-                return _largest_of(small.rows @ np.array(query, dtype=np.int64))
+                return exact.largest_of(rows @ np.array(query, dtype=np.int64))
         keys = [(j, self.point(j)) for j in classes]
         bits = max(x.bit_length() for x in query), self.scale.bit_length()
         self.budget.spend(len(keys) * (15 + len(query) * (1 + price(*bits))))
-        return maximisers(query, keys)
+        return exact.maximisers(query, keys)
 
-    def _small_points(self) -> SmallPoints | None:
-        """All points of this layer as 64-bit integers, where they are small."""
-        if self._rationals is None:
-            return None
-        if self._small is None or self._small[0] != self.k:
+    def _small_points(self) -> tuple[np.ndarray | None, int]:
+        """All points of this layer as 64-bit integers, where they are small, and their bits."""
+        if self._small[0] != self.k:
             points = [self.point(c) for c in range(len(self._start))]
             bits = max(x.bit_length() for row in points for x in row)
-            rows = SmallPoints(np.array(points, dtype=np.int64), bits) if bits < 40 else None
-            self._small = self.k, rows
-        return self._small[1]
-
-    # -- exact side ---------------------------------------------------------------------------
+            self._small = self.k, np.array(points, dtype=np.int64) if bits < 40 else None, bits
+        return self._small[1:]
 
     @cached_property
     def _path(self) -> ExactPath:
@@ -216,11 +200,10 @@ class Walk(DecidedLayer):
         count = self._count.tolist()
         rest = (self.alpha, self._sets, self._approached, lambda units: self.budget.spend(units))
         if self._rationals is not None:
-            rows, scale = integers(self._rationals)
+            rows, scale = exact.integers(self._rationals)
             return ExactPath(rows.__getitem__, scale, count, *rest)
         start = self._start
-        nonzero = start[start != 0]
-        scale = 2 ** max(53 - int(np.frexp(nonzero)[1].min(initial=0)), 0)
+        scale = 2 ** max(53 - int(np.frexp(start[start != 0])[1].min(initial=0)), 0)
 
         def first_layer(c: int) -> Vector:
             ratios = (x.as_integer_ratio() for x in start[c].tolist())
@@ -230,9 +213,9 @@ class Walk(DecidedLayer):
 
     def _approached(self, c: int) -> tuple[int, Sequence[int]] | None:
         """Since when, and to the mean of which classes, class c tends in closed form."""
-        if self._settled_at[c] < 0 or self._rule[c] in (H, T):
-            return None
         layer = int(self._settled_at[c])
+        if layer < 0 or self._rule[c] in (H, T):
+            return None
         return layer, [c] if self._rule[c] == LEADER else self._sets(c, layer)
 
     @cached_property
@@ -240,7 +223,7 @@ class Walk(DecidedLayer):
         """Integer rows of A (None for the identity) and their denominator."""
         if self._A is None:
             return None, 1
-        return integers([[Fraction(x) for x in row] for row in self._A.tolist()])
+        return exact.integers([[Fraction(x) for x in row] for row in self._A.tolist()])
 
     def _sets(self, c: int, k: int) -> Sequence[int]:
         """C_c at layer k."""
@@ -250,8 +233,6 @@ class Walk(DecidedLayer):
         members = record.of(c)
         assert members is not None, f"class {c} was not searched at layer {record.layer}"
         return members.tolist()
-
-    # -- deciding -----------------------------------------------------------------------------
 
     def _everyone(self, rows: int) -> kernels.Candidates | None:
         """All classes as candidates of each row, where every decision is taken in integers."""
@@ -289,9 +270,15 @@ class Walk(DecidedLayer):
             sizes = np.bincount(rows[best], minlength=len(ids))
             return np.concatenate(([0], np.cumsum(sizes))), near.indices[best]
         keep = np.ones(len(near.indices), dtype=bool)
-        for row in np.flatnonzero(width > 1):
+        tied = np.flatnonzero(width > 1)
+        if self._A is not None and (self.k == 0 or not self._A.any()):  # queries that are 0 tie
+            z = self._start[ids[tied]]
+            tied = tied[((z != 0).astype(float) @ (self._A != 0).astype(float).T).any(axis=1)]
+        for row in tied:
             c = int(ids[row])
-            query = matvec(self._A_exact[0], self.point(c))
+            query = exact.matvec(self._A_exact[0], self.point(c))
+            if not any(query):  # all scores are 0, and every class is a candidate
+                continue
             span = slice(near.indptr[row], near.indptr[row + 1])
             members, _, gap = self._maximisers(query, near.indices[span].tolist())
             if gap > 0:
@@ -314,8 +301,7 @@ class Walk(DecidedLayer):
         met = {c: members for c, members in several.items() if self._at_one_place(c, members)}
         self._records.append(record)
         for c, members in met.items():
-            first = int(members.min())
-            self._same[c] = first
+            self._same[c] = first = int(members.min())
             self._born[c] = self.k
             self._mark(np.array([c]), LEADER, first)
         target = record.indices[record.indptr[single]]
@@ -361,8 +347,6 @@ class Walk(DecidedLayer):
             self._mark(ids, rule, leader)
             self._floats.approach(self.k, ids, limits)
 
-    # -- proving ------------------------------------------------------------------------------
-
     @property
     def settled(self) -> bool:
         """True once every token's future is known."""
@@ -380,11 +364,7 @@ class Walk(DecidedLayer):
         if len(self._records) < 2:
             return False
         before, now = self._records[-2:]
-        return (
-            np.array_equal(before.ids, now.ids)
-            and np.array_equal(before.indptr, now.indptr)
-            and np.array_equal(before.indices, now.indices)
-        )
+        return all(map(np.array_equal, before[1:], now[1:]))
 
     def settle(self, ends: Mapping[int, list[Fraction]], rule: int) -> None:
         """The sets of the classes in `ends`, class -> limit, are proved constant from here on.
@@ -396,8 +376,6 @@ class Walk(DecidedLayer):
         self._mark(ids, rule, -1)
         self._moving = np.concatenate((self._moving, ids))
         self._searched = self._searched[self._settled_at[self._searched] < 0]
-
-    # -- moving -------------------------------------------------------------------------------
 
     def advance(self) -> None:
         """Go to the next layer."""
@@ -451,8 +429,6 @@ class Walk(DecidedLayer):
         widest = max((len(s) for s in several.values()), default=1)
         self._floats.step(ids, targets, [(s, self._count[s]) for s in sets], widest)
 
-    # -- reading ------------------------------------------------------------------------------
-
     def state(self) -> Array:
         """Tokens at the current layer, shape (n, d), in the units of z0."""
         self._floats.refresh(self.k)
@@ -481,9 +457,9 @@ class Walk(DecidedLayer):
         """Everything proved so far, at the level of classes, whatever is left of the budget."""
         self.budget = Budget()
         self._floats.refresh(self.k)
-        exact = self._rationals is not None
         ends = self._floats.ends()
-        exact_ends = {c: self._end(c) for c in (range(len(ends)) if exact else self._ends)}
+        asked = self._ends if self._rationals is None else range(len(ends))
+        exact_ends = {c: self._end(c) for c in asked}
         for c, end in exact_ends.items():
             ends[c] = [float(x) for x in end]
         leader = self._leader.copy()
@@ -500,7 +476,7 @@ class Walk(DecidedLayer):
             rule=self._rule,
             margin=self._floats.original_gap(self._gap),
             ends=ends,
-            exact_ends=list(exact_ends.values()) if exact else None,
+            exact_ends=None if self._rationals is None else list(exact_ends.values()),
         )
 
     def _at_leaders(self) -> dict[int, int]:
@@ -522,10 +498,3 @@ class Walk(DecidedLayer):
         if self._settled_at[c] < 0 or self.stays(c):
             return [Fraction(x, scale) for x in self.point(c)]
         return [x / scale for x in self.mean(c)]
-
-
-def _largest_of(scores: np.ndarray) -> tuple[list[int], int, int]:
-    """`maximisers` of scores that are whole numbers already."""
-    best = scores == (top := scores.max())
-    below = scores[~best]
-    return np.flatnonzero(best).tolist(), int(top), int(top - below.max()) if len(below) else -1

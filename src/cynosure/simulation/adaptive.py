@@ -1,9 +1,7 @@
 """One configuration followed by SciPy's adaptive solvers, step by step, so that every run ends.
 
-A solver left to itself may never return: from a velocity that is not finite it computes the step
-NaN, which is never too short; a flow that jumps where attention changes its mind is followed by
-steps of 1e-10. Here the first velocity is looked at, tries and steps are bounded, the pace is
-watched, and the deadline is asked before every velocity.
+A solver left to itself may never return: its step may be NaN, or 1e-10 where attention jumps. Here
+tries and steps are bounded, the pace is watched, and the deadline is asked before every velocity.
 """
 
 from __future__ import annotations
@@ -20,13 +18,12 @@ from .._types import Array, is_torch, like
 from ..dynamics import Flow
 from .status import Status, drowned, no_velocity, overflow, too_stiff
 
-__all__ = ["Course", "Rules"]
-
 _HUGE = 2.0**1000  # tokens beyond this are about to leave the floats
 _STABLE = 5.5  # step times rate at which DOP853, stable to 6.1, is limited by stability
 _IN_A_ROW, _TO_COME = 20, 1000  # so many such steps done, and so many to come, are a stiff run
 _MOST_IMPLICIT = 600  # coordinates up to which an implicit method pays: its Jacobian is dense
 _MOST_TRIES = 2000  # velocities for one step, apart from those of a Jacobian
+_DEFECT = 50.0  # tolerances: step times the slope missed; the interpolation is off by a fifth
 _WINDOW, _WORK = 1000, 5000  # steps over which the pace is measured, and velocities at most
 
 
@@ -52,8 +49,7 @@ class Course:
     """One configuration z (n, d), no padding, on its way through `times`.
 
     `advance()` takes one step; `saved` states of `out` are there, `t` is how far it came. Once
-    `over` it says why in `status`: None where it reached the end, a failure otherwise. `notes` is
-    what a reader should know of a good run.
+    `over`, `status` is None where it reached the end, or a failure.
     """
 
     def __init__(
@@ -106,8 +102,6 @@ class Course:
                 return _numpy(self.flow.retract(like(self._here, self._model)))
             return self._states(np.array([t]))[0]
 
-    # --- one step ---------------------------------------------------------------------------------
-
     def _begin(self) -> None:
         start = self._velocity(self.t, self._start.ravel())
         if not np.isfinite(start).all():
@@ -153,16 +147,15 @@ class Course:
             self.saved, self.t, self.over = len(self.times), self.end, True
 
     def _watch(self, step: float) -> None:
-        """Is it stiff, and who goes on then? Or is it hopeless?"""
+        """Is it stiff, and which stepper continues? Or is it hopeless?"""
         rules, solver = self.rules, self._solver
         left = (self.end - self.t) / step
         self._paces.append(step)
         self._longest = max(self._longest, step)
-        if step < 0.01 * self._longest:  # why so short, all at once?
-            z = self._solver.y.reshape(self._shape)
-            if self.flow.drowned(z, self.t, self.rules.rtol):
-                self.over, self.status = True, drowned(self.flow, self.t)
-                return
+        short = step < 0.01 * self._longest  # why so short, all at once?
+        if short and self.flow.drowned(self._here, self.t, rules.rtol):
+            self.over, self.status = True, drowned(self.flow, self.t)
+            return
         self._stable = self._stable + 1 if step * _fastest(solver) > _STABLE else 0
         unstable = self._stable >= _IN_A_ROW and left > _TO_COME
         if unstable and rules.method == "auto" and solver.n <= _MOST_IMPLICIT:
@@ -179,11 +172,9 @@ class Course:
     def _hopeless(self) -> float:
         """The steps needed, where they are far more than allowed and the pace gets no better; or 0.
 
-        Softmax at a growing inverse temperature tends to a flow that jumps where a token changes
-        its mind; where tokens slide along such a jump every step is short, for ever. The pace of
-        many steps is measured, since a burst of short ones ends: tokens that leave a metastable
-        state need hundreds, cheap ones of LSODA. Steps of very different lengths are jumps, which
-        do not become fewer.
+        Where tokens slide along a jump of the flow every later step is short. The pace of many
+        steps is measured, since a burst of short ones ends: tokens that leave a metastable state
+        need hundreds. Steps of very different lengths are jumps, which do not become fewer.
         """
         window = min(_WINDOW, _WORK * self._taken // self._work)
         if self._taken % 25 or len(self._paces) < window:
@@ -196,8 +187,8 @@ class Course:
 
     def _fail(self, message: str) -> None:
         self.over, self.status = True, too_stiff(self.flow, self.t, message)
-
-    # --- velocities and states --------------------------------------------------------------------
+        if self.flow.drowned(self._here, self.t, self.rules.rtol):  # then steps follow noise
+            self.status = drowned(self.flow, self.t)
 
     def _velocity(self, t: float, y: np.ndarray) -> np.ndarray:
         if self.deadline.passed:
@@ -209,8 +200,41 @@ class Course:
         return _numpy(self.flow.velocity(tokens, float(t))).ravel()
 
     def _states(self, times: np.ndarray) -> np.ndarray:
-        states = self._solver.dense_output()(times).T.reshape(-1, *self._shape)
-        return _numpy(self.flow.retract(like(states, self._model)))
+        dense = self._solver.dense_output()
+        states = dense(times).T
+        if hasattr(self._solver, "K") and self._strays(dense):
+            states = np.stack([self._stepped_to(float(t)) for t in times])
+        return _numpy(self.flow.retract(like(states.reshape(-1, *self._shape), self._model)))
+
+    def _strays(self, dense: Callable[[Any], np.ndarray]) -> bool:
+        """Does the interpolation within the last step of DOP853 miss the tolerances?
+
+        It reads the velocity at both ends: it is off where that jumps at one, or changes fast.
+        """
+        solver, rules = self._solver, self.rules
+        h = float(solver.t - solver.t_old)
+        scale = rules.atol + rules.rtol * np.maximum(np.abs(solver.y), np.abs(solver.y_old))
+        for share in (0.3, 0.7):
+            t, near = solver.t_old + share * h, 1e-5 * h
+            slope = (dense(t + near) - dense(t - near)) / (2 * near)
+            defect = h * (slope - self._velocity(t, dense(t))) / scale
+            if not np.sqrt(np.mean(defect**2)) <= _DEFECT:
+                return True
+        return False
+
+    def _stepped_to(self, t: float) -> np.ndarray:
+        """The tokens at a time within the last step, by steps that end there."""
+        from scipy.integrate import DOP853
+
+        solver = self._solver
+        if t == solver.t:
+            return np.asarray(solver.y)
+        options = {"rtol": self.rules.rtol, "atol": self.rules.atol}
+        own = DOP853(self._velocity, solver.t_old, solver.y_old, t, **options)
+        while own.status == "running":
+            self._tries = 0
+            own.step()
+        return np.asarray(own.y)
 
 
 def _numpy(z: Array) -> np.ndarray:
@@ -221,8 +245,7 @@ def _fastest(solver: Any) -> float:
     """How fast the flow contracts or turns along the last step of DOP853; 0 for other solvers.
 
     |f(a) - f(b)| / |a - b| for the last two stages, both at the end of the step: the estimate of
-    Hairer, Norsett and Wanner (Solving ODEs II, IV.2), which an explicit step times must not much
-    exceed 6.
+    Hairer, Norsett and Wanner (Solving ODEs II, IV.2).
     """
     if not hasattr(solver, "K"):
         return 0.0

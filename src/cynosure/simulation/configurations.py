@@ -1,8 +1,7 @@
 """Named initial tokens, always seeded; `read` takes them from a file.
 
 Every entry of ``CONFIGURATIONS`` returns tokens z as rows, a float64 array of shape (n, d), and can
-be called without arguments. Randomness comes from ``numpy.random.default_rng(seed)`` and from
-nowhere else, so the same call gives the same tokens.
+be called without arguments. Randomness comes from ``numpy.random.default_rng(seed)`` only.
 """
 
 from __future__ import annotations
@@ -12,7 +11,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from .._exports import guard
 from .._files import read as read
+from .._registry import Registry
+from .._types import Array, as_tokens
 
 _Exact = list[tuple[Fraction, ...]]
 
@@ -38,7 +40,7 @@ def golden_exact(name: str = "G1") -> _Exact:
 
     * G1  an emerging leader: for alpha = 1/2 token 1 leads from layer 1 at (-1/18, 5/36), for
       alpha = 1 at (-1/24, 1/6); for alpha = 1/10, 2, 10 it never leads.
-    * G2  square with (-1/2, 0), (1/2, 0): tokens 4 and 5 tie on two corners for ever and tend to
+    * G2  square with (-1/2, 0), (1/2, 0): tokens 4 and 5 always tie on two corners and tend to
       (-1, 0) and (1, 0), which are not leaders. G2a adds (1, 3/10), which breaks the tie after one
       layer; G2b adds (1, 3/10) and (1, -3/10), which does not; G2c adds (1, 0), which stays where
       it is and is no leader.
@@ -71,9 +73,8 @@ def figure2(case: int = 1, seed: int = 0) -> np.ndarray:
     3. square polytope: corners (+-1,+-1) and six tokens uniform in [-1/2,1/2]^2;
     4. clusters without a leader: golden case G2 and four tokens uniform in [-1/2,1/2]^2.
 
-    The fixed tokens and the laws of the random ones are those of the published notebook. That
-    notebook is unseeded, so the random tokens printed in the paper cannot be recovered: rows 1, 3
-    and 4 are seeded stand-ins, row 2 is the paper's own data.
+    The fixed tokens and the laws of the random ones are those of the published notebook, which is
+    unseeded: rows 1, 3 and 4 are seeded stand-ins, row 2 is the paper's own data.
     """
     rng = np.random.default_rng(seed)
     if case == 1:
@@ -89,39 +90,123 @@ def figure2(case: int = 1, seed: int = 0) -> np.ndarray:
     raise ValueError(f"Figure 2 has the cases 1, 2, 3, 4; got {case!r}")
 
 
-def gaussian(n: int = 30, d: int = 2, seed: int = 0) -> np.ndarray:
-    """n independent tokens N(0, I_d)."""
-    return np.random.default_rng(seed).standard_normal(_shape(n, d))
+def gaussian(
+    n: int = 30, d: int = 2, seed: int = 0, scale: float | int = 1, norms: str = ""
+) -> np.ndarray:
+    """n independent tokens N(0, scale^2 I_d).
+
+    `norms` gives them other lengths, times `scale`, in the same directions: "3" (all equal),
+    "pareto:2" (P(|z| > r) = r^-2), "lognormal:0.5", "uniform:1:2"; "student:2" is the spherical t
+    law with two degrees of freedom.
+    """
+    rng = np.random.default_rng(seed)
+    return scale * _sized(rng.standard_normal(_shape(n, d)), norms, rng)
 
 
-def box(n: int = 30, d: int = 2, seed: int = 0) -> np.ndarray:
-    """n independent tokens, uniform in [-1, 1]^d."""
-    return np.random.default_rng(seed).uniform(-1, 1, _shape(n, d))
+def box(n: int = 30, d: int = 2, seed: int = 0, scale: float | int = 1) -> np.ndarray:
+    """n independent tokens, uniform in [-scale, scale]^d."""
+    return scale * np.random.default_rng(seed).uniform(-1, 1, _shape(n, d))
 
 
-def sphere(n: int = 30, d: int = 2, seed: int = 0) -> np.ndarray:
-    """n independent tokens, uniform on the unit sphere of R^d.
+def sphere(n: int = 30, d: int = 2, seed: int = 0, scale: float | int = 1) -> np.ndarray:
+    """n independent tokens, uniform on the sphere of radius `scale` in R^d.
 
     With A = I all norms agree up to rounding, so every token leads and nothing moves.
     """
     z = np.random.default_rng(seed).standard_normal(_shape(n, d))
-    return z / np.linalg.norm(z, axis=1, keepdims=True)
+    return scale * (z / np.linalg.norm(z, axis=1, keepdims=True))
 
 
-def ball(n: int = 30, d: int = 2, seed: int = 0) -> np.ndarray:
-    """n independent tokens, uniform in the unit ball of R^d: r u, u on the sphere, r^d uniform."""
+def ball(n: int = 30, d: int = 2, seed: int = 0, scale: float | int = 1) -> np.ndarray:
+    """n independent tokens, uniform in the ball of radius `scale`: r u, u on the sphere."""
     rng = np.random.default_rng(seed)
     z = rng.standard_normal(_shape(n, d))
     radius = rng.uniform(size=(n, 1)) ** (1 / d)
-    return z * (radius / np.linalg.norm(z, axis=1, keepdims=True))
+    return scale * (z * (radius / np.linalg.norm(z, axis=1, keepdims=True)))
+
+
+def shells(
+    n: int = 30,
+    d: int = 2,
+    seed: int = 0,
+    count: int = 2,
+    inner: float | int = 1,
+    outer: float | int = 2,
+) -> np.ndarray:
+    """n independent tokens on `count` spheres with radii from `inner` to `outer`, equally spaced.
+
+    Token i is on sphere number `group(n, count)[i]`, the innermost first.
+    """
+    if not 0 < inner <= outer:
+        raise ValueError(f"shells: expected radii 0 < inner <= outer, got {inner} and {outer}")
+    which = group(n, count)
+    return sphere(n, d, seed) * np.linspace(inner, outer, count)[which, None]
+
+
+def mixture(
+    n: int = 30, d: int = 2, seed: int = 0, groups: int = 3, spread: float | int = 0.2
+) -> np.ndarray:
+    """n tokens c_g + spread N(0, I) around `groups` centres c_g of law N(0, I).
+
+    The label of token i is `group(n, groups)[i]`.
+    """
+    which, rng = group(n, groups), np.random.default_rng(seed)
+    centres = rng.standard_normal(_shape(groups, d))
+    return centres[which] + spread * rng.standard_normal(_shape(n, d))
+
+
+def group(n: int, groups: int) -> np.ndarray:
+    """The group, 0 to groups - 1, of each of n tokens: blocks of equal size, to one token."""
+    if not 1 <= groups <= n:
+        raise ValueError(f"groups: expected 1 to {n}, one token in each at least; got {groups}")
+    return np.arange(n) * groups // n
+
+
+def like(tokens: Array, n: int | None = None, seed: int | np.random.Generator = 0) -> np.ndarray:
+    """Random tokens of the size of those given: uniform directions, the norms of `tokens`.
+
+    `like(trace.seen[2])` is what a trained layer would see without any meaning. Row i has the norm
+    of row i; with another number n the norms are drawn from those of the rows.
+    """
+    given = as_tokens(tokens, "tokens", ndim=2).astype(np.float64)
+    rng = np.random.default_rng(seed)
+    size = np.linalg.norm(given, axis=1, keepdims=True)
+    if n is not None:
+        size = size[rng.integers(len(size), size=_shape(n, 1)[0])]
+    x = rng.standard_normal((len(size), given.shape[1]))
+    return x * np.divide(size, np.linalg.norm(x, axis=1, keepdims=True))
+
+
+def _sized(z: np.ndarray, norms: str, rng: np.random.Generator) -> np.ndarray:
+    """The tokens with lengths of the law `norms`, those they have for ""."""
+    if not str(norms):
+        return z
+    law, *given = str(norms).split(":")
+    n = (len(z), 1)
+    try:
+        x = [float(number) for number in given]
+        if not all(0 < number < np.inf for number in x):
+            raise ValueError
+        if law == "student" and len(x) == 1:
+            return z / np.sqrt(rng.chisquare(x[0], n) / x[0])
+        if law == "pareto" and len(x) == 1:
+            size = 1 + rng.pareto(x[0], n)
+        elif law == "lognormal" and len(x) == 1:
+            size = rng.lognormal(0, x[0], n)
+        elif law == "uniform" and len(x) == 2 and x[0] <= x[1]:
+            size = rng.uniform(x[0], x[1], n)
+        else:
+            size = np.full(n, float(norms))
+    except ValueError:
+        raise ValueError(
+            "norms: expected a number, pareto:A, lognormal:S, uniform:LOW:HIGH or student:DEGREES "
+            f"with positive numbers, got {norms!r}"
+        ) from None
+    return z * (size / np.linalg.norm(z, axis=1, keepdims=True))
 
 
 def polygon(
-    n: int = 6,
-    radius: float | int = 1,
-    phase: float | int = 0,
-    interior: int = 0,
-    seed: int = 0,
+    n: int = 6, radius: float | int = 1, phase: float | int = 0, interior: int = 0, seed: int = 0
 ) -> np.ndarray:
     """Regular n-gon radius (cos(phase + 2 pi i/n), sin(...)), then tokens uniform inside it.
 
@@ -154,22 +239,29 @@ def grid(n: int = 12, d: int = 2, seed: int = 0, size: int = 3) -> np.ndarray:
 
 
 def rotated_square(angle: float | int = np.pi / 7) -> np.ndarray:
-    """Golden case G2 turned by ``angle`` and rounded to float64.
-
-    The exact rotation preserves the ties of G2 on the corners. Rounding preserves them for some
-    angles only: the rounded tokens are taken as exact data, and for the other angles do not tie.
-    """
+    """Golden case G2 turned by ``angle`` and rounded to float64; some angles keep its ties."""
     c, s = np.cos(angle), np.sin(angle)
     return golden("G2") @ np.array([[c, s], [-s, c]])
 
 
-CONFIGURATIONS: dict[str, Callable[..., np.ndarray]] = {
-    f.__name__: f
-    for f in (figure2, golden, gaussian, ball, box, sphere, polygon, grid, rotated_square)
-}
+CONFIGURATIONS: Registry[Callable[..., np.ndarray]] = Registry(
+    "configurations",
+    "a function that gives tokens",
+    callable,
+    {
+        f.__name__: f
+        for f in (
+            *(figure2, golden, gaussian, ball, box, sphere, shells, mixture),
+            *(polygon, grid, rotated_square),
+        )
+    },
+)
 
 
 def _shape(n: int, d: int) -> tuple[int, int]:
     if n < 1 or d < 1:
         raise ValueError(f"need n >= 1 tokens in dimension d >= 1; got n = {n}, d = {d}")
     return n, d
+
+
+guard(__name__)

@@ -1,51 +1,45 @@
 """simulate(): from a dynamics and initial tokens to a trajectory.
 
-Every trajectory of a dynamics is made here: layers by `_step`, flows by a stepper, hardmax layers
-by `engine.layers.certified_layers`. That one is also what the classifier's model calls for many
-texts at once, where only the last layer counts; `limit` goes on with the same walk until all is
-proved.
+Layers are made by `_step`, flows by a stepper, hardmax layers by `certified`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
-from fractions import Fraction
-from math import log1p
-from typing import Any, NamedTuple, SupportsIndex
+from inspect import signature
+from typing import Any, SupportsIndex
 
 import numpy as np
 
 from .._deadline import Deadline
+from .._progress import Progress, showing
 from .._types import (
     Array,
-    as_array,
     as_mask,
-    as_number,
     as_token_tensor,
     as_tokens,
     as_whole,
     carries_gradient,
-    definite,
     is_torch,
-    like,
     namespace,
 )
-from ..dynamics import Dynamics, Flow, HardmaxLayers, LayerMap
-from ..engine.followed import History
-from ..engine.layers import carried_there, certified_layers
-from .status import Status, out_of_time
+from ..attention.scores import device_of
+from ..dynamics import Dynamics, Flow, LayerMap
+from ..dynamics.functions import as_dynamics
+from .certified import certified
+from .cycles import Cycle, Recent
+from .plan import Plan, layers_saved, rows, times_saved
+from .status import Status, drowned, gathered, out_of_time, stopped, turning
 from .steppers import RK4, Adaptive, Reached, Stepper
 from .trajectory import Trajectory
 
-__all__ = ["simulate"]
-
-_MOST_SAVED = 10_000_000
-_LONG = 2**15  # layers up to which a power of the rounded 1 + alpha will do
+_ROUNDED = 100  # units of rounding that a coordinate of a flow has lost, at most
 
 
 def simulate(
-    dynamics: Dynamics,
+    dynamics: Dynamics | Callable[..., Array],
     z0: Array,
     *,
     layers: SupportsIndex | float | None = None,
@@ -55,29 +49,59 @@ def simulate(
     mask: Array | None = None,
     words: Sequence[str] | None = None,
     save_every: SupportsIndex | float = 1,
+    stop_when: Callable[[Array], Any] | None = None,
     throw: bool = True,
-    progress: Callable[[Any], Any] | None = None,
+    progress: Progress = None,
     deadline: float | int | None = None,
 ) -> Trajectory:
-    """Run `dynamics` from the tokens z0 of shape (*b, n, d): a LayerMap for `layers` layers, a
-    Flow up to `time` or at the given `times`.
+    """Runs tokens through layers or time and returns the run. This is the main entry point.
 
-    NumPy arrays and torch tensors; float64 by default, float32 stays float32 (the walk itself is
-    in float64), integer tensors take torch's default. Layer 0 is the input; every `save_every`-th
-    layer (or time) and the last are saved.
-    `mask` (*b, n) marks real tokens: padding never moves, never attends, is never attended to.
-    A failed run raises with advice, or is returned with its status when throw=False.
-    `progress(k)` is called after each layer, with the time reached for a flow. After `deadline`
-    seconds the run ends with the states it has and the one it reached, its status "deadline".
+    Hardmax runs take the sets C_i of exact arithmetic on the given floats at every layer. A tensor
+    that requires gradients is stepped by torch instead; ties are then those of the rounded layers.
 
-    Hardmax runs take the sets C_i of exact arithmetic on the given floats at every layer, see
-    `engine.walk`; a tensor that requires gradients is stepped by torch instead, so that the
-    layers can be differentiated (then ties are those of each rounded layer).
+    Parameters
+    ----------
+    dynamics
+        A LayerMap, which runs for `layers`, or a Flow, which runs in time. A function f(z, k) gives
+        the next layer, a function v(z, t) a velocity.
+    z0
+        Tokens (*b, n, d): leading axes are a batch. NumPy arrays and torch tensors; float64 by
+        default, float32 stays float32. Layer 0 of the run is z0.
+    layers
+        The number of layers.
+    time, times
+        The end of a flow, or all times that are saved. `time` saves 101 of them, or every step of a
+        stepper with a fixed step.
+    mask
+        True for real tokens (*b, n). Padding never moves and is never attended to.
+    words
+        A name for each token.
+    save_every
+        Saves each layer (or time) whose number it divides, and the last.
+    stop_when
+        A function of a saved state. The run ends with the first for which it is true, for example
+        `lambda z: cy.clusters(z).count <= 2`. A flow is followed backwards to the moment itself.
+    stepper
+        How a flow is integrated: Adaptive() by default, RK4(dt=0.01) for tensors with gradients.
+    throw
+        False returns a failed run with its status instead of raising.
+    progress
+        None shows a bar after a second in a notebook or terminal, False never. A function is called
+        with the layer or time after each step.
+    deadline
+        Seconds after which the run ends with the states it has; its status is "deadline".
 
-    Flows are integrated by `stepper`: Adaptive() unless given, RK4(dt=0.01) for tensors that
-    require gradients. Saved are 101 equally spaced times, every step of a fixed stepper, or
-    exactly `times`. A matrix or an alpha that requires a gradient gets one where torch can follow
-    it, which needs tokens that are a tensor; the run records their values.
+    Returns
+    -------
+    Trajectory
+        The states `z`, their layers or times `t`, and a `status` that says how it ended.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If an argument does not fit.
+    OverflowError, ArithmeticError
+        If the run fails and `throw` is true; the message says what to do.
 
     Examples
     --------
@@ -85,44 +109,40 @@ def simulate(
     >>> tr = cy.simulate(cy.PureAttention(alpha=0.5), [[2.0, 0.0], [1.0, 0.5]], layers=3)
     >>> tr.z.shape
     (4, 2, 2)
+    >>> cy.simulate(cy.SphereFlow(), cy.configurations.sphere(5, 3), time=2.0).t[-1].item()
+    2.0
     """
-    if not isinstance(dynamics, LayerMap | Flow):
-        raise TypeError(
-            f"dynamics: expected a LayerMap such as PureAttention() or a Flow, got {dynamics!r}"
-        )
+    dynamics = as_dynamics(dynamics, in_time=time is not None or times is not None)
+    _check_signature(dynamics)
     _check_clock(dynamics, layers, time, times, stepper)
     every = as_whole(save_every, "save_every", 1)
     start = as_token_tensor(z0, "z0") if is_torch(z0) else as_tokens(z0, "z0")
     real = as_mask(mask, tuple(start.shape[:-1]))
     if words is not None and len(words) != start.shape[-2]:
         raise ValueError(f"words: expected {start.shape[-2]} names, got {len(words)}")
+    start, stop_when = _with_state(dynamics, start, stop_when)
     trained = _trained(dynamics, z0)
     graph = trained or carries_gradient(start)
-    until = Deadline(deadline)
     history = None
-    if dynamics.in_time:
+    if isinstance(dynamics, Flow):
         stepper = stepper or (RK4(0.01) if graph else Adaptive())
-        plan = _Plan(_times(time, times, stepper, every), real, until, progress)
-        states, saves, status = _flow(dynamics, start, stepper, plan)
-    else:
-        plan = _Plan(_layers(layers, every), real, until, progress)
-        certified = dynamics.hardmax_layers
-        if certified is None or graph:
+    grid = times_saved(time, times, stepper, every) if stepper else layers_saved(layers, every)
+    name = f"running {type(dynamics).__name__}"
+    with showing(progress, name, float(grid[-1]), " time" if stepper else " layers") as tell:
+        plan = Plan(grid, real, Deadline(deadline), tell, stop_when)
+        hardmax = dynamics.hardmax_layers
+        if isinstance(dynamics, Flow):
+            assert stepper is not None
+            states, saves, status = _flow(dynamics, start, stepper, plan)
+        elif hardmax is None or graph:
+            assert isinstance(dynamics, LayerMap)
             states, saves, status = _step(dynamics, start, plan)
         else:
-            states, saves, history, status = _walk(certified, start, plan)
-            if is_torch(start):
-                states = like(states, start)
-            else:
-                states = states.astype(start.dtype, copy=False)
-            if not certified.normalised:
-                states, saves, status = _grow(certified, states, saves, status, real)
-                if len(states) < len(saves):
-                    history = history.until(int(saves[len(states) - 1]))
-    if status.failed and throw:
-        raise (OverflowError if status.code == "overflow" else ArithmeticError)(str(status))
-    return Trajectory(
-        z=states,
+            states, saves, history, status = certified(hardmax, start, plan)
+    if throw:
+        _raise_failed(status)
+    run = Trajectory(
+        z=dynamics.observe(states),
         t=saves[: len(states)],
         status=status,
         dynamics=_values_of(dynamics) if trained else dynamics,
@@ -131,15 +151,93 @@ def simulate(
         history=history,
         stepper=stepper,
     )
+    return _at_rest(run)
 
 
-class _Plan(NamedTuple):
-    """When to save, whom to move, when to end and whom to tell."""
+def continued(
+    run: Trajectory,
+    *,
+    layers: SupportsIndex | float | None = None,
+    time: float | SupportsIndex | None = None,
+    save_every: SupportsIndex | float = 1,
+    stop_when: Callable[[Array], Any] | None = None,
+    progress: Progress = None,
+    deadline: float | int | None = None,
+) -> Trajectory:
+    """See `Trajectory.continued`."""
+    dynamics, last = run.dynamics, run.t[-1].item()
+    if dynamics is None:
+        raise ValueError(
+            "run: does not say what made it, so it cannot go on (dynamics of your own are not "
+            "saved); simulate(your_dynamics, run.z[-1], ...) starts from its last state"
+        )
+    if dynamics.hidden:
+        why = f"a state of {type(dynamics).__name__} is more than its tokens"
+        advice = "a run keeps the tokens only; simulate it from the start, for longer"
+        raise ValueError(f"run: {why}, and {advice}")
+    _check_clock(dynamics, layers, time, None, None)
+    every = as_whole(save_every, "save_every", 1)
+    stepper = (run.stepper or Adaptive()) if dynamics.in_time else None
+    more = times_saved(time, None, stepper, every) if stepper else layers_saved(layers, every)
+    how: dict[str, Any] = {"stop_when": stop_when, "progress": progress, "deadline": deadline}
+    hardmax = isinstance(dynamics, LayerMap) and dynamics.hardmax_layers is not None
+    if hardmax and run.t[0] == 0 and run.history is not None:  # one record of who follows whom
+        grid = np.union1d(run.t, last + more)
+        how |= {"save_every": int(np.gcd.reduce(grid)) or 1, "mask": run.mask, "words": run.words}
+        whole = simulate(dynamics, run.z[0], layers=int(grid[-1]), **how)
+        kept = np.isin(whole.t, grid)
+        kept[-1] = True
+        return replace(whole, z=whole.z[rows(kept)], t=whole.t[kept])
+    if len(more) < 2:
+        return run
+    name, unit = f"running {type(dynamics).__name__}", " time" if stepper else " layers"
+    with showing(progress, name, float(last + more[-1]), unit) as tell:
+        plan = Plan(last + more, run.mask, Deadline(deadline), tell, stop_when, last)
+        if isinstance(dynamics, Flow):
+            assert stepper is not None
+            states, t, status = _by_pieces(dynamics, run.z[-1], stepper, plan)
+        else:
+            assert isinstance(dynamics, LayerMap)
+            states, t, status = _step(dynamics, run.z[-1], plan)
+    _raise_failed(status)
+    states = namespace(run.z).concat([run.z, states[1:]])
+    t = np.concatenate([run.t, t[1 : len(states)]])
+    return _at_rest(replace(run, z=states, t=t, status=status, history=None, stepper=stepper))
 
-    saves: np.ndarray  # layers or times, increasing
-    mask: np.ndarray | None
-    deadline: Deadline
-    progress: Callable[[Any], Any] | None
+
+def _raise_failed(status: Status) -> None:
+    if status.failed:
+        raise (OverflowError if status.code == "overflow" else ArithmeticError)(str(status))
+
+
+def _with_state(
+    dynamics: Dynamics, z: Array, stop: Callable[[Array], Any] | None
+) -> tuple[Array, Callable[[Array], Any] | None]:
+    """The state that starts from the tokens z, and `stop` asked of the tokens of a state."""
+    if not dynamics.hidden:
+        return z, stop
+    state, name = dynamics.begin(z), type(dynamics).__name__
+    seen = tuple(dynamics.observe(state).shape)
+    if tuple(state.shape[:-1]) != tuple(z.shape[:-1]) or seen != tuple(z.shape):
+        raise ValueError(
+            f"{name}: expected begin(z) of shape (*b, n, any) and observe(begin(z)) of shape "
+            f"{tuple(z.shape)}, got {tuple(state.shape)} and {seen}"
+        )
+    return state, None if stop is None else lambda s: stop(dynamics.observe(s))
+
+
+def _at_rest(run: Trajectory) -> Trajectory:
+    """The run, its status with the clusters in which it has come to rest."""
+    code = {"moving": "clusters", "done": "done"}.get(run.status.code)
+    if code is None or run.history is not None or run.made_by.grows or run.z.ndim != 3:
+        return run
+    if is_torch(run.z):  # a copy to the processor for a word about it
+        return run
+    z = run.z if run.mask is None else run.z[:, run.mask]
+    if said := gathered(z, run.t, "time" if run.in_time else "layer"):
+        status = replace(run.status, code=code, message=f"{said}; {run.status.message}")
+        return replace(run, status=status)
+    return run
 
 
 def _trained(value: Any, z0: Array) -> bool:
@@ -151,11 +249,10 @@ def _trained(value: Any, z0: Array) -> bool:
                 "are a torch tensor; pass torch.tensor(z0), or the parameter detached"
             )
         return True
-    if isinstance(value, list | tuple):
-        return any([_trained(part, z0) for part in value])
+    parts = value if isinstance(value, list | tuple) else []
     if is_dataclass(value):
-        return any([_trained(getattr(value, f.name), z0) for f in fields(value) if f.init])
-    return False
+        parts = [getattr(value, f.name) for f in fields(value) if f.init]
+    return any([_trained(part, z0) for part in parts])
 
 
 def _values_of(value: Any) -> Any:
@@ -166,10 +263,23 @@ def _values_of(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_values_of(part) for part in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(
-            value, **{f.name: _values_of(getattr(value, f.name)) for f in fields(value) if f.init}
-        )
+        parts = {f.name: _values_of(getattr(value, f.name)) for f in fields(value) if f.init}
+        return replace(value, **parts)
     return value
+
+
+def _check_signature(dynamics: Dynamics) -> None:
+    """A dynamics of somebody's own must take what it is called with."""
+    kind, name = ("velocity", "t") if isinstance(dynamics, Flow) else ("step", "k")
+    method = getattr(type(dynamics), kind)
+    if method.__module__.partition(".")[0] == __package__.partition(".")[0]:
+        return
+    try:
+        signature(method).bind(dynamics, None, 0, mask=None)
+    except TypeError:
+        what = f"{type(dynamics).__name__}.{kind}{signature(method)}: it is called with the tokens"
+        advice = f"write `def {kind}(self, z, {name}, *, mask=None):`"
+        raise TypeError(f"{what}, {name} and mask=; {advice}") from None
 
 
 def _check_clock(
@@ -179,77 +289,114 @@ def _check_clock(
     name = type(dynamics).__name__
     if dynamics.in_time:
         if layers is not None or (time is None) == (times is None):
-            raise ValueError(
-                f"time: {name} runs in continuous time; pass either time=T or times=[...]"
-                + ("" if layers is None else ", not layers")
-            )
+            advice = "pass either time=T or times=[...]" + ", not layers" * (layers is not None)
+            raise ValueError(f"time: {name} runs in continuous time; {advice}")
         if stepper is not None and not isinstance(stepper, Stepper):
             raise TypeError(f"stepper: expected a stepper such as RK4(dt=0.1), got {stepper!r}")
     elif layers is None or not (time is None and times is None and stepper is None):
         raise ValueError(f"layers: {name} runs in layers; pass layers=K and no time or stepper")
 
 
-def _times(time: Any, times: Any, stepper: Stepper, every: int) -> np.ndarray:
-    """The times to save: those given, or those the stepper proposes up to `time`."""
-    if times is None:
-        finite = as_number(time, "time", "a finite time >= 0", lambda t: 0 <= t < float("inf"))
-        grid = stepper.grid(finite)
-    else:
-        grid = as_array(times, "times", "increasing numbers >= 0, one per saved state")
-        if grid.ndim != 1 or not len(grid) or not (np.diff(grid, prepend=-1.0) > 0).all():
-            raise ValueError("times: expected increasing numbers >= 0, one per saved state")
-        if grid[0] < 0 or not np.isfinite(grid).all():
-            raise ValueError("times: expected increasing finite numbers >= 0, starting at t = 0")
-    return np.append(grid[:-1:every], grid[-1])
-
-
-def _layers(layers: Any, every: int) -> np.ndarray:
-    """The layers to save: every so many, and the last."""
-    last = as_whole(layers, "layers", 0)
-    if last // every > _MOST_SAVED:
-        raise ValueError(
-            f"layers: {last} layers, of which {last // every} would be saved; "
-            f"save_every={-(-last // 1000)} saves a thousand"
-        )
-    saved = np.arange(0, last + 1, every)
-    return saved if saved[-1] == last else np.append(saved, last)
-
-
-def _flow(flow: Flow, z: Array, stepper: Stepper, plan: _Plan) -> tuple[Array, np.ndarray, Status]:
+def _flow(flow: Flow, z: Array, stepper: Stepper, plan: Plan) -> tuple[Array, np.ndarray, Status]:
     """A flow at the times asked for, from tokens put on its manifold."""
     start, note = _on_manifold(flow, z, plan.mask)
     states, times, status = _by_pieces(flow, start, stepper, plan)
     return states, times, replace(status, notes=status.notes + note)
 
 
-def _by_pieces(flow: Flow, z: Array, stepper: Stepper, plan: _Plan) -> Reached:
+def _by_pieces(flow: Flow, z: Array, stepper: Stepper, plan: Plan) -> Reached:
     """Piece after piece, each from where the last ended: no step straddles a jump of the flow."""
     states: list[Array] = []
     times: list[np.ndarray] = []
     notes: dict[str, None] = {}
-    grid, mask, deadline, progress = plan
-    for piece, begin, end in flow.pieces(float(grid[-1])):
-        asked = grid[(grid <= end) & ((grid > begin) | (begin == 0))]
+    grid, mask, deadline, progress, _, since = plan
+    for piece, begin, end in _shorter(flow.pieces(float(grid[-1])), plan):
+        if end <= since < grid[-1]:
+            continue
+        begin = max(begin, float(since))
+        asked = grid[(grid <= end) & ((grid > begin) | (begin == since))]
         stops = np.union1d(asked, end)
         part = stepper.integrate(piece, z, stops, mask, progress, deadline, since=begin)
+        part = _readable(piece, part, mask)
         shown = np.isin(part.times, asked)
         if part.status.code == "deadline":
             shown[-1:] = True  # where it came to, asked for or not
-        states.append(part.states[: len(shown)][_rows(shown)])
+        states.append(part.states[: len(shown)][rows(shown)])
         times.append(part.times[shown])
         notes |= dict.fromkeys(part.status.notes)
+        hit = plan.first(states[-1])
+        if hit is not None:
+            before = (z, begin) if hit == 0 else (states[-1][hit - 1], float(times[-1][hit - 1]))
+            t = float(times[-1][hit])
+            if begin < t:
+                z, t = _moment(piece, *before, t, stepper, plan)
+            else:
+                z = states[-1][hit]
+            states[-1] = namespace(z).concat([states[-1][:hit], z[None]])
+            times[-1] = np.append(times[-1][:hit], t)
+            part = part._replace(status=stopped(f"t = {t:g}"))
         if part.status.early:
             break
         z = part.states[-1]
     at = np.concatenate(times)
     new = np.diff(at, prepend=-1.0) > 0  # a piece may end before its first step
-    together = namespace(z).concat(states)[_rows(new)]
+    together = namespace(z).concat(states)[rows(new)]
     return Reached(together, at[new], replace(part.status, notes=tuple(notes)))
 
 
-def _rows(chosen: np.ndarray) -> slice | list[int]:
-    """Indices that arrays and tensors both take; no copy where all are chosen."""
-    return slice(None) if chosen.all() else np.flatnonzero(chosen).tolist()
+def _shorter(
+    pieces: Iterator[tuple[Flow, float, float]], plan: Plan
+) -> Iterator[tuple[Flow, float, float]]:
+    """The pieces, cut after 16, 32, ... saved times more, to ask `stop_when`."""
+    if plan.stop is None:
+        yield from pieces
+        return
+    stops = np.cumsum(16 << np.arange(40))
+    cuts = plan.saves[stops[stops < len(plan.saves)]]
+    for piece, begin, end in pieces:
+        ends = [*cuts[(cuts > begin) & (cuts < end)].tolist(), end]
+        yield from ((piece, a, b) for a, b in zip([begin, *ends], ends))
+
+
+def _moment(
+    flow: Flow, z: Array, since: float, until: float, stepper: Stepper, plan: Plan
+) -> tuple[Array, float]:
+    """The first state and time at which `stop_when` is true, in (since, until], where it is."""
+    for _ in range(2):
+        times = np.linspace(since, until, 33)[1:]
+        found = stepper.integrate(flow, z, times, plan.mask, None, plan.deadline, since=since)
+        hit = plan.first(found.states)
+        if hit is None:  # only rounding says so
+            hit = len(found.states) - 1
+        last, until = found.states[hit], float(found.times[hit])
+        if hit:
+            z, since = found.states[hit - 1], float(found.times[hit - 1])
+    return last, until
+
+
+def _readable(flow: Flow, part: Reached, mask: np.ndarray | None) -> Reached:
+    """What a stepper reached, cut before the first state that attention can no longer read.
+
+    What drowns stays so: the last state is looked at first.
+    """
+    states, times, _ = part
+    if not len(times) or not flow.drowns:
+        return part
+    *_, n, d = states.shape
+    rtol = _ROUNDED * float(namespace(states).finfo(states.dtype).eps)
+    real = np.ones((1, n), bool) if mask is None else mask.reshape(-1, n)
+
+    def lost(row: int) -> bool:
+        here = states[row].detach().cpu().numpy() if is_torch(states) else states[row]
+        flat = here.reshape(-1, n, d).astype(np.float64)
+        rows = np.broadcast_to(real, flat.shape[:2])
+        one = zip(flat, rows, strict=True)
+        return any(flow.drowned(z[keep], float(times[row]), rtol) for z, keep in one)
+
+    if not lost(len(times) - 1):
+        return part
+    first = bisect_left(range(len(times)), True, key=lost)
+    return Reached(states[:first], times[:first], drowned(flow, float(times[first])))
 
 
 def _on_manifold(flow: Flow, z: Array, mask: np.ndarray | None) -> tuple[Array, tuple[str, ...]]:
@@ -272,20 +419,20 @@ def _on_manifold(flow: Flow, z: Array, mask: np.ndarray | None) -> tuple[Array, 
         # As given to the last bit, but as a function of what was given: lengths do not matter.
         moved = moved + (z - moved).detach()
     if mask is not None:
-        from array_api_compat import device
-
         xp = namespace(z)
-        moved = xp.where(xp.asarray(mask[..., None], device=device(z)), moved, z)
+        moved = xp.where(xp.asarray(mask[..., None], device=device_of(z)), moved, z)
     return moved, (f"{count} token(s) were put on the sphere at t = 0.",) if count else ()
 
 
-def _step(dynamics: LayerMap, z: Array, plan: _Plan) -> tuple[Array, np.ndarray, Status]:
+def _step(dynamics: LayerMap, z: Array, plan: Plan) -> tuple[Array, np.ndarray, Status]:
     """The plain loop over layers, on whatever arrays came in."""
     xp = namespace(z)
-    saves, mask, deadline, progress = plan
+    saves, mask, deadline, progress, _, since = plan
     keep = None if mask is None else xp.asarray(mask[..., None], device=z.device)
-    start, out, wanted = z, [z], set(saves.tolist())
-    for k in range(int(saves[-1])):
+    start, out, wanted, recent = z, [z], set(saves.tolist()), Recent(z)
+    if plan.first(out) is not None:
+        return xp.stack(out), saves[:1], stopped(f"layer {since}")
+    for k in range(int(since), int(saves[-1])):
         if deadline.passed:
             at = saves[: len(out)]
             if at[-1] < k:
@@ -299,131 +446,20 @@ def _step(dynamics: LayerMap, z: Array, plan: _Plan) -> tuple[Array, np.ndarray,
             where = f"a coordinate overflowed at layer {k + 1}"
             advice = "Use the normalised layer or a smaller alpha."
             return xp.stack(out), saves[: len(out)], Status("overflow", where, advice)
+        recent.add(z)
         if k + 1 in wanted:
             out.append(z)
+            if plan.first(out, len(out) - 1) is not None:
+                return xp.stack(out), saves[: len(out)], stopped(f"layer {k + 1}")
         if progress is not None:
             progress(k + 1)
-    return xp.stack(out), saves, _stepped(dynamics, int(saves[-1]))
+    return xp.stack(out), saves, _stepped(dynamics, int(saves[-1]), recent.cycle(out))
 
 
-def _stepped(dynamics: LayerMap, layers: int) -> Status:
+def _stepped(dynamics: LayerMap, layers: int, cycle: Cycle | None) -> Status:
     if dynamics.attention is not None and dynamics.attention.hard:
         message = "ties were decided on the rounded tokens of each layer."
         detach = "Detach the tensor for the certified walk." if dynamics.hardmax_layers else ""
-        return Status("rounded_ties", message, detach)
-    return Status("moving", f"{layers} layers of {type(dynamics).__name__} done.")
-
-
-def _walk(
-    layers: HardmaxLayers, given: Array, plan: _Plan
-) -> tuple[Array, np.ndarray, History, Status]:
-    """Certified hardmax layers of one configuration or a batch, and what became of them."""
-    A = layers.attention.matrix(given.shape[-1])
-    stays = carried_there(given)
-    z = given.detach() if stays else as_tokens(given).astype(np.float64, copy=False)
-    saves, mask, deadline, progress = plan
-    states, at, history = certified_layers(
-        z, A, layers.alpha, mask, saves, progress, deadline, given
-    )
-    if len(at) < len(saves) or at[-1] != saves[-1]:
-        return states, at, history, out_of_time(f"layer {at[-1]}")
-    return states, at, history, _hardmax_status(z, A, mask, history, int(saves[-1]))
-
-
-def _hardmax_status(
-    z: Array, A: np.ndarray | None, mask: np.ndarray | None, history: History, layers: int
-) -> Status:
-    """Name what happened, and what the theory's hypotheses say about it."""
-    real = np.ones(tuple(z.shape[:-1]), bool) if mask is None else mask
-    notes = []
-    # looking for any zero first: short last axes are slow to reduce
-    zero = 0
-    if not bool(z.all()):
-        nothing = (z == 0).all(-1)
-        zero = int((real & (nothing.cpu().numpy() if is_torch(nothing) else nothing)).sum())
-    if zero:
-        notes.append(
-            f"{zero} zero token(s): their scores are all equal, so they follow every token."
-        )
-    if history.label is not None:
-        copies = int(real.sum()) - int(history.label.max()) - 1
-        if copies:
-            notes.append(f"{copies} duplicate token(s): equal tokens count as one value class.")
-    if history.exact_decisions:
-        notes.append(f"{history.exact_decisions} near-tie(s) were decided in exact arithmetic.")
-    spd = definite(A)
-    if not spd:
-        notes.append("A is not symmetric positive definite: convergence is not guaranteed.")
-    open_ = int((real & (history.settled_at < 0)).sum())
-    led = ((history.born >= 0) & real).any(axis=-1)
-    if not open_:
-        last = int(history.settled_at.max())
-        return Status(
-            "settled", f"every token's limit is proved from layer {last} on.", "", tuple(notes)
-        )
-    if not led.all():
-        if spd:
-            advice = "Remove the zero tokens, or give distinct non-zero tokens."
-        else:
-            advice = "Use a symmetric positive definite A, for example (A + A.T)/2 made definite."
-        return Status("no_leader", f"no token leads after {layers} layers.", advice, tuple(notes))
-    if not spd:
-        advice = "Use a symmetric positive definite A; cynosure.limit says which limits are proved."
-        message = f"{open_} token(s) have no proved limit after {layers} layers."
-        return Status("not_converging", message, advice, tuple(notes))
-    advice = "More layers, or cynosure.limit, which decides ties and skips layers."
-    message = f"{open_} token(s) are still on their way after {layers} layers."
-    return Status("moving", message, advice, tuple(notes))
-
-
-def _factors(base: Fraction, layers: np.ndarray, dtype: np.dtype) -> list[np.ndarray]:
-    """base^k as one factor, or as two where it is larger than any float (and the tokens tiny)."""
-    whole = _powers(base, layers, dtype)
-    if np.isfinite(whole).all():
-        return [whole]
-    half = np.where(np.isfinite(whole), layers, layers / 2)
-    return [_powers(base, k, dtype) for k in (half, layers - half)]
-
-
-def _powers(base: Fraction, k: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """base^k, base > 1. Trap: its rounding counts k times, and 1 + 1e-17 rounds to 1."""
-    rate = log1p(float(min(base - 1, Fraction(1))))  # beyond 1 long powers are infinite either way
-    with np.errstate(over="ignore"):
-        return np.where(k <= _LONG, float(base) ** k, np.exp(k * rate)).astype(dtype)
-
-
-def _grow(
-    layers: HardmaxLayers,
-    states: Array,
-    saves: np.ndarray,
-    status: Status,
-    mask: np.ndarray | None,
-) -> tuple[Array, np.ndarray, Status]:
-    """(1 + alpha)^k times the normalised tokens, cut before the first layer that overflows."""
-    base = layers.factor
-    here = states.detach().cpu().numpy() if is_torch(states) else states
-    dtype = here.dtype
-    largest = np.abs(here.astype(np.float64)).reshape(len(saves), -1).max(axis=1)
-    with np.errstate(divide="ignore", over="ignore"):
-        size = np.log(largest) + saves * log1p(float(base - 1))
-    fits = (size < np.log(np.finfo(dtype).max) - 1) | (saves == 0)  # the start is always a float
-    stop = len(saves) if fits.all() else int(np.argmin(fits))
-    grown = states[:stop]
-    # tokens that are all zero stay so, whatever they are multiplied by
-    times = np.where(largest[:stop] > 0, saves[:stop], 0).astype(float)
-    for power in _factors(base, times, dtype):
-        factor = power.reshape((stop,) + (1,) * (len(states.shape) - 1))
-        if mask is not None:
-            factor = np.where(mask[..., None], factor, dtype.type(1))  # padding never moves
-        grown = grown * like(factor, states)
-    if stop < len(saves):
-        status = Status(
-            "overflow",
-            f"tokens grow like (1 + alpha)^k and leave the floats before layer {saves[stop]}; "
-            f"the run stops at layer {saves[stop - 1]}.",
-            "Use PureAttention: it has the same tokens divided by (1 + alpha)^k.",
-            status.notes,
-        )
-    elif status.code == "settled":
-        status = replace(status, code="moving", message="tokens grow like (1 + alpha)^k.")
-    return grown, saves, status
+        notes = () if cycle is None else (f"Ends in {cycle}",)
+        return Status("rounded_ties", message, detach, notes)
+    return turning(cycle) or Status("moving", f"{layers} layers of {type(dynamics).__name__} done.")

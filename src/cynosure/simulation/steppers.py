@@ -17,33 +17,29 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from .._deadline import Deadline
+from .._exports import guard
+from .._registry import Registry
 from .._types import Array, as_number, carries_gradient, is_torch, like, namespace
 from ..attention import act
+from ..attention.scores import device_of
 from ..dynamics import Flow, Relaxation
 from .adaptive import Course, Rules
 from .status import Status, no_velocity, out_of_time, overflow, too_stiff
 
 __all__ = [
-    "RK4",
-    "STEPPERS",
-    "Adaptive",
-    "Euler",
-    "ExponentialEuler",
-    "FixedStep",
-    "Reached",
-    "Stepper",
-]
+    "RK4", "STEPPERS", "Adaptive", "Euler", "ExponentialEuler", "FixedStep", "Reached", "Stepper",
+]  # fmt: skip
 
 Progress = Callable[[Any], Any] | None
-_MOST_SAVED = 10_000_000  # states of one run
+MOST_SAVED = 10_000_000  # states of one run
 _MOST_STEPS = 1_000_000_000  # of a fixed length, from one saved time to the next
 
 
 class Reached(NamedTuple):
     """What a stepper came to: one state for each of `times`, and how it went.
 
-    `times` are those asked for, fewer where the run stopped early. A run ended by its deadline has
-    one more, the time it had reached.
+    `times` are those asked for, fewer where the run stopped early; one more, the time it had
+    reached, where its deadline ended it.
     """
 
     states: Array
@@ -82,10 +78,10 @@ class FixedStep(Stepper):
         """The tokens at t + dt from those at t."""
 
     def grid(self, time: float) -> np.ndarray:
-        if not time / self.dt <= _MOST_SAVED:
+        if not time / self.dt <= MOST_SAVED:
             raise ValueError(
                 f"time: {time:g} is {time / self.dt:.1g} steps of {self.dt:g}, more than the "
-                f"{_MOST_SAVED:.0g} that can be saved; say which to save with times=[...]"
+                f"{MOST_SAVED:.0g} that can be saved; say which to save with times=[...]"
             )
         whole = float(self.dt) * np.arange(self._count(time))
         return np.append(whole, float(time)) if time > 0 else np.zeros(1)
@@ -109,10 +105,8 @@ class FixedStep(Stepper):
         deadline: Deadline,
         since: float = 0.0,
     ) -> Reached:
-        from array_api_compat import device
-
         xp = namespace(z)
-        keep = None if mask is None else xp.asarray(mask[..., None], device=device(z))
+        keep = None if mask is None else xp.asarray(mask[..., None], device=device_of(z))
         out: list[Array] = []
         start, t = z, since
         for save in times.tolist():
@@ -136,9 +130,19 @@ class FixedStep(Stepper):
         return Reached(xp.stack(out), times, _done(flow, self, t))
 
 
+@dataclass(frozen=True)
+class _Fixed(FixedStep, abc.ABC):
+    """A fixed step of this package."""
+
+    dt: float = 0.1
+
+    def __post_init__(self) -> None:
+        as_number(self.dt, "dt", "a positive step", lambda x: 0 < x < float("inf"))
+
+
 @final
 @dataclass(frozen=True)
-class Euler(FixedStep):
+class Euler(_Fixed):
     """z + dt f(z, t): order 1, followed by `retract`: on the sphere (x + dt T)/|x + dt T|, T being
     the tangential part of P x.
 
@@ -146,24 +150,14 @@ class Euler(FixedStep):
     `NoisySphere(sigma=0)`. The two differ at second order in dt.
     """
 
-    dt: float = 0.1
-
-    def __post_init__(self) -> None:
-        _check_step(self.dt)
-
     def advance(self, flow: Flow, z: Array, t: float, dt: float, mask: np.ndarray | None) -> Array:
         return z + dt * flow.velocity(z, t, mask=mask)
 
 
 @final
 @dataclass(frozen=True)
-class RK4(FixedStep):
+class RK4(_Fixed):
     """The classical Runge-Kutta scheme, attention recomputed at its four stages: order 4."""
-
-    dt: float = 0.1
-
-    def __post_init__(self) -> None:
-        _check_step(self.dt)
 
     def advance(self, flow: Flow, z: Array, t: float, dt: float, mask: np.ndarray | None) -> Array:
         k1 = flow.velocity(z, t, mask=mask)
@@ -175,17 +169,12 @@ class RK4(FixedStep):
 
 @final
 @dataclass(frozen=True)
-class ExponentialEuler(FixedStep):
+class ExponentialEuler(_Fixed):
     """z + (I - e^{-dt V})(m - z) for flows z' = V (m(z, t) - z): order 1, exact for constant m.
 
     For V = I the new token is a convex combination of tokens whatever dt is: the hull shrinks as
     the theory says (B24), and late times, where attention is hard, are solved exactly.
     """
-
-    dt: float = 0.1
-
-    def __post_init__(self) -> None:
-        _check_step(self.dt)
 
     def advance(self, flow: Flow, z: Array, t: float, dt: float, mask: np.ndarray | None) -> Array:
         if not isinstance(flow, Relaxation):
@@ -204,17 +193,15 @@ class ExponentialEuler(FixedStep):
 class Adaptive(Stepper):
     """High order with error control, by SciPy: DOP853 as long as it pays, LSODA where it is stiff.
 
-    Each configuration of a batch has its own steps, and padding has no say in their length. Where
-    the flow knows its future in closed form, that is taken.
-    Tensors keep their device: the velocity is computed there, in double precision. Tensors that
-    require gradients are integrated by torchdiffeq's dopri8, where it is installed.
+    Each configuration of a batch has its own steps, and padding does not change their length. Where
+    the flow knows its future in closed form, that is taken. Tensors keep their device: the velocity
+    is computed there, in double precision. Tensors that require gradients are integrated by
+    torchdiffeq's dopri8, where it is installed.
 
-    Trap: softmax at a growing inverse temperature b = e^{2 l1 t} is a stiff flow wherever a token
-    hangs between two targets: the tie pulls it back at a rate like b, and an explicit step may not
-    exceed about 6/rate however little happens (stability, not accuracy). `method="auto"` measures
-    that rate on its own stages and changes to LSODA, whose Jacobian costs n d velocities, so up to
-    n d = 600. Beyond, and whenever more than `most_steps` steps are needed, the run ends with the
-    status "stiff" and what it saved so far.
+    Trap: softmax at a growing inverse temperature is a stiff flow wherever a token hangs between
+    two targets: an explicit step may not exceed about 6/rate. `method="auto"` measures that rate
+    and changes to LSODA, up to n d = 600. Beyond, and whenever more than `most_steps` steps are
+    needed, the run ends with the status "stiff" and what it saved so far.
     """
 
     rtol: float = 1e-9
@@ -269,12 +256,10 @@ class Adaptive(Stepper):
         return Reached(states, at, self._status(flow, courses, at, late))
 
     def _status(self, flow: Flow, courses: list[Course], at: np.ndarray, late: bool) -> Status:
-        failures = [course.status for course in courses if course.status is not None]
-        notes = dict.fromkeys(note for course in courses for note in course.notes)
-        if failures:
-            status = failures[0]
-        else:
+        status = next((course.status for course in courses if course.status is not None), None)
+        if status is None:
             status = out_of_time(f"t = {at[-1]:g}") if late else _done(flow, self, float(at[-1]))
+        notes = dict.fromkeys(note for course in courses for note in course.notes)
         return replace(status, notes=tuple(notes))
 
     def _differentiable(
@@ -341,12 +326,12 @@ def _together(courses: list[Course], progress: Progress) -> bool:
             progress(course.t)
 
 
-STEPPERS: dict[str, type[Stepper]] = {
-    "adaptive": Adaptive,
-    "rk4": RK4,
-    "euler": Euler,
-    "exponential_euler": ExponentialEuler,
-}
+STEPPERS: Registry[type[Stepper]] = Registry(
+    "steppers",
+    "a Stepper",
+    lambda kind: isinstance(kind, type) and issubclass(kind, Stepper),
+    {"adaptive": Adaptive, "rk4": RK4, "euler": Euler, "exponential_euler": ExponentialEuler},
+)
 
 
 @lru_cache(maxsize=16)
@@ -355,10 +340,6 @@ def _relaxed(rate: bytes, d: int, dt: float) -> np.ndarray:
     from scipy.linalg import expm
 
     return np.eye(d) - expm(-dt * np.frombuffer(rate).reshape(d, d))
-
-
-def _check_step(dt: float) -> None:
-    as_number(dt, "dt", "a positive step", lambda x: 0 < x < float("inf"))
 
 
 def _done(flow: Flow, stepper: Stepper, t: float) -> Status:
@@ -371,3 +352,6 @@ def _late(xp: Any, out: list[Array], times: np.ndarray, t: float) -> Reached:
     new = len(at) == 1 or at[-1] > at[-2]
     states = xp.stack(out if new else out[:-1])
     return Reached(states, at if new else at[:-1], out_of_time(f"t = {t:g}"))
+
+
+guard(__name__)

@@ -75,59 +75,42 @@ def long_context(gamma: float | int, r: float | int, n: int) -> dict[str, Any]:
     return {"cosine": float(unit[0] @ unit[-1]), "closed": output_cosine(n, r, beta)}
 
 
-NAMED: dict[str, tuple[str, dict[str, Any]]] = {  # name -> what it shows, arguments of sweep()
-    "sphere": (
+def _named(what: str, cell: Any, grid: Any, units: Any, **how: Any) -> tuple[str, dict[str, Any]]:
+    return what, {"cell": cell, "grid": grid, "units": {"n": "tokens", **units}, **how}
+
+
+NAMED = {  # name -> what it shows, arguments of sweep()
+    "sphere": _named(
         "pairs that have met on the sphere, over beta, d, n and time",
-        {
-            "cell": sphere_met,
-            "grid": {"beta": np.linspace(0, 10, 200), "d": [2, 3, 32], "n": [32, 64]},
-            "seeds": range(8),
-            "vectorized": True,
-            "units": {"n": "tokens", "t": "time of the flow", "met": "share of pairs"},
-        },
+        sphere_met,
+        {"beta": np.linspace(0, 10, 200), "d": [2, 3, 32], "n": [32, 64]},
+        {"t": "time of the flow", "met": "share of pairs"},
+        seeds=range(8),
+        vectorized=True,
     ),
-    "leaders": (
+    "leaders": _named(
         "leaders of Gaussian tokens over d and n, beside the formula",
-        {
-            "cell": leaders,
-            "grid": {
-                "d": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
-                "n": [10, 18, 32, 56, 100, 178, 316, 562, 1000],
-            },
-            "seeds": range(100),
-            "units": {
-                "n": "tokens",
-                "first": "leaders",
-                "final": "leaders",
-                "undecided": "tokens",
-                "expected": "leaders",
-            },
-        },
+        leaders,
+        {"d": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32], "n": [10, 18, 32, 56, 100, 178, 316, 562, 1000]},
+        dict.fromkeys(("first", "final", "expected"), "leaders") | {"undecided": "tokens"},
+        seeds=range(100),
     ),
-    "emergent_leaders": (
+    "emergent_leaders": _named(
         "leaders born after layer 0 over alpha, n and d",
+        emergent_leaders,
         {
-            "cell": emergent_leaders,
-            "grid": {
-                "alpha": np.geomspace(0.1, 10, 25),
-                "n": [10, 14, 20, 28, 40, 57, 80, 113, 160],
-                "d": [1, 2, 8],
-            },
-            "seeds": range(200),
-            "units": {"n": "tokens", "first": "leaders", "late": "leaders", "last": "layers"},
+            "alpha": np.geomspace(0.1, 10, 25),
+            "n": [10, 14, 20, 28, 40, 57, 80, 113, 160],
+            "d": [1, 2, 8],
         },
+        {"first": "leaders", "late": "leaders", "last": "layers"},
+        seeds=range(200),
     ),
-    "long_context": (
+    "long_context": _named(
         "the cosine of two outputs of a layer over gamma, r and n",
-        {
-            "cell": long_context,
-            "grid": {
-                "gamma": np.linspace(0.05, 4, 80),
-                "r": np.linspace(0.02, 0.98, 49),
-                "n": [32, 512],
-            },
-            "seeds": None,
-            "units": {"n": "tokens", "cosine": "cosine", "closed": "cosine"},
-        },
+        long_context,
+        {"gamma": np.linspace(0.05, 4, 80), "r": np.linspace(0.02, 0.98, 49), "n": [32, 512]},
+        {"cosine": "cosine", "closed": "cosine"},
+        seeds=None,
     ),
 }

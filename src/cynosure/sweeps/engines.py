@@ -1,8 +1,6 @@
 """Where jobs are done: in this process, in processes of joblib, on a cluster of Dask.
 
-`finished(work, jobs)` gives (key, work(job)) as each is done, in any order. No scheduler of our
-own: joblib and Dask start, feed and restart workers. Blocks of a sweep, partitions of bulk reading
-and the grids of experiments go through here.
+Blocks of a sweep, partitions of bulk reading and the grids of experiments go through `finished`.
 """
 
 from __future__ import annotations
@@ -32,10 +30,9 @@ def finished(
     workers: int | None = None,
     client: Any = None,
 ) -> Iterator[tuple[int, Any]]:
-    """(key, work(job) or Lost) of every job by its key, as they are done.
+    """(key, work(job) or Lost) of every job by its key, in the order in which they are done.
 
-    RuntimeError where nobody is left to do the work. An error of `work` itself is raised as it is
-    from processes, so `work` had better give it as a result.
+    RuntimeError where nobody is left to do the work. An error of `work` ends all.
     """
     if client is not None:
         return _on_cluster(work, jobs, client)
@@ -120,11 +117,8 @@ def _result(future: Any) -> Any:
 
     try:
         return future.result()
-    except KilledWorker as error:
-        return Lost(_first_line(error))
     except Exception as error:
-        raise RuntimeError(f"the cluster gave up ({_first_line(error)})") from error
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        said = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+        if isinstance(error, KilledWorker):
+            return Lost(said)
+        raise RuntimeError(f"the cluster gave up ({said})") from error

@@ -8,15 +8,18 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, SupportsIndex, final
 
 import numpy as np
 
 from .. import __version__
+from .._progress import silent
 
 __all__ = ["DONE", "FAILED", "MEANING", "WAITING", "Outputs", "Plan", "Rows", "compute"]
 
-WAITING, DONE, FAILED = 0, 1, 2
+WAITING: int = 0
+DONE: int = 1
+FAILED: int = 2
 MEANING = "waiting done failed"
 OWN = ("status", "error")  # names of the store itself
 _LONGEST_ERROR = 500  # characters
@@ -40,7 +43,7 @@ class Plan:
     def of(
         cell: Any,
         grid: Any,
-        seeds: Iterable[Any] | None = None,
+        seeds: Iterable[Any] | int | None = None,
         vectorized: bool = False,
         units: Any = None,
     ) -> Plan:
@@ -59,7 +62,7 @@ class Plan:
                 axes[name] = _axis(name, values)
         if vectorized and seeds is None:
             raise ValueError("vectorized=True passes all seeds to one call: give seeds=range(...)")
-        drawn = None if seeds is None else _axis("seeds", list(seeds))
+        drawn = None if seeds is None else _axis("seeds", list(counted(seeds)))
         if drawn is not None and drawn.dtype != np.int64:
             raise TypeError(f"seeds: expected whole numbers, got {drawn[:5].tolist()}")
         if drawn is not None and not vectorized:
@@ -84,6 +87,11 @@ class Plan:
     @property
     def size(self) -> int:
         return int(np.prod(self.shape, dtype=np.int64))
+
+    @property
+    def lead(self) -> tuple[int, ...]:
+        """The axis of seeds with which arrays of a cell begin, if one call gets all seeds."""
+        return () if self.seeds is None else (len(self.seeds),)
 
     @property
     def name(self) -> str:
@@ -114,10 +122,22 @@ class Plan:
         }
 
 
+def counted(seeds: Any) -> Iterable[Any]:
+    """16 is range(16)."""
+    if isinstance(seeds, SupportsIndex) and not isinstance(seeds, bool):
+        if not 0 < (many := seeds.__index__()) <= 1 << 20:
+            raise ValueError(f"seeds: expected 1 to {1 << 20} of them, got {many}")
+        return range(many)
+    if isinstance(seeds, str | bool) or not isinstance(seeds, Iterable):
+        raise TypeError(f"seeds: expected a number of seeds such as 16, or a list, got {seeds!r}")
+    return seeds
+
+
 def _units(given: Any) -> dict[str, str]:
-    words = given if isinstance(given, Mapping) else {}
-    wrong = given is not None and not isinstance(given, Mapping)
-    if wrong or not all(isinstance(word, str) for pair in words.items() for word in pair):
+    words = {} if given is None else given
+    if not isinstance(words, Mapping) or not all(
+        isinstance(word, str) for pair in words.items() for word in pair
+    ):
         raise TypeError(f'units: expected {{"t": "seconds", ...}}, got {given!r}')
     return dict(words)
 
@@ -144,10 +164,9 @@ def _axis(name: str, values: Any) -> np.ndarray:
 
 
 def _source(function: Callable[..., Any]) -> str:
-    """The text of the function and of what it names in its own module, comments aside.
+    """The text of the function and of the functions, classes and constants of its module it names.
 
-    Functions, classes and constants (numbers, texts and tuples) of that module belong to it, so
-    that editing a helper is noticed; what is imported from elsewhere is known by its version only.
+    What is imported from elsewhere is known by its version only.
     """
     home = inspect.unwrap(function).__module__
     module = vars(sys.modules[home])
@@ -165,7 +184,6 @@ def _source(function: Callable[..., Any]) -> str:
         thing = inspect.unwrap(getattr(thing, "py_func", thing))  # of numba
         if isinstance(thing, bool | int | float | str | tuple):
             found[name] = f"{name} = {thing!r}"
-            continue
         if not (inspect.isfunction(thing) or inspect.isclass(thing)) or thing.__module__ != home:
             continue
         try:
@@ -183,6 +201,9 @@ def _source(function: Callable[..., Any]) -> str:
 
 
 # --- what a cell gives ---------------------------------------------------------------------------
+
+
+Rows = dict[str, np.ndarray]  # results of some cells in their order, with their status and error
 
 
 class Output(NamedTuple):
@@ -213,11 +234,14 @@ class Outputs:
             if dims == (name,):
                 coords[name] = x
             else:
-                inner = x.shape if plan.seeds is None else x.shape[1:]
-                arrays[name] = Output(dims, inner, x.dtype)
+                arrays[name] = Output(dims, x.shape[len(plan.lead) :], x.dtype)
         if not arrays:
             raise ValueError(f"cell: expected a number or an array at least, got {list(found)}")
-        _lengths([*arrays.values(), *(Output((k,), x.shape, x.dtype) for k, x in coords.items())])
+        seen = {name: len(x) for name, x in coords.items()}
+        for out in arrays.values():
+            for dim, n in zip(out.dims, out.shape):
+                if seen.setdefault(dim, n) != n:
+                    raise ValueError(f"cell: {dim} has two lengths, {seen[dim]} and {n}")
         return Outputs(arrays, coords)
 
     def check_units(self, plan: Plan) -> None:
@@ -237,13 +261,12 @@ class Outputs:
             if not np.array_equal(values[name][1], x):
                 raise ValueError(f"{name}: expected the same values in every cell; keep it fixed")
         out = {}
-        lead = () if plan.seeds is None else (len(plan.seeds),)
         for name, want in self.arrays.items():
-            dims, x = values[name]
-            if x.shape != (*lead, *want.shape) or dims != want.dims:
+            (dims, x), shape = values[name], (*plan.lead, *want.shape)
+            if x.shape != shape or dims != want.dims:
                 raise ValueError(
-                    f"{name}: expected shape {(*lead, *want.shape)} over {want.dims} as in the "
-                    f"first cell, got {x.shape} over {dims}"
+                    f"{name}: expected shape {shape} over {want.dims} as in the first cell, got "
+                    f"{x.shape} over {dims}"
                 )
             if not np.can_cast(x.dtype, want.dtype, "safe"):
                 raise ValueError(
@@ -253,13 +276,12 @@ class Outputs:
             out[name] = x.astype(want.dtype)
         return out
 
-    def empty(self, plan: Plan, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
+    def empty(self, plan: Plan, shape: tuple[int, ...]) -> Rows:
         """Arrays for cells of that shape, before there is anything in them."""
-        lead = () if plan.seeds is None else (len(plan.seeds),)
         return {
-            name: np.full((*shape, *lead, *out.shape), missing(out.dtype), out.dtype)
+            name: np.full((*shape, *plan.lead, *out.shape), missing(out.dtype), out.dtype)
             for name, out in self.arrays.items()
-        }
+        } | {"status": np.full(shape, WAITING, np.int8), "error": np.full(shape, "", dtype=object)}
 
 
 def missing(dtype: np.dtype) -> Any:
@@ -277,14 +299,13 @@ def _values(plan: Plan, found: Any) -> dict[str, tuple[tuple[str, ...], np.ndarr
         x, dims = np.asarray(x), (dims,) if isinstance(dims, str) else dims
         if x.dtype.kind not in "biufc" or x.dtype.itemsize > (16 if x.dtype.kind == "c" else 8):
             raise TypeError(f"{name}: expected numbers, got {x.dtype}")
-        inner = x.ndim
-        if plan.seeds is not None and dims != (name,):
-            if x.ndim == 0 or len(x) != len(plan.seeds):
-                raise ValueError(
-                    f"{name}: expected one entry for each of {len(plan.seeds)} seeds first "
-                    f"(vectorized=True), got shape {x.shape}"
-                )
-            inner -= 1
+        lead = () if dims == (name,) else plan.lead
+        if x.shape[: len(lead)] != lead:
+            raise ValueError(
+                f"{name}: expected one entry for each of {lead[0]} seeds first (vectorized=True), "
+                f"got shape {x.shape}"
+            )
+        inner = x.ndim - len(lead)
         dims = tuple(f"{name}_{k}" for k in range(inner)) if dims is None else tuple(dims)
         if len(dims) != inner:
             raise ValueError(f"{name}: expected {inner} names of dimensions, got {dims}")
@@ -294,55 +315,35 @@ def _values(plan: Plan, found: Any) -> dict[str, tuple[tuple[str, ...], np.ndarr
 
 def _names_dims(value: Any) -> bool:
     """True for (dims, array), as xarray writes it: ("t", x) or (("t", "k"), x)."""
-    if not isinstance(value, tuple) or len(value) != 2 or isinstance(value[0], int | float):
+    if not isinstance(value, tuple) or len(value) != 2:
         return False
-    return isinstance(value[0], str) or all(isinstance(dim, str) for dim in value[0])
-
-
-def _lengths(outputs: Sequence[Output]) -> None:
-    """Refuse a dimension that has two lengths."""
-    seen: dict[str, int] = {}
-    for out in outputs:
-        for dim, n in zip(out.dims, out.shape):
-            if seen.setdefault(dim, n) != n:
-                raise ValueError(f"cell: {dim} has two lengths, {seen[dim]} and {n}")
+    dims = value[0]
+    return isinstance(dims, str | list | tuple) and all(isinstance(dim, str) for dim in dims)
 
 
 # --- cells computed ------------------------------------------------------------------------------
 
 
-class Rows(NamedTuple):
-    """What some cells gave, in their order: status, message of the failed, arrays (cells, ...)."""
-
-    status: np.ndarray
-    errors: list[str]
-    arrays: dict[str, np.ndarray]
-
-
 def compute(plan: Plan, outputs: Outputs, cells: Sequence[int] | np.ndarray) -> Rows:
-    """The cells of these numbers, in this process, on one thread of BLAS.
-
-    One thread wherever it runs: sums in another order would be other bits.
-    """
+    """The cells of these numbers, on one thread of BLAS: sums in another order are other bits."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
-    with threadpool_limits(1):
+    with threadpool_limits(1), silent():
         return rows(plan, outputs, cells)
 
 
 def rows(plan: Plan, outputs: Outputs, cells: Sequence[int] | np.ndarray) -> Rows:
     """`compute` with the threads there are."""
-    arrays = outputs.empty(plan, (len(cells),))
-    status, errors = np.full(len(cells), DONE, np.int8), [""] * len(cells)
+    out = outputs.empty(plan, (len(cells),))
+    out["status"][:] = DONE
     for k, i in enumerate(cells):
         try:
-            row = outputs.fit(plan, plan.cell(**plan.call(int(i))))
+            row: dict[str, Any] = outputs.fit(plan, plan.cell(**plan.call(int(i))))
         except (Exception, SystemExit) as error:
-            status[k], errors[k] = FAILED, said(error)
-            continue
+            row = {"status": FAILED, "error": said(error)}
         for name, x in row.items():
-            arrays[name][k] = x
-    return Rows(status, errors, arrays)
+            out[name][k] = x
+    return out
 
 
 def said(error: BaseException) -> str:
@@ -356,13 +357,10 @@ def said(error: BaseException) -> str:
 
 
 def block_shape(shape: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """The largest block of at most `most` cells that are neighbours in the order of the cells.
-
-    The last axes whole, one axis cut into equal parts, the first ones of length 1.
-    """
-    out: list[int] = []
+    """The largest block of at most `most` cells: last axes whole, one cut evenly, first ones 1."""
+    out: tuple[int, ...] = ()
     for n in reversed(shape):
         parts = -(-n // max(1, min(n, most)))
-        out.append(-(-n // parts))
+        out = (-(-n // parts), *out)
         most = most // n if parts == 1 else 1
-    return tuple(reversed(out))
+    return out

@@ -1,10 +1,11 @@
-"""sweep(): a cell computed on every place of a grid, into a store that goes on where it stopped."""
+"""sweep(): a cell computed on every point of a grid, into a store that resumes where it stopped."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any, final
 import numpy as np
 
 from .._files.stores import readable
+from .._progress import Progress, showing
 from .engines import Lost, finished
-from .plan import DONE, WAITING, Outputs, Plan, Rows, block_shape, compute, rows, said
+from .plan import DONE, FAILED, WAITING, Outputs, Plan, Rows, block_shape, compute, rows, said
 from .store import NEEDED, Store, find, make
 
 __all__ = ["sweep"]
@@ -28,7 +30,7 @@ TRIED, PATIENCE = 32, 60.0  # cells tried at most; seconds of one that need no s
 def sweep(
     cell: Any,
     grid: Any,
-    seeds: Iterable[Any] | None = None,
+    seeds: Iterable[Any] | int | None = None,
     *,
     store: str | os.PathLike[str] | None = None,
     workers: int | None = None,
@@ -36,27 +38,55 @@ def sweep(
     vectorized: bool = False,
     units: Any = None,
     retry_failed: bool = False,
-    progress: Callable[[float, str], Any] | None = None,
+    progress: Progress = None,
 ) -> Any:
-    """cell(name=value, ..., seed=s) for every combination of `grid` and `seeds`: an xarray Dataset.
+    """Evaluates a function on a grid of parameters, with seeds.
 
-    `grid` maps names to values, numbers or texts; a single value is passed to every cell alike. The
-    cell gives a dict of numbers and arrays of fixed shape; (dims, array) names the dimensions of
-    an array, and {"t": ("t", times)} is their coordinate, the same in all cells. With
-    `vectorized=True` one call gets all seeds, and its arrays begin with their axis; without
-    `seeds` the cell takes none. `units` names those of axes and results, {"t": "seconds"}: they
-    are attributes of the Dataset, which its plots show.
+    Trap: the function must depend on its arguments alone. A failed cell holds NaN, or 0 in an array
+    of whole numbers: select by `status`. BLAS has one thread wherever a cell runs.
 
-    Blocks of cells are computed in this process, in `workers` processes, or on the Dask cluster of
-    `client`. With `store` each finished block is written into that zarr folder, whole; the same
-    call again, after a kill or on another machine, goes on with what is not there, and the result
-    is the same to the bit. The store of another grid, cell or version is refused. A cell that
-    raises stops nothing: `status` is 0 for cells that wait, 1 done, 2 failed, `error` the message;
-    `retry_failed=True` tries those again. BLAS has one thread wherever a cell runs.
-    `progress(share, what)` is called after each block.
+    Parameters
+    ----------
+    cell
+        A function of its grid coordinates and `seed`, as keywords. It returns a dict of numbers and
+        arrays of fixed shape. (dims, array) names the dimensions of an array, and {"t": ("t",
+        times)} is their coordinate, the same in all cells.
+    grid
+        Names and their values, numbers or texts. A single value is passed to every cell.
+    seeds
+        The seeds; 16 is range(16). Without seeds the cell takes none.
+    store
+        A Zarr folder. Each finished block is written into it. The same call again computes what is
+        missing, and the result is the same to the bit.
+    workers, client
+        Processes of this machine, or a Dask client, instead of this process.
+    vectorized
+        One call gets the array of all seeds; its arrays begin with their axis.
+    units
+        Units of axes and results, {"t": "seconds"}, for plots.
+    retry_failed
+        Computes failed cells again.
+    progress
+        None shows a bar after a second, False never. A function is called with the share done.
 
-    Trap: the cell must depend on its arguments alone. A failed cell holds NaN, or 0 in an array of
-    whole numbers: select by `status`.
+    Returns
+    -------
+    xarray.Dataset
+        `status` is 0 for cells that wait, 1 for those done, 2 for those that failed; `error` has
+        their messages. A cell that raises stops nothing; a warning counts those that failed.
+
+    Raises
+    ------
+    ValueError
+        If an argument does not fit, or the store is of another grid, cell or version.
+
+    Examples
+    --------
+    >>> import cynosure as cy
+    >>> from cynosure.sweeps.cells import leaders
+    >>> ds = cy.sweep(leaders, {"d": [1, 4], "n": 20}, seeds=4)
+    >>> ds["first"].mean("seed").values.tolist()[0]
+    2.0
     """
     try:
         import xarray  # noqa: F401
@@ -83,14 +113,15 @@ def sweep(
     done, total, work = 0, len(waiting), partial(compute, plan, found.outputs)
     lost: list[str] = []
     try:
-        for number, result in finished(work, waiting, workers, client):
-            if isinstance(result, Lost):
-                lost.append(f"at {plan.in_words(int(waiting[number][0]))}: {result.reason}")
-            else:
-                waiting.enter(number, result)
-            done += 1
-            if progress is not None:
-                progress(done / total, f"block {done} of {total}")
+        with showing(progress, "sweeping", 1.0) as tell:
+            for number, result in finished(work, waiting, workers, client):
+                if isinstance(result, Lost):
+                    lost.append(f"at {plan.in_words(int(waiting[number][0]))}: {result.reason}")
+                else:
+                    waiting.enter(number, result)
+                done += 1
+                if tell is not None:
+                    tell(done / total, f"block {done} of {total}")
         if lost:
             raise RuntimeError(f"{len(lost)} of {total} blocks could not be computed, {lost[0]}")
     except KeyboardInterrupt:
@@ -99,7 +130,13 @@ def sweep(
         raise RuntimeError(f"{error}; {waiting.how_to_go_on()}") from error
     except OSError as error:
         raise _unwritten(error, path, waiting.how_to_go_on()) from error
-    return found.dataset()
+    made = found.dataset()
+    if (failed := waiting.status == FAILED).any():  # their NaN would be seen in a plot only
+        where = plan.in_words(int(np.flatnonzero(failed)[0]))
+        said = made["error"].values[failed][0]
+        text = f"{failed.sum()} of {failed.size} cells failed, the first at {where}: {said}"
+        warnings.warn(text, UserWarning, stacklevel=3)
+    return made
 
 
 def _unwritten(error: OSError, path: Path | None, what: str) -> OSError:
@@ -111,15 +148,12 @@ def _unwritten(error: OSError, path: Path | None, what: str) -> OSError:
 
 @final
 class _Waiting(Mapping[int, np.ndarray]):
-    """Block -> the numbers of its cells that are to be computed, and what to do with the result.
-
-    `known` are cells computed already, which only have to be entered.
-    """
+    """Block -> the numbers of its cells that are to be computed; `known` are computed already."""
 
     def __init__(self, store: Store, known: dict[int, Rows], retry_failed: bool) -> None:
         self.store, self.known = store, known
         with readable(store.path):
-            self.status = np.asarray(store.arrays["status"][...])
+            self.status = store.standing()
         self.wanted = self.status != DONE if retry_failed else self.status == WAITING
         self.numbers = [k for k in range(store.blocks) if self.wanted[store.place(k)].any()]
 
@@ -144,20 +178,18 @@ class _Waiting(Mapping[int, np.ndarray]):
         store, place, cells = self.store, self.store.place(number), self._cells(number)
         wanted, old = self.wanted[place], self.status[place]
         if (old == WAITING).all():
-            status, values = old.copy(), store.outputs.empty(store.plan, old.shape)
-            errors = np.full(old.shape, "", dtype=object)
+            values = store.outputs.empty(store.plan, old.shape)
         else:  # tried again: a kill from here on leaves them waiting, not failed with numbers
             store.arrays["status"][place] = np.where(wanted, WAITING, old).astype(np.int8)
-            status, errors, values = store.read(place)
-        new = iter(range(len(found.status)))
+            values = store.read(place)
+        new = iter(range(len(found["status"])))
         for at, i in zip(np.argwhere(wanted), cells):
             part, k = (self.known[i], 0) if i in self.known else (found, next(new))
             where = tuple(at)
-            status[where], errors[where] = part.status[k], part.errors[k]
-            for name, x in part.arrays.items():
+            for name, x in part.items():
                 values[name][where] = x[k]
-        store.write(place, status, errors, values)
-        self.status[place] = status
+        store.write(place, values)
+        self.status[place] = values["status"]
 
     def how_to_go_on(self) -> str:
         """Where the sweep stands, in words."""
@@ -180,13 +212,16 @@ def _sampled(plan: Plan) -> tuple[Outputs, dict[int, Rows], float]:
         for i in order:
             began = time.perf_counter()
             try:
-                outputs, known = _first(plan, i)
+                found = plan.cell(**plan.call(i))
+                outputs = Outputs.like(plan, found)
+                one = {"status": np.int8(DONE), "error": "", **outputs.fit(plan, found)}
             except (Exception, SystemExit) as error:
                 why = why or f"{plan.in_words(i)}: {said(error)}"
                 continue
             break
         else:
             raise ValueError(f"cell: none of the cells tried could be computed; {why}")
+        known = {i: {name: np.asarray(x)[None] for name, x in one.items()}}
         seconds = [time.perf_counter() - began]
         for i in order if seconds[0] < PATIENCE else ():
             began = time.perf_counter()
@@ -195,13 +230,6 @@ def _sampled(plan: Plan) -> tuple[Outputs, dict[int, Rows], float]:
             if sum(seconds[1:]) > ENOUGH:
                 break
     return outputs, known, float(np.mean(seconds[1:] or seconds))
-
-
-def _first(plan: Plan, i: int) -> tuple[Outputs, dict[int, Rows]]:
-    found = plan.cell(**plan.call(i))
-    outputs = Outputs.like(plan, found)
-    arrays = {name: x[None] for name, x in outputs.fit(plan, found).items()}
-    return outputs, {i: Rows(np.array([DONE], np.int8), [""], arrays)}
 
 
 def _spread(size: int) -> Iterator[int]:

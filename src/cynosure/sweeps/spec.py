@@ -14,15 +14,14 @@ t = "seconds"
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .._files import parsed_toml, read_bytes
+from .._registry import imported
 from .plan import Plan
 
 __all__ = ["asked_for"]
@@ -51,20 +50,14 @@ def asked_for(spec: str | os.PathLike[str]) -> dict[str, Any]:
         raise ValueError(f'{spec}: expected cell = "module:function" and a table [grid]')
     if not isinstance(vectorized, bool):
         raise ValueError(f"{spec}: vectorized: expected true or false, got {vectorized!r}")
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
-        if not 0 < seeds <= _MOST:
-            raise ValueError(f"{spec}: seeds: expected 1 to {_MOST} of them, got {seeds}")
-        seeds = range(seeds)
-    elif not isinstance(seeds, list | None):
-        raise ValueError(f"{spec}: seeds: expected a number of seeds or a list, got {seeds!r}")
-    asked = {
-        "cell": _imported(found["cell"], path),
+    asked: dict[str, Any] = {
         "grid": {name: _axis(f"{spec}: {name}", values) for name, values in grid.items()},
         "seeds": seeds,
         "vectorized": vectorized,
         "units": found.get("units"),
     }
     try:
+        asked["cell"] = imported(found["cell"], beside=str(path.resolve().parent))
         Plan.of(**asked)
     except (TypeError, ValueError) as error:  # of the file, not of whoever called
         raise ValueError(f"{spec}: {error}") from None
@@ -83,25 +76,10 @@ def _axis(name: str, values: Any) -> Any:
         raise ValueError(
             f"{name}: expected a list or {{start = 0, stop = 10, num = 200}}, got {dict(values)}"
         )
-    start, stop = map(float, ends)
+    start, stop = ends
     if ratios and min(start, stop) <= 0:
         raise ValueError(f"{name}: equal ratios need start and stop above 0, got {ends}")
+    whole = not ratios and type(start) is type(stop) is int and num > 1
+    if whole and (stop - start) % (num - 1) == 0:  # 1, 2, 3 may be a number of tokens
+        return [start + k * (stop - start) // (num - 1) for k in range(num)]
     return (np.geomspace if ratios else np.linspace)(start, stop, num).tolist()
-
-
-def _imported(name: str, path: Path) -> Any:
-    """module:function; modules beside the file come before all others but those loaded already."""
-    module, sign, function = name.partition(":")
-    if not sign or not all(part.isidentifier() for part in (*module.split("."), function)):
-        raise ValueError(f"{path}: cell: expected module:function, got {name!r}")
-    here = str(path.resolve().parent)
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        return getattr(import_module(module), function)
-    except ModuleNotFoundError as error:
-        if error.name is None or not module.startswith(error.name):
-            raise
-        raise ValueError(f"{path}: cell: no module {module}, beside it or installed") from None
-    except AttributeError:
-        raise ValueError(f"{path}: cell: {module} has no function {function}") from None

@@ -1,9 +1,8 @@
 """The store of a sweep: a zarr folder that xarray reads, one chunk for each block of cells.
 
-Each array of a block is one chunk, a file of its own, put in place in one rename; the chunk of the
-status comes last and vouches for the others. A process killed between two of them has written a
-block that counts as waiting, and is computed again to the same bits. The layout (`block`) is
-chosen when the store is made and written into it. The folder itself appears in one rename too.
+Each array of a block is one chunk, put in place in one rename; the chunk of the status comes last.
+A block that was cut short, or of which a file is missing or damaged (`standing`: zarr would read
+fill values), counts as waiting and is computed again to the same bits.
 """
 
 from __future__ import annotations
@@ -11,24 +10,30 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping
+import re
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
+from .. import __version__
 from .._files import parsed_json, read_bytes, sweep
 from .._files.folders import canonical, sha256
 from .._files.stores import appearing, readable, whole
 from .plan import DONE, FAILED, MEANING, WAITING, Output, Outputs, Plan, missing
 
-__all__ = ["Store", "find", "make", "open_sweep"]
+__all__ = ["Store", "find", "make", "open_sweep", "standing"]
 
 FORMAT, VERSION = "cynosure-sweep", 1
 _LARGEST_HEADER = 64 << 20  # bytes
 _LONGEST_AXIS = 1 << 24  # values
-NEEDED = 'sweeps need xarray and zarr: pip install "cynosure[sweep]"'
+_MOST_CELLS = 1 << 31
+_CHECKED = 256 << 20  # bytes of a store whose files are all read when it is opened
+NEEDED = 'sweeps need xarray and zarr: pip install "cynosure[scale]"'
 
 
 @final
@@ -44,37 +49,38 @@ class Store:
 
     def place(self, number: int) -> tuple[slice, ...]:
         """Where the cells of that block are, in the order of the cells."""
-        counts = tuple(-(-n // step) for n, step in zip(self.plan.shape, self.block))
-        corner = np.unravel_index(number, counts)
-        return tuple(
-            slice(int(k) * step, min((int(k) + 1) * step, n))
-            for k, step, n in zip(corner, self.block, self.plan.shape)
-        )
+        corner = map(int, np.unravel_index(number, self._counts))
+        return _places(corner, self.block, self.plan.shape)
 
     @property
     def blocks(self) -> int:
         """How many there are."""
-        return math.prod(-(-n // step) for n, step in zip(self.plan.shape, self.block))
+        return math.prod(self._counts)
 
-    def write(
-        self,
-        place: tuple[slice, ...],
-        status: np.ndarray,
-        errors: np.ndarray,
-        values: Mapping[str, np.ndarray],
-    ) -> None:
+    @property
+    def _counts(self) -> tuple[int, ...]:
+        return tuple(-(-n // step) for n, step in zip(self.plan.shape, self.block))
+
+    def write(self, place: tuple[slice, ...], values: Mapping[str, np.ndarray]) -> None:
         """A whole block; the status last."""
-        for name, x in values.items():
-            self.arrays[name][place] = x
-        self.arrays["error"][place] = errors
-        self.arrays["status"][place] = status
+        for name in (*self.outputs.arrays, "error", "status"):
+            self.arrays[name][place] = values[name]
 
-    def read(self, place: tuple[slice, ...]) -> tuple[np.ndarray, np.ndarray, dict]:
-        """(status, errors, values) of a block, to be changed and written again."""
+    def standing(self) -> np.ndarray:
+        """The status of every cell; damaged blocks count as waiting, with a warning."""
+        if self.path is None:
+            return np.array(self.arrays["status"])
+        folder, plan = Path(os.path.realpath(self.path)), self.plan
+        arrays = self.outputs.arrays
+        status, lost = standing(folder, self.block, plan.shape, arrays, len(plan.lead))
+        _warn(self.path, lost, "what they held is computed again")
+        return status
+
+    def read(self, place: tuple[slice, ...]) -> dict[str, np.ndarray]:
+        """The arrays of a block, to be changed and written again."""
         with readable(self.path):
-            values = {name: np.array(self.arrays[name][place]) for name in self.outputs.arrays}
-            errors = np.array(self.arrays["error"][place], dtype=object)
-            return np.array(self.arrays["status"][place]), errors, values
+            error = np.array(self.arrays["error"][place], dtype=object)
+            return {name: np.array(x[place]) for name, x in self.arrays.items()} | {"error": error}
 
     def dataset(self) -> Any:
         """As an xarray Dataset: read from the disk as it is asked for, or what is in memory."""
@@ -86,11 +92,11 @@ class Store:
         coords = {**_coords(self.plan), **self.outputs.coords}
         found = xarray.Dataset(data, coords=coords)
         found["status"].attrs = _FLAGS
-        plan = self.plan
-        return _told(found, list(self.outputs.arrays), plan.fixed, plan.name, plan.units)
+        about = {"cell": self.plan.name, "fixed": self.plan.fixed, **_made(self.plan)}
+        return _told(found, self.outputs.arrays, about)
 
 
-_FLAGS = {"flag_values": [WAITING, DONE, FAILED], "flag_meanings": MEANING}
+_FLAGS: dict[str, Any] = {"flag_values": [WAITING, DONE, FAILED], "flag_meanings": MEANING}
 
 
 def _coords(plan: Plan) -> dict[str, np.ndarray]:
@@ -103,15 +109,86 @@ def _dims(store: Store, name: str) -> tuple[str, ...]:
     return (*_coords(store.plan), *store.outputs.arrays[name].dims)
 
 
-def _told(
-    found: Any, names: list[str], fixed: Mapping[str, Any], cell: str, units: Mapping[str, str]
-) -> Any:
+def _told(found: Any, names: Iterable[str], about: Mapping[str, Any]) -> Any:
     """The Dataset in our order, with the fixed parameters as coordinates of no dimension."""
-    found = found[[*names, "status", "error"]].assign_coords(dict(fixed))
-    found.attrs = {"cell": cell}
-    for name, unit in units.items():
+    found = found[[*names, "status", "error"]].assign_coords(about["fixed"])
+    told = ("cell", "cynosure_version", "created", "seed_law", "command")
+    found.attrs = {name: about[name] for name in told if name in about}
+    for name, unit in about.get("units", {}).items():
         found[name].attrs["units"] = unit
     return found
+
+
+# --- damage --------------------------------------------------------------------------------------
+
+
+def standing(
+    folder: Path, block: tuple[int, ...], shape: tuple[int, ...], arrays: Mapping[str, Output],
+    lead: int = 0, deep: bool = True,
+) -> tuple[np.ndarray, list[str]]:  # fmt: skip
+    """(the status of every cell, the files that are missing or damaged).
+
+    Contents are compared with their checksums if `deep`, or where that is little to read; else
+    files are only looked for. `lead`: how many axes of seeds follow those of the cells.
+    """
+    held = {name: _sizes(folder / name) for name in ("status", *arrays, "error")}  # as written last
+    deep = deep or sum(sum(sizes.values()) for sizes in held.values()) <= _CHECKED
+    more = {name: lead + len(out.shape) for name, out in arrays.items() if 0 not in out.shape}
+    if math.prod(shape) > _MOST_CELLS:
+        raise ValueError(f"status: expected at most {_MOST_CELLS} cells, got shape {shape}")
+    status, lost = np.full(shape, WAITING, np.int8), []
+    for key in filter(re.compile(rf"c(\.\d+){{{len(shape)}}}").fullmatch, held["status"]):
+        index = map(int, key.split(".")[1:])
+        content = _content(folder / "status" / key)
+        if content is None or len(content) != math.prod(block):
+            lost.append(f"status/{key}")
+            continue
+        place = _places(index, block, shape)
+        inside = tuple(slice(0, part.stop - part.start) for part in place)
+        here = np.frombuffer(content, np.int8).reshape(block)[inside]
+        if (here == WAITING).all():
+            continue
+        files = [(name, key + ".0" * axes) for name, axes in more.items()]
+        if (here == FAILED).any():  # messages that are all empty have no file
+            files.append(("error", key))
+        bad = [
+            f"{name}/{file}"
+            for name, file in files
+            if not held[name].get(file) or (deep and _content(folder / name / file) is None)
+        ]
+        lost += bad
+        if not bad:
+            status[place] = here
+    return status, lost
+
+
+def _places(
+    corner: Iterable[int], block: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[slice, ...]:
+    """The cells of the block in that row, column, ... of blocks."""
+    return tuple(slice(k * b, min((k + 1) * b, n)) for k, b, n in zip(corner, block, shape))
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    with os.scandir(folder) as entries:
+        return {entry.name: entry.stat().st_size for entry in entries}
+
+
+def _content(file: Path) -> bytes | None:
+    """What the file unpacks to; None where it is cut or its checksum is another."""
+    from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
+
+    try:
+        return bytes(Zstd().decode(file.read_bytes()))
+    except (FileNotFoundError, RuntimeError, ValueError):
+        return None
+
+
+def _warn(path: object, lost: list[str], then: str) -> None:
+    if lost:
+        more = f" and {len(lost) - 1} other files" if len(lost) > 1 else ""
+        said = f"{path}: {lost[0]}{more} are missing or damaged; {then}"
+        warnings.warn(said if more else said.replace(" are ", " is "), UserWarning, stacklevel=4)
 
 
 # --- in memory, or new on disk -------------------------------------------------------------------
@@ -121,8 +198,7 @@ def make(path: Path | None, plan: Plan, outputs: Outputs, block: tuple[int, ...]
     """A store in which every cell is waiting."""
     if path is None:
         text = np.full(plan.shape, "", dtype=np.dtypes.StringDType())
-        own = {"error": text, "status": np.full(plan.shape, WAITING, np.int8)}
-        return Store(plan, outputs, block, outputs.empty(plan, plan.shape) | own)
+        return Store(plan, outputs, block, outputs.empty(plan, plan.shape) | {"error": text})
     with appearing(path) as new:
         _create(new, plan, outputs, block)
     found = find(path, plan)  # another driver may have made it meanwhile: then it is that one's
@@ -138,40 +214,50 @@ def _create(folder: Path, plan: Plan, outputs: Outputs, block: tuple[int, ...]) 
     shapes = {name: [out.dims, out.shape, out.dtype.str] for name, out in outputs.arrays.items()}
     about = {"format": FORMAT, "version": VERSION, **plan.identity(), "axes": list(plan.axes)}
     about |= {"block": block, "outputs": shapes, "coords": list(outputs.coords)}
-    about |= {"units": plan.units}
+    about |= {**_made(plan), "created": datetime.now(UTC).isoformat("T", "seconds")}
     about = json.loads(json.dumps(about))  # tuples are lists there
     about["checksum"] = sha256(canonical(about))
     group: Any = zarr.create_group(whole(folder), attributes=about)
-    lead = () if plan.seeds is None else plan.seeds.shape
+    unit = {name: {"units": word} for name, word in plan.units.items()}
     packed: dict[str, Any] = {"compressors": ZstdCodec(level=1, checksum=True)}
     packed |= {"chunk_key_encoding": {"name": "default", "separator": "."}}
-    unit = {name: {"units": word} for name, word in plan.units.items()}
-    dims = tuple(_coords(plan))
+
+    def create(name: str, shape: Any, chunks: Any, dims: Iterable[str], **how: Any) -> Any:
+        at = {"shape": tuple(shape), "chunks": tuple(max(1, n) for n in chunks)}
+        names = {"dimension_names": tuple(dims), "attributes": unit.get(name)}
+        return group.create_array(name, **at, **names | how, **packed)
+
     for name, out in outputs.arrays.items():
-        group.create_array(
-            name,
-            shape=(*plan.shape, *lead, *out.shape),
-            chunks=tuple(max(1, n) for n in (*block, *lead, *out.shape)),
-            dtype=out.dtype,
-            fill_value=missing(out.dtype),
-            dimension_names=(*dims, *out.dims),
-            attributes=unit.get(name),
-            **packed,
-        )
-    own: dict[str, Any] = {
-        "shape": plan.shape,
-        "chunks": block,
-        "dimension_names": tuple(plan.axes),
-    }
-    group.create_array("error", dtype="str", fill_value="", **own, **packed)
-    group.create_array("status", dtype="i1", fill_value=WAITING, attributes=_FLAGS, **own, **packed)
+        shape, chunks = ((*x, *plan.lead, *out.shape) for x in (plan.shape, block))
+        how: dict[str, Any] = {"dtype": out.dtype, "fill_value": missing(out.dtype)}
+        create(name, shape, chunks, (*_coords(plan), *out.dims), **how)
+    create("error", plan.shape, block, plan.axes, dtype="str", fill_value="")
+    how = {"dtype": "i1", "fill_value": WAITING, "attributes": _FLAGS}
+    create("status", plan.shape, block, plan.axes, **how)
     for name, x in {**_coords(plan), **outputs.coords}.items():
-        kind = "str" if x.dtype.kind == "U" else x.dtype
-        own = {"shape": x.shape, "chunks": x.shape, "dimension_names": (name,)}
-        coordinate = group.create_array(
-            name, dtype=kind, attributes=unit.get(name), **own, **packed
-        )
-        coordinate[:] = x.astype(object) if kind == "str" else x
+        text = x.dtype.kind == "U"
+        made = create(name, x.shape, x.shape, (name,), dtype="str" if text else x.dtype)
+        made[:] = x.astype(object) if text else x
+    _consolidate(folder)
+
+
+def _made(plan: Plan) -> dict[str, Any]:
+    """What a Dataset says of how it was made."""
+    sizes = ", ".join(f"{name}: {len(x)} values" for name, x in _coords(plan).items())
+    seeded = "the cell is given seed=s; all chance is its own"
+    law = seeded if "seed" in _coords(plan) else "none"
+    command = f"cynosure.sweep({plan.name}, {{{sizes}}})"
+    made = {"cynosure_version": __version__, "seed_law": law, "command": command}
+    return {"units": plan.units, **made}
+
+
+def _consolidate(folder: Path) -> None:
+    """All metadata in one file too, which other programs look for; our own readers do not."""
+    import zarr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that not every program knows it
+        zarr.consolidate_metadata(whole(folder))
 
 
 # --- found on disk -------------------------------------------------------------------------------
@@ -189,12 +275,8 @@ def find(path: str | os.PathLike[str], plan: Plan) -> Store | None:
     import zarr
 
     with readable(path):
-        group: Any = zarr.open_group(whole(folder), mode="r+")
-        other = list(_differences(about, group, plan))
-        arrays = {
-            name: Output(tuple(dims), tuple(shape), np.dtype(kind))
-            for name, (dims, shape, kind) in about["outputs"].items()
-        }
+        group: Any = zarr.open_group(whole(folder), mode="r+", use_consolidated=False)
+        other, arrays = list(_differences(about, group, plan)), _outputs(about)
         if not other:
             _fits(group, plan, arrays)
         outputs = Outputs(arrays, {name: _axis(group, name) for name in about["coords"]})
@@ -206,14 +288,14 @@ def find(path: str | os.PathLike[str], plan: Plan) -> Store | None:
             f"{path}: is of another sweep: {'; '.join(other)}. Choose another store for this one; "
             f"cy.open_sweep({str(path)!r}) reads what is there"
         )
-    for name in (".", *found):
+    for name in ("..", ".", *found):
         sweep(folder / name)  # temporaries of a driver that was killed
     outputs.check_units(plan)
-    _label(group, about, plan.units)
+    _label(folder, group, about, plan.units)
     return Store(plan, outputs, tuple(about["block"]), found, Path(path))
 
 
-def _label(group: Any, about: Mapping[str, Any], units: Mapping[str, str]) -> None:
+def _label(folder: Path, group: Any, about: Mapping[str, Any], units: Mapping[str, str]) -> None:
     """Units are words beside the numbers: new ones are written over those of the store."""
     there = about.get("units", {})
     new = {name: word for name, word in units.items() if there.get(name) != word}
@@ -224,6 +306,7 @@ def _label(group: Any, about: Mapping[str, Any], units: Mapping[str, str]) -> No
             group[name].update_attributes({"units": new[name]})
     about = {**about, "units": {**there, **new}}
     group.update_attributes({**about, "checksum": sha256(canonical(about))})
+    _consolidate(folder)
 
 
 def _header(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -249,14 +332,16 @@ def _header(path: str | os.PathLike[str]) -> dict[str, Any]:
     return about
 
 
-def _fits(group: Any, plan: Plan, outputs: Mapping[str, Output]) -> None:
-    """ValueError unless the arrays are as large as plan and header say.
+def _outputs(about: Mapping[str, Any]) -> dict[str, Output]:
+    return {
+        name: Output(tuple(dims), tuple(shape), np.dtype(kind))
+        for name, (dims, shape, kind) in about["outputs"].items()
+    }
 
-    Each has a file of its own that says so, which no checksum covers: a block written into a larger
-    one would not end.
-    """
-    lead = () if plan.seeds is None else plan.seeds.shape
-    shapes = {name: (*plan.shape, *lead, *out.shape) for name, out in outputs.items()}
+
+def _fits(group: Any, plan: Plan, outputs: Mapping[str, Output]) -> None:
+    """ValueError unless the arrays are as large as plan and header say: no checksum covers that."""
+    shapes = {name: (*plan.shape, *plan.lead, *out.shape) for name, out in outputs.items()}
     for name, shape in {**shapes, "status": plan.shape, "error": plan.shape}.items():
         if tuple(group[name].shape) != tuple(shape):
             raise ValueError(f"{name}: expected shape {tuple(shape)}, got {group[name].shape}")
@@ -309,10 +394,32 @@ def _first_change(old: str, new: str) -> str:
 
 
 def open_sweep(store: str | os.PathLike[str]) -> Any:
-    """The xarray Dataset of a store that `sweep` made, read from it as it is asked for.
+    """Opens a store that `sweep` made. The data are read lazily, and the store is never changed.
 
-    It is not changed, whatever made it and however far it came: `status` is 0 for cells that wait,
-    1 for those that are done, 2 for those that failed, whose message is `error`.
+    Parameters
+    ----------
+    store
+        The folder.
+
+    Returns
+    -------
+    xarray.Dataset
+        `status` is 0 for cells that wait, 1 for those done, 2 for those that failed; `error` has
+        their messages.
+
+    Raises
+    ------
+    ValueError
+        If the folder is no such store.
+
+    Examples
+    --------
+    >>> import cynosure as cy, os, tempfile
+    >>> from cynosure.sweeps.cells import leaders
+    >>> store = os.path.join(tempfile.mkdtemp(), "leaders.zarr")
+    >>> ds = cy.sweep(leaders, {"d": [1, 2], "n": 10}, seeds=2, store=store)
+    >>> cy.open_sweep(store)["status"].values.tolist()
+    [[1, 1], [1, 1]]
     """
     try:
         import xarray
@@ -325,5 +432,10 @@ def open_sweep(store: str | os.PathLike[str]) -> Any:
     how: dict[str, Any] = {"engine": "zarr", "chunks": None, "consolidated": False}
     with readable(store):
         found = xarray.open_dataset(str(store), decode_cf=False, **how)
-        names, units = list(about["outputs"]), about.get("units", {})
-        return _told(found, names, about["fixed"], about["cell"], units)
+        found = _told(found, about["outputs"], about)
+        block, shape, lead = tuple(about["block"]), found["status"].shape, int(about["vectorized"])
+        status, lost = standing(Path(store), block, shape, _outputs(about), lead, deep=False)
+    if lost:
+        _warn(store, lost, "its cells count as waiting, start the sweep again to compute them")
+        found["status"] = found["status"].copy(data=status)
+    return found

@@ -1,26 +1,22 @@
 """B38: doubly stochastic attention keeps the mean, and no direction spreads.
 
-Read on layers and flows of `Sinkhorn` attention with V = I. Sinkhorn's iteration is finite, so its
-columns sum to 1 + e_j with small e_j, which are measured on the saved states; the statement is
-checked with what they allow (docs/mathematics.md B38), and with nothing else but rounding, or the
-error of the stepper.
+Sinkhorn's iteration is finite, so its columns sum to 1 + e_j with small e_j. They are measured on
+the saved states, and what they allow is allowed (docs/mathematics.md B38).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from .._types import is_torch, like
 from ..attention import Sinkhorn
-from ..dynamics import AttentionFlow, Dynamics, PureAttention
-from .checks import Hypothesis, Part, Reading, least, statement
+from ..dynamics import AttentionFlow, Dynamics
+from .checks import Hypothesis, Part, Reading, least, need, statement
 from .flows import ContinuousRun
-
-__all__ = ["BalancedRun"]
 
 _FINISHED = 1e-3  # columns farther from 1 than this are not doubly stochastic
 
@@ -42,13 +38,11 @@ class BalancedRun(Reading):
 
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
-        tr, dynamics = self.trajectory, self.trajectory.made_by
-        single, more = len(tr.z.shape) == 3, len(tr.t) > 1
-        averaging = isinstance(dynamics, PureAttention | AttentionFlow)
-        right = averaging and isinstance(dynamics.attention, Sinkhorn)
-        every = tr.in_time or (more and bool((np.diff(tr.t) == 1).all()))
+        tr = self.trajectory
+        right = isinstance(tr.made_by.averaging, Sinkhorn)
+        every = tr.in_time or (len(tr.t) > 1 and bool((np.diff(tr.t) == 1).all()))
         needs = (
-            Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
+            self.alone,
             Hypothesis("layers or flow of Sinkhorn attention, V = I", right, float(right)),
             Hypothesis("at least two saved states; of layers every one", every, float(len(tr.t))),
         )
@@ -94,10 +88,11 @@ class BalancedRun(Reading):
         return np.full(e[:-1].shape, 2 * float(e.max()) + tol)
 
 
-def _finished(run: BalancedRun) -> Hypothesis:
-    worst = float(np.abs(run.excess).max())
-    name = "Sinkhorn's iteration has converged (largest |column sum - 1|)"
-    return Hypothesis(name, worst <= _FINISHED, worst)
+_finished = need(
+    "Sinkhorn's iteration has converged (largest |column sum - 1|)",
+    lambda run: np.abs(run.excess).max(),
+    lambda worst: worst <= _FINISHED,
+)
 
 
 @statement(
@@ -127,18 +122,10 @@ def balance(run: BalancedRun) -> list[Part]:
     grown = share[:, None] * (run.allowed[:, :, None] * along[:-1]).sum(axis=1)
     # a token moved by s changes its square by at most 2 |y| s + s^2
     noise = n * (2 * float(np.linalg.norm(y, axis=2).max()) * other + other**2)
-    where = {"largest |column sum - 1|": float(np.abs(run.excess).max())}
-    t = run.trajectory.t[1:]
+    where: Any = {"until": run.trajectory.t[1:]}
+    where["largest |column sum - 1|"] = float(np.abs(run.excess).max())
+    fall, axes = spread[:-1] - spread[1:] + grown, ("until", "direction")
     return [
-        least("mean", moved - drift, other, "until", until=t, **where),
-        least(
-            "second moments about the mean",
-            spread[:-1] - spread[1:] + grown,
-            noise,
-            "until",
-            "direction",
-            until=t,
-            direction=c,
-            **where,
-        ),
+        least("mean", moved - drift, other, "until", **where),
+        least("second moments about the mean", fall, noise, *axes, direction=c, **where),
     ]

@@ -8,28 +8,17 @@ slack + tol: how far its tightest instance is from being called a violation.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, final
 
 import numpy as np
 
-from .._display import facts
+from .._display import facts, grid
+from .._registry import Registry
+from ..analysis.findings import Findings, findings
+from ..attention import Softmax
 from ..simulation.trajectory import Trajectory
-
-__all__ = [
-    "REGISTRY",
-    "Check",
-    "Hypothesis",
-    "Part",
-    "Reading",
-    "Theorem",
-    "U",
-    "exactly",
-    "least",
-    "statement",
-]
 
 U = 2.0**-53
 
@@ -42,6 +31,32 @@ class Hypothesis:
     name: str
     holds: bool
     value: float
+
+    def __repr__(self) -> str:
+        return f"Hypothesis({self.name}: {'yes' if self.holds else 'NO'}, {self.value:.3g})"
+
+
+@final
+class Hypotheses(tuple[Hypothesis, ...]):
+    """Hypotheses and what their values mean, which is said where they are shown."""
+
+    meaning: str
+
+    def __new__(cls, given: Iterable[Hypothesis], meaning: str) -> Hypotheses:
+        made = super().__new__(cls, given)
+        made.meaning = meaning
+        return made
+
+    def __getnewargs__(self) -> tuple[tuple[Hypothesis, ...], str]:
+        return tuple(self), self.meaning
+
+    def __repr__(self) -> str:
+        lines = (f"  {h.name}: {'yes' if h.holds else 'NO'}, {h.value:.3g}" for h in self)
+        return "\n".join([f"Hypotheses, {self.meaning}", *lines])
+
+    def _repr_html_(self) -> str:
+        rows = [(h.name, "yes" if h.holds else "NO", f"{h.value:.3g}") for h in self]
+        return grid(("hypothesis", "holds", self.meaning), rows, len(self))
 
 
 @final
@@ -91,6 +106,23 @@ class Check:
 
 
 @final
+class Checks(list[Check]):
+    """The checks of one trajectory: a list that shows how many hold, and which do not."""
+
+    def __repr__(self) -> str:
+        failed = [c.theorem for c in self if c.verdict == "FAILS"]
+        held = sum(c.verdict == "holds" for c in self)
+        said = f"{held} hold, {len(self) - held - len(failed)} do not apply"
+        wrong = f"FAIL: {', '.join(failed)}" if failed else "0 fail"
+        return f"Checks({said}, {wrong})"
+
+    def _repr_html_(self) -> str:
+        rows = sorted(self, key=lambda c: ("FAILS", "holds").index(c.verdict) if c.applies else 2)
+        cells = [(c.theorem, c.verdict, c.margin if c.applies else "", c.statement) for c in rows]
+        return grid(("theorem", "verdict", "margin", "statement"), cells, len(self))
+
+
+@final
 @dataclass(frozen=True)
 class Part:
     """One inequality slack >= -tol of a statement, at its tightest instance."""
@@ -129,7 +161,9 @@ def exactly(what: str, wrong: Any, *axes: str, **where: Any) -> Part:
 
 
 def _named(axes: tuple[str, ...], index: tuple[int, ...], where: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = dict(zip(axes, index, strict=True))
+    if len(axes) != len(index):
+        raise ValueError(f"axes: expected a name for each of {len(index)} axes, got {axes}")
+    found: dict[str, Any] = dict(zip(axes, index))
     for name, table in where.items():
         found[name] = table[found[name]].tolist() if isinstance(table, np.ndarray) else table
     return found
@@ -149,15 +183,63 @@ class Reading(abc.ABC):
     @abc.abstractmethod
     def base(self) -> tuple[Hypothesis, ...]: ...
 
-    @cached_property
+    @property
+    def alone(self) -> Hypothesis:
+        axes = len(self.trajectory.z.shape)
+        return Hypothesis("one configuration, not a batch", axes == 3, float(axes - 2))
+
+    @property
+    def every_layer(self) -> Hypothesis:
+        t = self.trajectory.t
+        every = np.array_equal(t, np.arange(len(t)))
+        return Hypothesis("every layer saved, from layer 0", every, float(len(t)))
+
+    @property
+    def softmax(self) -> Softmax | None:
+        """The attention of the dynamics, if it is a softmax with A = I over all tokens."""
+        rule = getattr(self.trajectory.dynamics, "attention", None)
+        return rule if isinstance(rule, Softmax) and rule.A is None else None
+
+    @property
+    def found(self) -> Findings:
+        """What was found of the run already, and is not computed again."""
+        return findings(self.trajectory)
+
+    @property
     def real(self) -> np.ndarray:
         """The tokens that are not padding."""
-        tr = self.trajectory
-        return np.arange(tr.z.shape[1]) if tr.mask is None else np.flatnonzero(tr.mask)
+        return self.found.real
+
+
+@final
+class AnyRun(Reading):
+    """Any run, without a hypothesis: what a statement of your own starts from."""
+
+    @property
+    def base(self) -> tuple[Hypothesis, ...]:
+        return ()
 
 
 Need = Callable[[Any], Hypothesis]
 Evidence = Callable[[Any], list[Part]]
+
+
+def need(name: str, value: Callable[[Any], Any], holds: Callable[[float], bool] = bool) -> Need:
+    """The hypothesis that holds where `holds` says so of the number `value(run)`."""
+
+    def judged(run: Any) -> Hypothesis:
+        found = float(value(run))
+        return Hypothesis(name, bool(holds(found)), found)
+
+    return judged
+
+
+def none(count: float) -> bool:
+    return count == 0
+
+
+def some(count: float) -> bool:
+    return count > 0
 
 
 @final
@@ -177,48 +259,70 @@ class Theorem:
 
     def judge(self, run: Reading) -> Check:
         hypotheses = run.base
+        if run.found.deadline.passed:
+            hypotheses += (Hypothesis("judged before the deadline", False, 0.0),)
         if all(h.holds for h in hypotheses):
             hypotheses += tuple(need(run) for need in self.needs)
-        applies = all(h.holds for h in hypotheses)
-        if not applies:
-            worst = Part("", np.nan, np.nan)
-            return self._check(False, None, np.nan, worst, {}, hypotheses)
-        worst = min(self.evidence(run), key=lambda part: part.margin)
-        witness = {"part": worst.what, "slack": worst.slack, **worst.where}
-        return self._check(True, worst.margin >= 0, worst.margin, worst, witness, hypotheses)
-
-    def _check(
-        self,
-        applies: bool,
-        holds: bool | None,
-        margin: float,
-        worst: Part,
-        witness: dict[str, Any],
-        hypotheses: tuple[Hypothesis, ...],
-    ) -> Check:
+        applies, worst, margin = all(h.holds for h in hypotheses), Part("", np.nan, np.nan), np.nan
+        if applies:
+            worst = min(self.evidence(run), key=lambda part: part.margin)
+            margin = worst.margin
         return Check(
             theorem=self.name,
             reference=self.reference,
             statement=self.statement,
             applies=applies,
-            holds=holds,
+            holds=margin >= 0 if applies else None,
             margin=float(margin),
             tol=float(worst.tol),
-            witness=witness,
+            witness={"part": worst.what, "slack": worst.slack, **worst.where} if applies else {},
             hypotheses=hypotheses,
             arithmetic="exact" if worst.tol == 0 else "float64",
         )
 
 
-REGISTRY: dict[str, Theorem] = {}
+REGISTRY: Registry[Theorem] = Registry(
+    "theorems", "a Theorem, made by @statement", lambda one: isinstance(one, Theorem), {}
+)
 
 
 def statement(
     reads: type[Reading], name: str, reference: str, text: str, needs: tuple[Need, ...] = ()
 ) -> Callable[[Evidence], Theorem]:
-    """Register a function that gives the parts of a statement, one `Part` per inequality."""
+    """Returns a decorator that turns a function into a Theorem and registers it for `check`.
+
+    Parameters
+    ----------
+    reads
+        The `Reading` that the function is called with: `LayerRun` for hardmax layers, `AnyRun` for
+        every run, or a class of your own.
+    name, reference, text
+        A label that no other statement has, where the statement is from, and what it says.
+    needs
+        Functions of the Reading that return a Hypothesis. The statement applies if all hold.
+
+    Returns
+    -------
+    decorator
+        Of a function that returns a list of `Part`, one for each inequality slack >= -tol. `least`
+        makes a Part of an array of slacks, `exactly` one of an array of violations.
+
+    Examples
+    --------
+    >>> import cynosure as cy
+    >>> from cynosure.theorems import AnyRun, Theorem, least
+    >>> def bounded(run):
+    ...     sizes = abs(run.trajectory.values).max(axis=-1)
+    ...     return [least("coordinates", 2 - sizes, 0.0, "layer", "token")]
+    >>> mine = Theorem("mine", "my notes", "no coordinate exceeds 2", (), bounded, AnyRun)
+    >>> print(mine(cy.simulate(cy.PureAttention(), [[2.0, 0.0], [0.0, 1.0]], layers=5)))
+    mine holds, margin 0: no coordinate exceeds 2
+    """
 
     def register(evidence: Evidence) -> Theorem:
+        known = REGISTRY.get(name)
+        if known is not None and known.evidence.__module__ != evidence.__module__:
+            raise ValueError(f"statement: {name} is one of {known.evidence.__module__} already")
         REGISTRY[name] = Theorem(name, reference, text, needs, evidence, reads)
         return REGISTRY[name]
 

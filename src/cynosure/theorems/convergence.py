@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import partial
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, final
 
 import numpy as np
 
 from .._types import definite
-from ..analysis.polytope import CONTAINS_TOL, Polytope, hull, minimal_points
-from .checks import Part, U, least, statement
+from ..analysis.polytope import CONTAINS_TOL, Polytope, minimal_points
+from ..attention import Attention, Causal, Hardmax, Heads, Rotary, RowAttention
+from .checks import Hypothesis, Part, Reading, U, least, statement
 from .layers import THEOREM_1_1, LayerRun, symmetric
 
 _SAME = 1e-9  # limits closer than this are one point of `minimal_points`
@@ -18,31 +19,81 @@ _SAME = 1e-9  # limits closer than this are one point of `minimal_points`
 _statement = partial(statement, LayerRun)
 
 
-@_statement("B1", "arXiv 2407.01602, nested hulls", "K_{k+1} ⊂ K_k for any matrix A")
-def hull_decreases(run: LayerRun) -> list[Part]:
+def averages(rule: Attention | None) -> bool:
+    """Does the rule give each token a mean of tokens, with weights normalised row by row?"""
+    if isinstance(rule, Heads):
+        return rule.values is None and rule.average and all(map(averages, rule.heads))
+    if isinstance(rule, Causal | Rotary):
+        return averages(rule.attention)
+    return isinstance(rule, RowAttention | Hardmax)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class AveragingRun(Reading):
+    """A run of normalised layers, hardmax or not: each token moves part way to a mean of tokens.
+
+    A stored layer of n tokens is within (n + 16) u sqrt(d) of the convex hull of the layer before,
+    whatever the rounding of the weights: they are positive and divided by their sum.
+    """
+
+    @cached_property
+    def layers(self) -> LayerRun:
+        return LayerRun(self.trajectory)
+
+    @property
+    def hardmax(self) -> bool:
+        return self.trajectory.made_by.hardmax_layers is not None
+
+    @cached_property
+    def base(self) -> tuple[Hypothesis, ...]:
+        tr = self.trajectory
+        if self.hardmax:
+            return self.layers.base
+        soft = not tr.in_time and averages(tr.made_by.averaging)
+        return (
+            self.alone,
+            Hypothesis("normalised layers of hardmax attention, or of any mean", soft, float(soft)),
+            self.every_layer,
+            Hypothesis("at least one layer", len(tr.t) > 1, float(tr.t[-1])),
+        )
+
+    @property
+    def A(self) -> np.ndarray:
+        if self.hardmax:
+            return self.layers.A
+        form = self.trajectory.made_by.form
+        return np.eye(self.layers.d) if form is None else form / max(np.abs(form).max(), 1e-300)
+
+    @property
+    def step(self) -> float:
+        """The error of one stored layer, in the scaled units."""
+        if self.hardmax:
+            return self.layers.step
+        u = float(np.finfo(self.trajectory.values.dtype).eps) / 2
+        return (self.layers.n + 16) * u * float(np.sqrt(self.layers.d))
+
+
+@statement(AveragingRun, "B1", "arXiv 2407.01602, nested hulls", "K_{k+1} ⊂ K_k for any matrix A")
+def hull_decreases(run: AveragingRun) -> list[Part]:
     """max_j <c, z_j^k> is non-increasing in k for random c, the axes, A z_i; in R^2 areas."""
-    return hulls(run)
+    return hulls(run.layers, run.A, run.step)
 
 
-def hulls(run: LayerRun) -> list[Part]:
+def hulls(run: LayerRun, A: np.ndarray, step: float) -> list[Part]:
     cost = run.n * run.d * (run.layers + 1)
-    random = np.random.default_rng(0).standard_normal((64, run.d))
-    c = np.concatenate(
-        [
-            run.z[0, run.sample(np.arange(run.n), 4 * cost)] @ run.A.T,
-            random[run.sample(np.arange(64), 4 * cost)],
-            np.eye(run.d),
-            -np.eye(run.d),
-        ]
-    )
+    queries = run.z[0, run.sample(np.arange(run.n), 4 * cost)] @ A.T
+    some = np.random.default_rng(0).standard_normal((64, run.d))
+    some = some[run.sample(np.arange(64), 4 * cost)]
+    c = np.concatenate([queries, some, np.eye(run.d), -np.eye(run.d)])
     length = np.linalg.norm(c, axis=1)
     c = c[length > 0] / length[length > 0, None]
     support = np.stack([(z @ c.T).max(axis=0) for z in run.z])
-    tol = run.step + 4 * run.d * U * run.R
+    tol = step + 4 * run.d * U * run.R
     fall = support[:-1] - support[1:]
     parts = [least("support function", fall, tol, "layer", "direction", direction=c)]
     if run.d == 2 and run.n <= 20_000:
-        area = np.array([hull(z).area for z in run.z])
+        area = np.array([run.found.hull(k).area for k in range(run.layers + 1)])
         # a hull moved by s gains at most perimeter * s, and the perimeter is at most 2 pi R
         parts.append(least("area", area[:-1] - area[1:], 4 * np.pi * run.R * tol, "layer"))
     return parts
@@ -88,7 +139,8 @@ def convergence(run: LayerRun) -> list[Part]:
     li, e = run.limit, run.end_error
     ends = np.where(run.straight[:, None], run.ends, li.points)
     s, v = ends[run.rows], li.polytope.vertices
-    top = np.concatenate([(x @ run.A.T @ v.T).max(axis=1) for x in _blocks(s, len(v))])
+    blocks = np.array_split(s, 1 + len(s) * len(v) // int(4e6))
+    top = np.concatenate([(x @ run.A.T @ v.T).max(axis=1) for x in blocks])
     excess, off = np.abs(top - run.form(s, s)), np.linalg.norm(ends - li.points, axis=1)
     room = run.form(li.points, li.points) - run.squares[-1]
     g = 2 * run.score_error(e)
@@ -98,11 +150,6 @@ def convergence(run: LayerRun) -> list[Part]:
         least("|s|_A >= |z_i^K|_A", room, g, "token"),
         least("s in K", -run.outside(li.polytope), e + CONTAINS_TOL, "limit"),
     ]
-
-
-def _blocks(x: np.ndarray, width: int) -> Iterator[np.ndarray]:
-    size = max(1, int(4e6) // max(width, 1))
-    return (x[start : start + size] for start in range(0, max(len(x), 1), size))
 
 
 @_statement(
@@ -115,8 +162,8 @@ def finitely_many_limits(run: LayerRun) -> list[Part]:
     """Limits read off the last two layers against the list of all such points.
 
     In dimension <= 3 the faces are enumerated; above, and for limits so near 0 that the list has
-    none of them (`minimal_points`), 0 is projected on the face that s exposes. Both are found in
-    the A-norm, and compared in it: a form of condition 1e20 says nothing about other distances.
+    none of them, 0 is projected on the face that s exposes. Both in the A-norm: a form of condition
+    1e20 says nothing about other distances.
     """
     li, K, root = run.limit, run.limit.polytope, np.linalg.cholesky(run.A)
     ends = np.where(run.straight[:, None], run.ends, li.points)

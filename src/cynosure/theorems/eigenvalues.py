@@ -8,7 +8,7 @@ import numpy as np
 
 from ..analysis.polytope import hull
 from ..dynamics import EuclideanFlow
-from .checks import Hypothesis, Part, least, statement
+from .checks import Hypothesis, Part, least, need, none, statement
 from .flows import FlowRun, support
 
 _statement = partial(statement, FlowRun)
@@ -40,10 +40,7 @@ def _values_still(run: FlowRun) -> Hypothesis:
     (_good_triple, _values_still),
 )
 def hyperplanes(run: FlowRun) -> list[Part]:
-    """f1* is the dual of the leading eigenvector: f_i' = l1 (sum_j P_ij f_j - f_i).
-
-    a and b are the least and the largest value at the end; a token elsewhere is at 0.
-    """
+    """The least and largest value at the end are a and b; a token elsewhere is at 0."""
     f = _leading_values(run)
     size = float(np.linalg.norm(run.triple.dual))
     end = f[-1]
@@ -74,8 +71,8 @@ def _paranormal(run: FlowRun) -> Hypothesis:
 def _uncoupled(run: FlowRun) -> Hypothesis:
     F, G, _ = _eigenspace(run)
     cross = float(np.abs(F.T @ run.A @ G).max(initial=0.0))
-    name = "scores respect F + G (largest <Af, g>)"
-    return Hypothesis(name, cross <= 1e-12 * float(np.abs(run.A).max()), cross)
+    small = cross <= 1e-12 * float(np.abs(run.A).max())
+    return Hypothesis("scores respect F + G (largest <Af, g>)", small, cross)
 
 
 def _leading_parts(run: FlowRun) -> np.ndarray:
@@ -96,18 +93,14 @@ def _parts_still(run: FlowRun) -> Hypothesis:
 def multiplicity(run: FlowRun) -> list[Part]:
     """Their hulls shrink, and at the end each component is on the boundary of the last or at 0.
 
-    The theorem is stated for every definite Q^T K. Its proof bounds a remainder by a quantity that
-    is not small when Q^T K couples F with the other invariant subspace G (V = diag(1, 0) with
-    Q^T K = [[1, 1/2], [1/2, 1]]); whether the statement survives there is open. So it is checked
-    only where <Af, g> = 0, which R = I gives for every normal V.
+    Stated for every definite Q^T K, but its proof bounds a remainder that is not small where Q^T K
+    couples F with the rest (open). So it is checked only where <Af, g> = 0.
     """
     c = _leading_parts(run)
     high, directions = support(c)
-    body = hull(c[-1])
-    facets = body.equations
-    if body.dim < c.shape[2]:  # a flat hull is all boundary
-        inside = np.zeros(run.n)
-    else:
+    body, inside = hull(c[-1]), np.zeros(run.n)
+    if body.dim == c.shape[2]:  # a flat hull is all boundary
+        facets = body.equations
         inside = -(c[-1] @ facets[:, :-1].T + facets[:, -1]).max(axis=1)
     away = np.minimum(inside.clip(0), np.linalg.norm(c[-1], axis=1))
     where = {"time": run.t[1:], "direction": directions}
@@ -119,20 +112,18 @@ def multiplicity(run: FlowRun) -> list[Part]:
     ]
 
 
-def _minus_identity(run: FlowRun) -> Hypothesis:
-    off = float(np.abs(run.V + np.eye(run.d)).max())
-    return Hypothesis("V = -I (largest |V + I|)", off == 0, off)
-
-
-def _in_x(run: FlowRun) -> Hypothesis:
-    """e^{-tV} x grows like e^t, and would hide x in its rounding."""
-    plain = isinstance(run.trajectory.dynamics, EuclideanFlow)
-    return Hypothesis("run in the variables x: EuclideanFlow", plain, float(plain))
-
-
-def _identity_form(run: FlowRun) -> Hypothesis:
-    off = float(np.abs(run.A - np.eye(run.d)).max())
-    return Hypothesis("Q^T K = I (largest |A - I|)", off <= 1e-12, off)
+_minus_identity = need(
+    "V = -I (largest |V + I|)", lambda run: np.abs(run.V + np.eye(run.d)).max(), none
+)
+_in_x = need(  # e^{-tV} x grows like e^t, and would hide x in its rounding
+    "run in the variables x: EuclideanFlow",
+    lambda run: isinstance(run.trajectory.dynamics, EuclideanFlow),
+)
+_identity_form = need(
+    "Q^T K = I (largest |A - I|)",
+    lambda run: np.abs(run.A - np.eye(run.d)).max(),
+    lambda off: off <= 1e-12,
+)
 
 
 @_statement(
@@ -142,14 +133,9 @@ def _identity_form(run: FlowRun) -> Hypothesis:
     (_in_x, _minus_identity, _identity_form),
 )
 def collapse(run: FlowRun) -> list[Part]:
-    """The bound, and a rate that brings S = sum |x_i|^2 to 0: over a time dt from S on,
+    """The bound, and a rate that brings S = sum |x_i|^2 to 0 (docs/mathematics.md B28):
 
-        n/S' >= n/S + c dt,   c = min(1/S, e^{-4S}/d).
-
-    S' = -2 sum_i sum_j P_ij <x_i, x_j>. A softmax mean exceeds the plain mean by the integral of
-    variances, each at least e^{-4S} times the plain one as |<x_i, x_j>| <= S; with C the
-    covariance of the tokens and b the square of their mean, S'/n <= -2b - 2 e^{-4S} tr(C)^2/d, and
-    S/n = tr C + b. Trap: the decay is only like 1/sqrt(t) once the mean is gone.
+    n/S' >= n/S + c dt,   c = min(1/S, e^{-4S}/d)      over a time dt from S on.
     """
     x = run.states
     squares = (x**2).sum(axis=2)
@@ -169,8 +155,8 @@ def _a_head(run: FlowRun) -> Hypothesis:
     flow = run.trajectory.dynamics
     given = flow.Q is not None and flow.K is not None and flow.V is not None  # type: ignore[union-attr]
     rank = len(flow.Q) if given else run.d  # type: ignore[union-attr]
-    name = "weights of a head: Q, K of m < d rows, and V (m)"
-    return Hypothesis(name, given and rank < run.d, float(rank))
+    small = given and rank < run.d
+    return Hypothesis("weights of a head: Q, K of m < d rows, and V (m)", small, float(rank))
 
 
 @_statement(
@@ -182,9 +168,8 @@ def _a_head(run: FlowRun) -> Hypothesis:
 def real_head(run: FlowRun) -> list[Part]:
     """A fact about the weights that the run was made with, not about its states.
 
-    Reported for heads 5 and 14 of ALBERT-xlarge-v2, with <Qf, Kf> = 1.3060 and 0.6719, and not
-    for all heads: a violation means that this head is none of those, and that B26 says nothing
-    about it.
+    Reported for two heads of ALBERT-xlarge-v2 (5 and 14 in the paper, which counts from 1: 4 and 13
+    here): a violation means that this head is none of those, and that B26 says nothing about it.
     """
     triple = run.triple
     tol = 1e-8 * abs(triple.leading)

@@ -1,10 +1,8 @@
 """Hardmax layers in integers, from the definition alone: the oracle of B39 and B40.
 
-Nothing here is shared with the engine that makes runs. A layer compares whole numbers, so the sets
-C_i of the floats given, as exact numbers, come out without a tolerance:
+Nothing here is shared with the engine that makes runs. With z_i = W_i / D, alpha = p/q,
 
-    z_i = W_i / D,  alpha = p/q:   W_i' = l q W_i + p (l/|C_i|) sum_{j in C_i} W_j,
-                                   D' = l (p + q) D,   l = lcm of the |C_i|
+    W_i' = l q W_i + p (l/|C_i|) sum_{j in C_i} W_j,   D' = l (p + q) D,   l = lcm of the |C_i|
 
 (docs/mathematics.md C8). Floats only say which scores need not be looked at.
 """
@@ -21,17 +19,8 @@ import numpy as np
 from .._types import as_rationals
 from .checks import U
 
-__all__ = ["ExactLayer", "exact_layers"]
-
 EFFORT = 4e5  # products of integers one run may cost, long ones counted by their length
 _LONG = 1000  # bits from which an integer counts as more than one (products by Karatsuba)
-
-
-def _rounded(top: int, bottom: int) -> float:
-    try:
-        return top / bottom
-    except OverflowError:
-        return float("inf") if top > 0 else float("-inf")
 
 
 class ExactLayer(NamedTuple):
@@ -48,8 +37,14 @@ class ExactLayer(NamedTuple):
     def tokens(self, factor: Fraction = Fraction(1)) -> np.ndarray:
         """factor W/D, each coordinate rounded once; infinite where that is no float."""
         top, bottom = factor.numerator, factor.denominator * self.D
-        rows = [[_rounded(int(x) * top, bottom) for x in row] for row in self.W]
-        return np.array(rows, dtype=np.float64).reshape(self.W.shape)
+
+        def rounded(x: int) -> float:
+            try:
+                return x * top / bottom
+            except OverflowError:
+                return float("inf") if x > 0 else float("-inf")
+
+        return np.array([[rounded(int(x)) for x in row] for row in self.W]).reshape(self.W.shape)
 
     @property
     def leads(self) -> np.ndarray:

@@ -31,8 +31,6 @@ from ..simulation.loop import simulate
 from ..simulation.steppers import RK4, Adaptive, Euler, ExponentialEuler
 from .checks import Hypothesis, Reading
 
-__all__ = ["ContinuousRun", "FlowRun", "definite_form", "positive_multiple", "support"]
-
 _MOST_WORK = 1e10  # products of coordinates: a fixed-step run that costs more is not made again
 
 
@@ -48,12 +46,11 @@ class ContinuousRun(Reading):
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
         tr, (name, kinds) = self.trajectory, self.family
-        single, right = len(tr.z.shape) == 3, isinstance(tr.dynamics, kinds)
+        right = isinstance(tr.dynamics, kinds)
         started = len(tr.t) > 1 and float(tr.t[0]) == 0
-        whole = single and right and started
-        accuracy = self.accuracy if whole else np.nan
+        accuracy = self.accuracy if self.alone.holds and right and started else np.nan
         return (
-            Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
+            self.alone,
             Hypothesis(name, right, float(right)),
             Hypothesis("at least two saved times, from t = 0", started, float(len(tr.t))),
             Hypothesis("integration error known and small", accuracy <= 1e-3, float(accuracy)),

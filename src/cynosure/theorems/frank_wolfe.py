@@ -1,8 +1,7 @@
 """B17 to B20: a hardmax layer as a Frank-Wolfe step over the hull of the tokens (arXiv 2508.09628).
 
 z_i' = z_i + g (m_i - z_i) with m_i in argmax over K of <A z_i, y> and g = eta: one step towards
-maximising J(z) = <Az, z>/2. Averaging a tie is one choice among the maximisers, and every
-statement here holds for each choice.
+maximising J(z) = <Az, z>/2. What is said holds for each choice among tied maximisers.
 """
 
 from __future__ import annotations
@@ -15,16 +14,18 @@ import numpy as np
 
 from ..analysis.polytope import CONTAINS_TOL, Polytope
 from ..dynamics import HardmaxLayers
-from .checks import Hypothesis, Part, Reading, U, least, statement
+from .checks import Hypothesis, Part, Reading, U, least, need, none, statement
 from .layers import SPD, LayerRun, symmetric
 from .leadership import firsts
 
 _statement = partial(statement, LayerRun)
 
 
-def _one_cell(run: LayerRun) -> Hypothesis:
-    tied = int((np.diff(run.sets[0].indptr) > 1).sum())
-    return Hypothesis("each token in one cell at layer 0 (number tied)", tied == 0, float(tied))
+_one_cell = need(
+    "each token in one cell at layer 0 (number tied)",
+    lambda run: (np.diff(run.sets[0].indptr) > 1).sum(),
+    none,
+)
 
 
 def _vertices_lead(run: LayerRun) -> Hypothesis:
@@ -56,10 +57,8 @@ def _vertices_lead(run: LayerRun) -> Hypothesis:
 def single_cells(run: LayerRun) -> list[Part]:
     """The closed form towards the vertex v whose cell holds the token, for any matrix A.
 
-    As printed, "converges exponentially" is false: with step sizes of finite sum, say 2^(-t-1),
-    the product of the 1 - g_t stays positive and no token arrives. A constant alpha has
-    g = eta > 0 at every layer, where it is true. B8 is stronger for definite A: it asks nothing
-    about the vertices of the hull.
+    As printed, "converges exponentially" is false: with step sizes of finite sum no token arrives.
+    A constant alpha has g = eta > 0 at every layer, where it is true.
     """
     target = run.single(0)
     goal = run.z[0, target]
@@ -77,8 +76,7 @@ def single_cells(run: LayerRun) -> list[Part]:
 def power_cells(run: LayerRun) -> list[Part]:
     """Power distances, formed from differences, of the recorded sets against all tokens.
 
-    <Ax, v> is half of |x|_A^2 minus the power distance |x - v|_A^2 - |v|_A^2, so the largest score
-    has the least power. Where all tokens followed are equally long, the nearest is followed.
+    Where all tokens followed are equally long, the nearest is followed.
     """
     cost = 4 * run.n * run.d**2 * (run.layers + 1)
     rows = run.sample(firsts(run, np.arange(run.n)), cost)
@@ -104,8 +102,7 @@ def power_cells(run: LayerRun) -> list[Part]:
     return parts
 
 
-def _two_layers(run: LayerRun) -> Hypothesis:
-    return Hypothesis("at least two layers", run.layers > 1, float(run.layers))
+_two_layers = need("at least two layers", lambda run: run.layers, lambda layers: layers > 1)
 
 
 @_statement(
@@ -148,15 +145,13 @@ class DescentRun(Reading):
 
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
-        tr, pure = self.trajectory, bool(self.layers)
-        single = len(tr.z.shape) == 3
-        matrices = {_key(layer.attention.A) for layer in self.layers}
-        every = np.array_equal(tr.t, np.arange(len(tr.t)))
+        pure, forms = bool(self.layers), [layer.attention.A for layer in self.layers]
+        matrices = {b"" if A is None else A.tobytes() for A in forms}
         return (
-            Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
+            self.alone,
             Hypothesis("normalised layers of hardmax attention", pure, float(pure)),
             Hypothesis("one matrix A (number)", len(matrices) == 1, float(len(matrices))),
-            Hypothesis("every layer saved, from layer 0", every, float(len(tr.t))),
+            self.every_layer,
         )
 
     @cached_property
@@ -191,10 +186,6 @@ class DescentRun(Reading):
         return float(pdist(z).max(initial=0.0))
 
 
-def _key(A: np.ndarray | None) -> bytes:
-    return b"" if A is None else A.tobytes()
-
-
 def _negative(run: DescentRun) -> Hypothesis:
     top = float(np.linalg.eigvalsh((run.A + run.A.T) / 2)[-1])
     ok = top < 0 and bool((run.A == run.A.T).all())
@@ -218,13 +209,8 @@ def _zero_inside(run: DescentRun) -> Hypothesis:
 def descent(run: DescentRun) -> list[Part]:
     """J = <-Az, z>/2 and c = (largest eigenvalue of -A) diam(K_0)^2, layer k being t = k + 1.
 
-    The printed statement asks for 0 in K_0 only, and is false: tokens 3, -1 on the line are -1, 3
-    at t = 1 (g = 1 exchanges them) and 5/3, 1/3 at t = 2, and never pass 0 again; J = 1/18 from
-    t = 2 on, above 2c/(t+1) = 32/(t+1) from t = 576 on. The proof compares with the minimum of J
-    over K_t, which is 0 only while 0 is in K_t.
-    The bound for g = 2/(t+2) is looked at when the run has those steps from t = 1 on: any start
-    with 0 in its hull has J <= c/2, so the step g = 1 at t = 0, which no alpha gives, is not
-    needed.
+    The printed statement asks for 0 in K_0 only, and is false (docs/mathematics.md B20). The bound
+    for g = 2/(t+2) is looked at when the run has those steps from t = 1 on.
     """
     largest = -float(np.linalg.eigvalsh(run.A)[0])
     J = -((run.z @ run.A.T) * run.z).sum(axis=2) / 2

@@ -1,21 +1,18 @@
 """LayerRun: a run of normalised hardmax layers, opened for the statements B1..B19.
 
-What is checked is the trajectory as data: its states, and the sets and birth layers of its
-history. The limits it is compared with are those proved by `cynosure.analysis.limits`.
-
-Units and tolerances. Tokens and A are scaled by powers of two so that their largest entries lie in
-[1/2, 1); slacks and tolerances are in these units. With u the rounding unit of the stored states,
-w the widest set and R the longest token, a stored layer is within
+Tokens and A are scaled by powers of two so that their largest entries lie in [1/2, 1); slacks and
+tolerances are in these units. With u the rounding unit of the stored states, w the widest set and R
+the longest token, a stored layer is within
 
     step = (w + 16) u sqrt(d)    of the layer map applied to the stored layer before it, and within
-    error = (K + 1) step         of the exact trajectory, since the layer map averages
-    (docs/mathematics.md C8); u is the spacing of the floats next to 0 for tokens as small as that.
+    error = (K + 1) step         of the exact trajectory, since the layer map averages (C8).
 
 Every tolerance is a Lipschitz constant of the statement times one of these two.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import final
@@ -29,18 +26,7 @@ from ..analysis.polytope import Polytope
 from ..dynamics import HardmaxLayers, PureAttention
 from ..engine.followed import Followed, History
 from ..simulation.loop import simulate
-from .checks import Hypothesis, Reading, U
-
-__all__ = [
-    "SPD",
-    "THEOREM_1_1",
-    "LayerRun",
-    "nonzero",
-    "positive",
-    "proved",
-    "several",
-    "symmetric",
-]
+from .checks import Hypothesis, Reading, U, need, none
 
 WORK = 1e8  # multiplications one check may spend; larger runs are sampled, with a fixed seed
 
@@ -52,17 +38,14 @@ class LayerRun(Reading):
 
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
-        """What every statement needs before it can be looked at."""
         tr, alpha = self.trajectory, self.trajectory.made_by.exact_alpha
-        single = len(tr.z.shape) == 3
         layers = tr.made_by.hardmax_layers
         layered = layers is not None and layers.normalised
-        every = np.array_equal(tr.t, np.arange(len(tr.t)))
         step = () if alpha is None else (Hypothesis("alpha > 0", alpha > 0, float(alpha)),)
         return (
-            Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
+            self.alone,
             Hypothesis("normalised layers of hardmax attention", layered, float(layered)),
-            Hypothesis("every layer saved, from layer 0", every, float(len(tr.t))),
+            self.every_layer,
             Hypothesis("at least one layer", len(tr.t) > 1, float(tr.t[-1])),
             *step,
         )
@@ -77,17 +60,13 @@ class LayerRun(Reading):
     @cached_property
     def z(self) -> np.ndarray:
         """States (K + 1, n, d) of the real tokens, scaled by a power of two."""
-        return np.ldexp(self.z_given, -self._exponent)
+        return np.ldexp(self.z_given, -self.found.exponent)
 
     @cached_property
     def z_given(self) -> np.ndarray:
         """The same in the units of the run."""
         z = self.trajectory.values
         return (z if self.trajectory.mask is None else z[:, self.real]).astype(np.float64)
-
-    @cached_property
-    def _exponent(self) -> int:
-        return int(np.frexp(np.abs(self.z_given[0]).max())[1])
 
     @cached_property
     def A_given(self) -> np.ndarray:
@@ -136,10 +115,7 @@ class LayerRun(Reading):
             return replace(again, **{name: getattr(own, name)[self.real] for name in names})
         assert own.label is not None
         return replace(
-            own,
-            born=own.born[self.real],
-            settled_at=own.settled_at[self.real],
-            label=own.label[self.real],
+            own, **{name: getattr(own, name)[self.real] for name in ("born", "settled_at", "label")}
         )
 
     @property
@@ -178,8 +154,11 @@ class LayerRun(Reading):
         Trap: scaling loses the digits of the smallest floats, and with them who leads; so the
         limits are those of the tokens as given, scaled afterwards.
         """
-        found = limit(PureAttention(self.hardmax.attention, self.hardmax.alpha), self.z_given[0])
-        return replace(found, points=np.ldexp(found.points, -self._exponent))
+        found = self.found.limit
+        if found is None or self.trajectory.mask is not None:  # one without padding
+            layers = PureAttention(self.hardmax.attention, self.hardmax.alpha)
+            found = limit(layers, self.z_given[0], deadline=self.found.deadline.left)
+        return replace(found, points=np.ldexp(found.points, -self.found.exponent))
 
     # -- sizes and errors ---------------------------------------------------------------------
 
@@ -294,42 +273,31 @@ class LayerRun(Reading):
         return polytope.distance(points) if len(points) else np.empty(0)
 
 
-def symmetric(run: LayerRun) -> Hypothesis:
-    gap = float(np.abs(run.A_given - run.A_given.T).max())
-    return Hypothesis("A symmetric (largest |A - A^T|)", gap == 0, gap)
+symmetric = need(
+    "A symmetric (largest |A - A^T|)", lambda run: np.abs(run.A_given - run.A_given.T).max(), none
+)
 
 
 def positive(run: LayerRun) -> Hypothesis:
     part = (run.A + run.A.T) / 2
-    least = float(np.ldexp(np.linalg.eigvalsh(part)[0], run.exponent_A))
-    ok = definite_part(run.A_given) and _has_root(part)
+    least, ok = float(np.ldexp(np.linalg.eigvalsh(part)[0], run.exponent_A)), False
+    with suppress(np.linalg.LinAlgError):  # definite by less than rounding: there is no A-norm
+        ok = len(np.linalg.cholesky(part)) > 0 and definite_part(run.A_given)
     return Hypothesis("symmetric part of A positive definite (least eigenvalue)", ok, least)
 
 
-def _has_root(part: np.ndarray) -> bool:
-    """Can the A-norm be computed at all? A form may be definite by less than rounding."""
-    try:
-        np.linalg.cholesky(part)
-    except np.linalg.LinAlgError:
-        return False
-    return True
-
-
-def nonzero(run: LayerRun) -> Hypothesis:
-    zeros = int((run.z_given[0] == 0).all(axis=1).sum())
-    return Hypothesis("tokens non-zero (number of zero tokens)", zeros == 0, float(zeros))
-
-
-def several(run: LayerRun) -> Hypothesis:
-    distinct = int(run.label.max()) + 1
-    return Hypothesis("at least two distinct tokens (number)", distinct > 1, float(distinct))
-
-
-def proved(run: LayerRun) -> Hypothesis:
-    # without a positive definite A nothing need converge: do not try 100,000 layers to see it
-    left = len(run.limit.undecided) if definite(run.A) else run.n
-    return Hypothesis("every limit proved by limit() (number undecided)", left == 0, float(left))
-
-
+nonzero = need(
+    "tokens non-zero (number of zero tokens)",
+    lambda run: (run.z_given[0] == 0).all(axis=1).sum(),
+    none,
+)
+several = need(
+    "at least two distinct tokens (number)", lambda run: run.label.max() + 1, lambda n: n > 1
+)
+proved = need(  # without a definite A nothing need converge: do not try 100,000 layers to see it
+    "every limit proved by limit() (number undecided)",
+    lambda run: len(run.limit.undecided) if definite(run.A) else run.n,
+    none,
+)
 SPD = (symmetric, positive)
 THEOREM_1_1 = (symmetric, positive, nonzero, proved)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..analysis.polytope import CONTAINS_TOL, Polytope
 from . import layers
-from .checks import Hypothesis, Part, exactly, least, statement
+from .checks import Part, exactly, least, need, none, some, statement
 from .layers import SPD, THEOREM_1_1, LayerRun, nonzero, positive, proved, several, symmetric
 
 _statement = partial(statement, LayerRun)
@@ -18,7 +18,7 @@ _statement = partial(statement, LayerRun)
 @_statement(
     "B5",
     "arXiv 2407.01602, Theorem 1.1 and Definition 1.1",
-    "a longest token leads at layer 0; leaders never move and lead for ever; they are K's vertices",
+    "a longest token leads at layer 0; leaders never move and always lead; they are K's vertices",
     THEOREM_1_1,
 )
 def leaders_are_vertices(run: LayerRun) -> list[Part]:
@@ -124,9 +124,11 @@ def distances(run: LayerRun) -> list[Part]:
     return worst
 
 
-def _has_edge(run: LayerRun) -> Hypothesis:
-    count = sum(int((i != j).sum()) for i, j in map(run.edges, range(run.layers + 1)))
-    return Hypothesis("some token follows another (number, all layers)", count > 0, float(count))
+_has_edge = need(
+    "some token follows another (number, all layers)",
+    lambda run: sum((i != j).sum() for i, j in map(run.edges, range(run.layers + 1))),
+    some,
+)
 
 
 @_statement(
@@ -136,8 +138,7 @@ def _has_edge(run: LayerRun) -> Hypothesis:
     (*SPD, _has_edge),
 )
 def followers_are_shorter(run: LayerRun) -> list[Part]:
-    """Edges go up in norm at every layer. Without cycles P is triangular in some order of the
-    tokens, whence its spectrum."""
+    """Edges go up in norm at every layer: P is triangular in some order, whence its spectrum."""
     from scipy.sparse import csr_matrix
     from scipy.sparse.csgraph import connected_components
 
@@ -165,16 +166,17 @@ def _led(run: LayerRun) -> tuple[np.ndarray, np.ndarray]:
     return since, leader
 
 
-def _has_follower(run: LayerRun) -> Hypothesis:
-    since = _led(run)[0]
-    count = int(((since >= 0) & (since < run.layers)).sum())
-    return Hypothesis("some token follows one leader only (number)", count > 0, float(count))
+_has_follower = need(
+    "some token follows one leader only (number)",
+    lambda run: ((since := _led(run)[0]) >= 0) @ (since < run.layers).astype(int),
+    some,
+)
 
 
 @_statement(
     "B8",
     "docs/mathematics.md B8",
-    "C_i = {l} and C_l = {l} at layer k: then for ever, and z_i^{k+s} = z_l + rho^s (z_i^k - z_l)",
+    "C_i = {l} and C_l = {l} at layer k: then always, and z_i^{k+s} = z_l + rho^s (z_i^k - z_l)",
     (_has_follower,),
 )
 def freezing(run: LayerRun) -> list[Part]:
@@ -208,8 +210,7 @@ def freezing(run: LayerRun) -> list[Part]:
 def capture(run: LayerRun) -> list[Part]:
     """Read the other way: a token that does not follow v alone stays outside the ball.
 
-    c_v is non-decreasing in k, so the largest lower bound seen so far counts; late layers, where
-    followers have rounded onto v, cannot spoil it.
+    c_v is non-decreasing in k, so the largest bound so far counts: late layers cannot spoil it.
     """
     cost = 4 * run.n * run.d * (run.layers + 1)
     leaders = run.sample(firsts(run, np.flatnonzero(run.born >= 0)), cost)
@@ -233,16 +234,14 @@ def capture(run: LayerRun) -> list[Part]:
     return [least("outside the ball", slack, float(e), "layer", "leader", leader=leaders)]
 
 
-def _no_tie(run: LayerRun) -> Hypothesis:
-    tied = sum(int((np.diff(f.indptr) > 1).sum()) for f in {id(f): f for f in run.sets}.values())
-    return Hypothesis("no score tie between distinct tokens (number)", tied == 0, float(tied))
-
-
-def _long_enough(run: LayerRun) -> Hypothesis:
-    left = int((~run.straight).sum())
-    return Hypothesis(
-        "all tokens settled before the last layer (left over)", left == 0, float(left)
-    )
+_no_tie = need(
+    "no score tie between distinct tokens (number)",
+    lambda run: sum((np.diff(f.indptr) > 1).sum() for f in {id(f): f for f in run.sets}.values()),
+    none,
+)
+_long_enough = need(
+    "all tokens settled before the last layer (left over)", lambda run: (~run.straight).sum(), none
+)
 
 
 @_statement(
@@ -252,8 +251,7 @@ def _long_enough(run: LayerRun) -> Hypothesis:
     (*SPD, nonzero, _no_tie, _long_enough),
 )
 def generic(run: LayerRun) -> list[Part]:
-    """Without definiteness this half is false: tokens -1, 3 on the line with A = -1, alpha = 1 meet
-    at 1 after one layer, and neither led. That ties have measure zero needs A != 0 only."""
+    """Without definiteness this half is false: tokens -1, 3 with A = -1, alpha = 1 meet at 1."""
     from scipy.spatial import cKDTree
 
     leaders = np.flatnonzero(run.born >= 0)
@@ -269,22 +267,21 @@ def _tied_limits(run: LayerRun) -> np.ndarray:
     return run.leaderless[run.limit.settled_at[run.leaderless] <= run.layers]
 
 
-def _has_tied_limit(run: LayerRun) -> Hypothesis:
-    count = len(_tied_limits(run)) if proved(run).holds else 0
-    return Hypothesis("some limit is not a leader (number of tokens)", count > 0, float(count))
+_has_tied_limit = need(
+    "some limit is not a leader (number of tokens)",
+    lambda run: len(_tied_limits(run)) if proved(run).holds else 0,
+    some,
+)
 
 
 @_statement(
     "B11",
     "docs/mathematics.md B11; arXiv 2407.01602, Figure 2",
-    "a limit that is no leader needs ties that persist for ever",
+    "a limit that is no leader needs ties that persist at every later layer",
     (*THEOREM_1_1, _has_tied_limit),
 )
 def ties_persist(run: LayerRun) -> list[Part]:
-    """From its settling layer on such a token is tied, or follows one that is; its scores tie.
-
-    Trap: only exact data keep a tie; rotating the square of Figure 2 in floating point breaks it.
-    """
+    """From its settling layer on such a token is tied, or follows one that is; its scores tie."""
     li, tokens = run.limit, _tied_limits(run)
     first, g = int(li.settled_at[tokens].min()), 4 * run.score_error()
     layers = np.arange(first, run.layers + 1)
@@ -311,8 +308,7 @@ def ties_persist(run: LayerRun) -> list[Part]:
 
 
 def _gap(leaders: np.ndarray, s: np.ndarray, near: float) -> float:
-    """How far s is from the nearest leader; inf where others are so near to that one that the mean
-    of them, which is none of them, may round to it."""
+    """How far s is from the nearest leader; inf where a mean of leaders may round to that one."""
     away = np.linalg.norm(leaders - s, axis=1)
     apart = np.linalg.norm(leaders - leaders[away.argmin()], axis=1)
     return float("inf") if (apart <= near).sum() > 1 else float(away.min())

@@ -10,10 +10,7 @@ from typing import final
 import numpy as np
 
 from ..attention import Softmax
-from ..dynamics import PureAttention
 from .checks import Hypothesis, Part, Reading, U, least, statement
-
-__all__ = ["critical_cosine", "output_cosine"]
 
 
 def output_cosine(n: int, r: float, beta: float) -> float:
@@ -48,13 +45,12 @@ class SoftmaxLayer(Reading):
 
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
-        tr, dynamics = self.trajectory, self.trajectory.dynamics
-        single = len(tr.z.shape) == 3
-        soft = isinstance(dynamics, PureAttention) and isinstance(dynamics.attention, Softmax)
-        plain = soft and dynamics.attention.A is None  # type: ignore[union-attr]
+        tr = self.trajectory
+        rule = None if tr.in_time else tr.made_by.averaging
+        plain = isinstance(rule, Softmax) and rule.A is None
         first = len(tr.t) > 1 and list(tr.t[:2]) == [0, 1]
         return (
-            Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
+            self.alone,
             Hypothesis("normalised layers of softmax attention, A = I", plain, float(plain)),
             Hypothesis("layers 0 and 1 saved", first, float(len(tr.t))),
         )

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..attention import Hardmax
-from .checks import Hypothesis, Part, exactly, least, statement
+from .checks import Part, exactly, least, need, none, some, statement
 from .convergence import hulls
 from .layers import SPD, LayerRun, positive, several, symmetric
 from .leadership import distances, firsts
@@ -24,8 +24,7 @@ _statement = partial(statement, LayerRun)
     SPD,
 )
 def choosing_leaders(run: LayerRun) -> list[Part]:
-    """Leaders of the given A are such vertices, exposed by c = A z_i; and for some vertices an A
-    is built from an exposing c, A = eps I + c c^T/<c, z_i>, and tried."""
+    """Leaders are exposed by A z_i; for some vertices an A is built and tried (B15)."""
     leaders = run.sample(firsts(run, np.flatnonzero(run.born == 0)), run.n * run.d)
     gaps = np.minimum(run.gaps(0, leaders), run.squares[0, leaders])
     directions = np.random.default_rng(0).standard_normal((20, run.d))
@@ -66,9 +65,7 @@ def _form_for(z: np.ndarray, label: np.ndarray, i: int) -> np.ndarray | None:
     return t / (2 * reach) * np.eye(d) + np.outer(c, c) / float(c @ z[i])
 
 
-def _not_symmetric(run: LayerRun) -> Hypothesis:
-    gap = symmetric(run).value
-    return Hypothesis("A not symmetric (largest |A - A^T|)", gap > 0, gap)
+_not_symmetric = need("A not symmetric (largest |A - A^T|)", lambda run: symmetric(run).value, some)
 
 
 @_statement(
@@ -80,11 +77,7 @@ def _not_symmetric(run: LayerRun) -> Hypothesis:
 def not_symmetric(run: LayerRun) -> list[Part]:
     """What remains true; the witness says what was lost in this run.
 
-    A cycle in which every token follows one other and is followed by one keeps the mean of the
-    tokens where it is and contracts towards it. Only if the mean is 0 does the cycle last: about
-    any other point c the scores <A z_i, z_j> tend to <Ac, z_j>, the same for all i, and the tokens
-    come to agree. The corners of a triangle rounded to floats have a mean of 1e-16, and a leader
-    after 52 layers.
+    A cycle of tokens that follow one another keeps their mean, and lasts only if that is 0 (B16).
     """
     norms = np.linalg.norm(run.z, axis=2)
     width = np.ptp(run.z, axis=1).max(axis=1)
@@ -94,21 +87,17 @@ def not_symmetric(run: LayerRun) -> list[Part]:
         "width_last_over_first": float(width[-1] / width[0]),
         "mean_of_the_start": float(np.linalg.norm(run.z[0].mean(axis=0))),
     }
-    parts = [*hulls(run), *distances(run), _mean_of_cycles(run)]
+    # while the sets are a permutation of the tokens, their mean stands still
+    cycles = [np.array_equal(np.sort(run.single(k)), np.arange(run.n)) for k in range(run.layers)]
+    moved = np.linalg.norm(np.diff(run.z.mean(axis=1), axis=0), axis=1)
+    still = least("mean of a cycle", np.where(cycles, -moved, 0.0), 2 * run.step, "layer")
+    parts = [*hulls(run, run.A, run.step), *distances(run), still]
     return [replace(p, where={**p.where, **lost}) for p in parts]
 
 
-def _mean_of_cycles(run: LayerRun) -> Part:
-    """While the sets are a permutation of the tokens, their mean stands still."""
-    cycles = [np.array_equal(np.sort(run.single(k)), np.arange(run.n)) for k in range(run.layers)]
-    mean = run.z.mean(axis=1)
-    moved = np.linalg.norm(mean[1:] - mean[:-1], axis=1)
-    return least("mean of a cycle", np.where(cycles, -moved, 0.0), 2 * run.step, "layer")
-
-
-def _decided(run: LayerRun) -> Hypothesis:
-    left = int((~run.straight).sum())
-    return Hypothesis("all limits read off the run (tokens left over)", left == 0, float(left))
+_decided = need(
+    "all limits read off the run (tokens left over)", lambda run: (~run.straight).sum(), none
+)
 
 
 @_statement(
@@ -120,8 +109,7 @@ def _decided(run: LayerRun) -> Hypothesis:
 def vertices_of_any_form(run: LayerRun) -> list[Part]:
     """Vertices of the hull of the limits, found as maximisers in random directions.
 
-    The limits are read off the last two layers. K lies inside the last hull, so no direction may
-    reach further in the limits than in the last layer.
+    K lies inside the last hull: no direction reaches further in the limits than in the last layer.
     """
     ends, g = run.ends, 2 * run.score_error(run.end_error)
     c = np.random.default_rng(0).standard_normal((64, run.d))

@@ -12,10 +12,8 @@ from ..analysis.gaussian import GaussianFlow, Moments, tilt
 from ..dynamics import Dynamics, EuclideanFlow
 from ..simulation.loop import simulate
 from ..simulation.steppers import RK4
-from .checks import Hypothesis, Part, least, statement
+from .checks import Hypothesis, Part, least, need, statement
 from .flows import ContinuousRun
-
-__all__ = ["moments_of", "normality"]
 
 _FRESH = 8  # samples of the same size that say how far finitely many tokens are off
 _FACTOR = 10.0  # times the worst of them: a ninth is beyond with probability 2e-7, see B35
@@ -32,8 +30,8 @@ def moments_of(z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def normality(z: np.ndarray) -> float:
     """The larger of Mardia's two scores of tokens (n, d): about standard normal for a Gaussian.
 
-    Skewness b_1 = mean_ij <y_i, y_j>^3 and kurtosis b_2 = mean_i |y_i|^4 of whitened tokens y;
-    n b_1/6 is about chi^2 with d(d+1)(d+2)/6 degrees of freedom, b_2 about normal.
+    For whitened y: skewness mean_ij <y_i, y_j>^3, n/6 of which is about chi^2 with d(d+1)(d+2)/6
+    degrees of freedom, and kurtosis mean_i |y_i|^4, about normal.
     """
     n, d = z.shape
     mean, S = moments_of(z)
@@ -77,25 +75,20 @@ class CrowdRun(ContinuousRun):
         )
 
 
-def _many(run: CrowdRun) -> Hypothesis:
-    return Hypothesis("100 to 1000 tokens", 100 <= run.n <= 1000, float(run.n))
+_many = need("100 to 1000 tokens", lambda run: run.n, lambda n: 100 <= n <= 1000)
 
 
 def _gaussian(run: CrowdRun) -> Hypothesis:
     z = run.states[0]
-    name = "start as of a Gaussian law (Mardia's score <= 5)"
-    if run.n <= run.d or np.linalg.eigvalsh(moments_of(z)[1])[0] <= 0:
-        return Hypothesis(name, False, np.inf)
-    score = normality(z) if run.n <= 1000 else np.inf
-    return Hypothesis(name, score <= 5, score)
+    flat = run.n <= run.d or np.linalg.eigvalsh(moments_of(z)[1])[0] <= 0
+    score = np.inf if flat or run.n > 1000 else normality(z)
+    return Hypothesis("start as of a Gaussian law (Mardia's score <= 5)", score <= 5, score)
 
 
 def _mild(run: CrowdRun) -> Hypothesis:
     name, found = "tilt |S^(1/2) A S^(1/2)| <= 2^(-1/2) up to the end (largest)", run.expected
-    if found is None:
-        return Hypothesis(name, False, np.inf)
-    A = run.trajectory.made_by.form
-    largest = max(tilt(S, A) for S in found.covariance)
+    A, covariances = run.trajectory.made_by.form, () if found is None else found.covariance
+    largest = max((tilt(S, A) for S in covariances), default=np.inf)
     return Hypothesis(name, largest <= _LARGEST, largest)
 
 
@@ -109,8 +102,7 @@ def _mild(run: CrowdRun) -> Hypothesis:
 def gaussian_closure(run: CrowdRun) -> list[Part]:
     """Mean and covariance at up to nine saved times against the equations from those of the start.
 
-    How far off n tokens may be is measured: eight fresh Gaussian samples of the same size, mean and
-    covariance are run, and ten times the worst of them is allowed at each time.
+    Allowed is ten times the worst of eight fresh Gaussian samples of the same size and moments.
     """
     chosen = np.unique(np.linspace(0, len(run.t) - 1, 9).astype(int))
     times, flow, closure = run.t[chosen], run.trajectory.made_by, run.closure(run.states[0])

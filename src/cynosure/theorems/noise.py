@@ -19,11 +19,8 @@ from typing import Any, final
 import numpy as np
 
 from .._scale import unit
-from ..attention import Softmax
 from ..dynamics import NoisySphere
-from .checks import Hypothesis, Part, Reading, statement
-
-__all__ = ["PairLaw", "antipodal_probability", "antipodal_threshold", "tail_of_ends"]
+from .checks import Hypothesis, Part, Reading, need, some, statement
 
 _LEVEL = 6.0  # what has a probability below 10^-6 is a violation
 _WIDE = 20.0  # beyond |phi| = 20 the cosine is +-1 to the last bit: tails are exponentials
@@ -39,8 +36,8 @@ class PairLaw:
         s(phi) = exp(-int_0^phi mu / sigma^2) = exp(int_0^phi (g - drift) / sigma^2) / cosh(phi)
         P(antipodal | phi) = int_{-inf}^phi s / int_{-inf}^{inf} s
 
-    mu is the drift of phi; a constant `drift` added to it stands for what is not known about it:
-    P grows with it. All in logarithms: s spans e^{+-20/sigma^2}.
+    mu is the drift of phi; a constant `drift` added to it stands for what is not known about it.
+    All in logarithms: s spans e^{+-20/sigma^2}.
     """
 
     beta: float
@@ -71,7 +68,7 @@ class PairLaw:
         return -_mutual(r, self.beta, self.share) - self.sigma**2 * r + self.drift
 
     def probability(self, phi: Any) -> Any:
-        """P(phi reaches `edge` before it falls for ever | it is at phi), an array like `phi`."""
+        """P(phi reaches `edge` before it falls to -inf | it is at phi), an array like `phi`."""
         at = np.asarray(phi, dtype=np.float64)
         top = self._log_scale(np.array([self.edge]))[0]
         return np.where(at >= self.edge, 1.0, np.exp(np.minimum(self._log_scale(at) - top, 0.0)))
@@ -88,13 +85,10 @@ class PairLaw:
 
 
 @lru_cache(maxsize=64)
-def _scale_function(
-    law: PairLaw,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
+def _scale_function(law: PairLaw) -> tuple[np.ndarray, np.ndarray, np.ndarray, float, float]:
     """Nodes, log s and log int s there, and the slopes of log s on the left and on the right.
 
-    Simpson's rule on each interval, in logarithms; intervals are short beside sigma^2, the shortest
-    length on which s changes by a factor.
+    Simpson's rule, in logarithms; intervals are short beside sigma^2, on which s changes.
     """
     count = 2 * int(min(4000 / min(law.sigma, 1.0), 2e5))
     grid, step = np.linspace(-_WIDE, _WIDE, count + 1, retstep=True)
@@ -147,11 +141,10 @@ def antipodal_probability(r: float, beta: float, sigma: float, share: float = 0.
 def tail_of_ends(law: PairLaw, start: float, ends: np.ndarray, doubt: float) -> tuple[float, float]:
     """log10 of how probable it is, at most, that so many (so few) of the pairs end as antipodes.
 
-    P(antipodal | phi) is a martingale: its mean over pairs that start at `start` is P(start) at any
-    later time. With the drift of phi known up to `doubt`, P for the larger drift can only fall, P
-    for the smaller only rise in the mean; a mean of N numbers in [0, 1] is beyond q with
-    probability e^{-N KL(q, p)} at most (Chernoff, Hoeffding). `ends` are independent values of
-    phi, each at `law.edge` if it has ever been there.
+    P(antipodal | phi) is a martingale. With the drift of phi known up to `doubt`, P for the larger
+    drift can only fall, P for the smaller only rise in the mean; a mean of N numbers in [0, 1] is
+    beyond q with probability e^{-N KL(q, p)} at most (Chernoff, Hoeffding). `ends` are independent
+    values of phi, each at `law.edge` if it has ever been there.
     """
     tails = []
     for sign in (1, -1):
@@ -167,9 +160,8 @@ def tail_of_ends(law: PairLaw, start: float, ends: np.ndarray, doubt: float) -> 
 
 def _divergence(q: float, p: float) -> float:
     """q log(q/p) + (1 - q) log((1 - q)/(1 - p)), the tiniest p standing for 0."""
-    tiny = float(np.finfo(float).tiny)
-    first = q * log(q / max(p, tiny)) if q > 0 else 0.0
-    return first + ((1 - q) * log((1 - q) / max(1 - p, tiny)) if q < 1 else 0.0)
+    pairs, tiny = ((q, p), (1 - q, 1 - p)), float(np.finfo(float).tiny)
+    return sum(a * log(a / max(b, tiny)) for a, b in pairs if a > 0)
 
 
 @final
@@ -180,19 +172,13 @@ class PairRun(Reading):
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
         tr = self.trajectory
-        single, noisy = len(tr.z.shape) == 3, isinstance(tr.dynamics, NoisySphere)
         first = len(tr.t) > 1 and float(tr.t[0]) == 0
-        plain = noisy and self._plain
+        plain = isinstance(tr.dynamics, NoisySphere) and self.softmax is not None
         return (
-            Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
+            self.alone,
             Hypothesis("sphere in common noise, softmax over all, A = I", plain, float(plain)),
             Hypothesis("at least two saved layers, from layer 0", first, float(len(tr.t))),
         )
-
-    @property
-    def _plain(self) -> bool:
-        rule = self.trajectory.dynamics.attention  # type: ignore[union-attr]
-        return isinstance(rule, Softmax) and rule.A is None
 
     @property
     def noise(self) -> NoisySphere:
@@ -210,9 +196,9 @@ class PairRun(Reading):
 
     @cached_property
     def law(self) -> PairLaw:
-        rule = self.noise.attention
-        assert isinstance(rule, Softmax)
-        return PairLaw(float(rule.beta), float(self.noise.sigma), 1 - float(self.groups.mean()))
+        assert self.softmax is not None
+        share = 1 - float(self.groups.mean())
+        return PairLaw(float(self.softmax.beta), float(self.noise.sigma), share)
 
     @cached_property
     def phi(self) -> np.ndarray:
@@ -236,12 +222,8 @@ def _two_places(run: PairRun) -> Hypothesis:
     return Hypothesis(name, two, float(x[0] @ other[0]) if len(other) else 1.0)
 
 
-def _noise(run: PairRun) -> Hypothesis:
-    return Hypothesis("sigma > 0", run.noise.sigma > 0, float(run.noise.sigma))
-
-
-def _short_steps(run: PairRun) -> Hypothesis:
-    return Hypothesis("(1 + sigma^2)^2 dt <= 1/4", run.doubt <= 0.25, run.doubt)
+_noise = need("sigma > 0", lambda run: run.noise.sigma, some)
+_short_steps = need("(1 + sigma^2)^2 dt <= 1/4", lambda run: run.doubt, lambda x: x <= 0.25)
 
 
 @statement(
@@ -254,9 +236,6 @@ def _short_steps(run: PairRun) -> Hypothesis:
 def common_noise(run: PairRun) -> list[Part]:
     """The end of the run must not have a probability below 1e-6, nor must, where every layer is
     saved, the mean and the variance of the increments of phi.
-
-    Many runs are judged together by `tail_of_ends`. Below the threshold a pair that has come to
-    phi = 8, a cosine of -1 + 5e-7, counts as antipodal.
     """
     law = run.law
     where = {"cosine": float(-np.tanh(run.phi[-1])), "antipodes attract": law.attracting}

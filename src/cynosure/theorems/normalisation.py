@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from ..dynamics import (
 )
 from .checks import Hypothesis, Part, least, statement
 from .flows import ContinuousRun
-
-__all__ = ["equiangular_directions"]
 
 
 def equiangular_directions(
@@ -52,14 +50,7 @@ def equiangular_directions(
         p, c = own * q, 1 - gap
         along = p + (n - 1) * q * c
         size = np.sqrt(p * p + (n - 1) * q * (2 * p * c + q + (n - 2) * q * c))
-        if isinstance(now, NGPTFlow):
-            s, grow = size / now.gamma, 0.0
-        elif isinstance(now, PreNormFlow):
-            s, grow = rho, along
-        elif isinstance(now, PeriNormFlow):
-            s, grow = rho * size, along / size
-        else:
-            s, grow = 1.0, 0.0
+        s, grow = now.pace(float(size), rho, float(along))
         return [-2 * q * ((n - 1) * c + 1) / s, grow]
 
     times = np.asarray(t, dtype=np.float64)
@@ -68,10 +59,8 @@ def equiangular_directions(
     for piece, begin, end in flow.pieces(float(times[-1])):
         inside = (times > begin) & (times <= end)
         stops = np.union1d(times[inside], [end])
-        how = {"t_eval": stops, "rtol": 1e-11, "atol": 1e-13}
-        found = solve_ivp(
-            lambda _, y, now=piece: velocity(now, y), (begin, end), y, "DOP853", **how
-        )
+        how: Any = {"t_eval": stops, "rtol": 1e-11, "atol": 1e-13, "method": "DOP853"}
+        found = solve_ivp(lambda _, y, now=piece: velocity(now, y), (begin, end), y, **how)
         out[:, inside] = found.y[:, np.searchsorted(stops, times[inside])]
         y = found.y[:, -1]
     return np.exp(out[0]), out[1]
@@ -102,9 +91,8 @@ def _plain(run: DirectedRun) -> Hypothesis:
     rule = flow.attention
     simple = isinstance(rule, Softmax) and rule.A is None and flow.V is None
     beta = float(rule.beta) if isinstance(rule, Softmax) else np.nan
-    return Hypothesis(
-        "softmax over all tokens, A = V = I, beta >= 0 (beta)", simple and beta >= 0, beta
-    )
+    name = "softmax over all tokens, A = V = I, beta >= 0 (beta)"
+    return Hypothesis(name, simple and beta >= 0, beta)
 
 
 def _alike(run: DirectedRun) -> Hypothesis:
@@ -133,8 +121,7 @@ def _apart(run: DirectedRun) -> Hypothesis:
 def speeds(run: DirectedRun) -> list[Part]:
     """Every pair at every time against the scalar equations of its scheme, integrated to 1e-11.
 
-    Compared are distances of directions, which an error of a state changes by itself over the
-    length; at the end of a run they are far smaller than 1 - r shows.
+    Distances of directions are compared: at the end they are far smaller than 1 - r shows.
     """
     flow = run.trajectory.dynamics
     assert isinstance(flow, Flow)

@@ -7,18 +7,17 @@ from typing import Any
 import numpy as np
 
 from ..engine.followed import Followed, History
-from .checks import Hypothesis, Part, exactly, statement
+from .checks import Part, exactly, need, statement
 from .motion import MotionRun
 
-
-def _has_history(run: MotionRun) -> Hypothesis:
-    ok = run.hardmax is not None and run.trajectory.history is not None
-    return Hypothesis("hardmax layers with a history of roles", ok, float(ok))
+_has_history = need(
+    "hardmax layers with a history of roles",
+    lambda run: run.hardmax is not None and run.trajectory.history is not None,
+)
 
 
 def _wrong_roles(run: MotionRun, history: History) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens whose recorded birth is not the exact one; and those whose recorded leader, or the
-    layer since when they follow it, is not.
+    """Tokens whose recorded birth is wrong; those whose recorded leader, or since when, is wrong.
 
     Tokens that meet after layer 0 (A not definite) are one from then on (docs/mathematics.md C4).
     """
@@ -81,8 +80,7 @@ def _same_set(
 def roles_of_states(run: MotionRun) -> list[Part]:
     """The history of a run against layers in integers, for any A and whatever layers were saved.
 
-    Trap: C_i = {i} on stored, rounded states loses leaders (followers round onto them) and invents
-    them (ties break); so nothing here is read off the states but layer 0.
+    Trap: sets of stored, rounded states lose leaders and invent them; only layer 0 is read.
     """
     history = run.trajectory.history
     assert history is not None

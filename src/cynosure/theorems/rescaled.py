@@ -7,17 +7,14 @@ from math import log
 
 import numpy as np
 
-from .checks import Hypothesis, Part, exactly, least, statement
+from .checks import Hypothesis, Part, exactly, least, need, statement
 from .flows import FlowRun, definite_form, positive_multiple, support
-
-__all__ = ["pair_limit"]
 
 _statement = partial(statement, FlowRun)
 _BOOLEAN = 1e-8  # a row of P this close to a unit vector is one
 
 
-def _line(run: FlowRun) -> Hypothesis:
-    return Hypothesis("d = 1", run.d == 1, float(run.d))
+_line = need("d = 1", lambda run: run.d, lambda d: d == 1)
 
 
 def _resolved(run: FlowRun) -> Hypothesis:
@@ -28,10 +25,11 @@ def _resolved(run: FlowRun) -> Hypothesis:
     return Hypothesis(name, gap > 4 * run.local, gap / run.local)
 
 
-def _attention_still(run: FlowRun) -> Hypothesis:
-    change = float(np.abs(run.P(-1) - run.P(-2)).max())
-    name = "P stands still between the last two times (largest change)"
-    return Hypothesis(name, change <= _BOOLEAN / 10, change)
+_attention_still = need(
+    "P stands still between the last two times (largest change)",
+    lambda run: np.abs(run.P(-1) - run.P(-2)).max(),
+    lambda change: change <= _BOOLEAN / 10,
+)
 
 
 @_statement(
@@ -43,8 +41,7 @@ def _attention_still(run: FlowRun) -> Hypothesis:
 def boolean(run: FlowRun) -> list[Part]:
     """P at the last time, once it no longer changes: rows converge like exp(-c e^t).
 
-    At most one token stays bounded, since B23 drives two apart; its row is the excepted one. For
-    almost every start there is none.
+    At most one token stays bounded, since B23 drives two apart; its row is the excepted one.
     """
     P, y = run.P(-1), run.y[-1, :, 0]
     ends = np.unique([y.argmax(), y.argmin()])
@@ -64,9 +61,7 @@ def boolean(run: FlowRun) -> list[Part]:
     (positive_multiple, definite_form),
 )
 def distances_grow(run: FlowRun) -> list[Part]:
-    """In z: |z_i - z_j|_A falls by no more than e^{-l dt}. x' is the gradient, in the form A, of
-    the convex log sum_j exp <A y, x_j> at y = x_i, and gradients of convex functions are monotone.
-    """
+    """In z: |z_i - z_j|_A falls by no more than e^{-l dt} (velocities are monotone)."""
     i, j = run.pairs
     apart = run.norm(run.y[:, i] - run.y[:, j])
     shrink = np.exp(-run.growth * np.diff(run.t))[:, None]
@@ -138,9 +133,8 @@ def _two_alike(run: FlowRun) -> Hypothesis:
 def two_tokens(run: FlowRun) -> list[Part]:
     """log(|y|/|y(0)|) = -1/2 int (coth w - 1)/w dw between u(0)^2 and u(t)^2, at every time.
 
-    The paper remarks that such a pair merges while P tends to the identity. It does not:
-    |y| tends to `pair_limit` > 0, though so small (exp(-1/(2 e^2))) that floats show a merger.
-    Errors grow like coth(u(0)^2), the logarithmic derivative of the limit.
+    The paper remarks that such a pair merges. It does not: |y| tends to `pair_limit` > 0, though so
+    small that floats show a merger. Errors grow like coth(u(0)^2).
     """
     size = float(np.sqrt(np.linalg.norm(run.A)))
     half = run.norm(run.y[:, 0] - run.y[:, 1]) / 2

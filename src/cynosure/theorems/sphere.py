@@ -12,10 +12,8 @@ import numpy as np
 from ..analysis.polytope import Polytope
 from ..attention import Causal, Softmax
 from ..dynamics import Dynamics, SphereFlow, UnnormalizedSphereFlow
-from .checks import Hypothesis, Part, least, statement
+from .checks import Hypothesis, Part, least, need, statement
 from .flows import ContinuousRun
-
-__all__ = ["SphereRun", "equiangular", "hemisphere_probability"]
 
 
 @final
@@ -69,10 +67,10 @@ def _identity_value(run: SphereRun) -> Hypothesis:
     return Hypothesis("V = I (largest |V - I|)", off == 0, off)
 
 
-def _weights_alone(run: SphereRun) -> Hypothesis:
-    attention = run.trajectory.made_by.attention
-    plain = attention is None or attention.values is None
-    return Hypothesis("heads without value matrices", plain, float(plain))
+_weights_alone = need(
+    "heads without value matrices",
+    lambda run: getattr(run.trajectory.made_by.attention, "values", None) is None,
+)
 
 
 def _softmax_of_all(run: SphereRun) -> Hypothesis:
@@ -94,10 +92,8 @@ def hemisphere_probability(n: int, d: int) -> float:
 
 
 def _pole(x: np.ndarray) -> tuple[np.ndarray, float]:
-    """The unit w with the largest min_i <x_i, w>, if that is positive, and this minimum.
-
-    w points to the token of least norm of the hull.
-    """
+    """The unit w with the largest min_i <x_i, w>, if that is positive, and this minimum."""
+    # w points to the token of least norm of the hull
     nearest = Polytope.from_vertices(np.unique(x, axis=0)).project(np.zeros(x.shape[1]))
     length = float(np.linalg.norm(nearest))
     w = nearest / length if length > 0 else nearest
@@ -120,11 +116,7 @@ def _hemisphere(run: SphereRun) -> Hypothesis:
 def one_point(run: SphereRun) -> list[Part]:
     """min_i <x_i, w> for the w of the first such time; for a softmax over all tokens also the rate
 
-        r' >= p r (1 - r^2),   r(t) = max over w of min_i <x_i(t), w>,   p <= every weight:
-
-    with w = sum_j c_j x_j / r the nearest token of the hull, the lowest i has
-    <x_i', w> >= p sum_j (r - <x_i, x_j> r) >= p r sum_j c_j (1 - <x_i, x_j>) = p r (1 - r^2).
-    Beyond hemispheres (d >= 3, almost every start) the theorem gives no rate and no time.
+    r' >= p r (1 - r^2),   r(t) = max over w of min_i <x_i(t), w>,   p <= every weight (B30).
     """
     first = run.pole_since
     x, t = run.states[first:], run.t[first:]
@@ -154,12 +146,9 @@ def equiangular(
     from scipy.integrate import solve_ivp
 
     def velocity(_: float, y: np.ndarray) -> np.ndarray:
-        gap = 1 - y
-        if unnormalized:
-            weight = np.exp(beta * y) / n
-        else:
-            weight = 1 / (np.exp(beta * gap) + n - 1)
-        return 2 * weight * gap * ((n - 1) * y + 1)
+        plain = np.exp(beta * y) / n
+        weight = plain if unnormalized else 1 / (np.exp(beta * (1 - y)) + n - 1)
+        return 2 * weight * (1 - y) * ((n - 1) * y + 1)
 
     times = np.asarray(t, dtype=np.float64)
     found = solve_ivp(
@@ -187,8 +176,7 @@ def _equal_angles(run: SphereRun) -> Hypothesis:
 def equal_angles(run: SphereRun) -> list[Part]:
     """Every pair at every time against the scalar equation, integrated to 1e-12.
 
-    The bound on 1 - r printed in the survey "for t >= 0" fails at t = 0 (n = 2, beta = 0); the
-    equation is what is checked.
+    The bound on 1 - r printed "for t >= 0" fails at t = 0; the equation is what is checked.
     """
     assert run.rule is not None
     i, j = run.pairs
@@ -262,12 +250,9 @@ def metastability(run: SphereRun) -> list[Part]:
     """gamma = 1 - a - 8e - log(2n^2/e)/beta > 0, a the largest cosine between doubled caps. Up to
     T2 = (e/n) e^{(1-a) beta} tokens keep to their doubled caps, and from
     T1 = 2n e^{8 e beta} + exp(1) n l beta^2/(beta - 1) on |x_i - x_j|^2 <= 2 e^{-l beta} in a cap,
-    for every l < 1 - a - 8e - log(2n^2/(1 - 8e))/beta that makes T1 < T2.
-
-    The printed upper bound for l has -log(...)/beta in its exponent where the proof needs the plus
-    sign, for otherwise T1 < T2 does not follow: here l is the largest that the time t allows,
-    T1(l) <= t <= T2. The times are those of SA, and of USA with weights e^{beta(<x, y> - 1)}/n:
-    our USA runs e^beta times as fast.
+    for every l < 1 - a - 8e - log(2n^2/(1 - 8e))/beta that makes T1 < T2. (Printed with the sign of
+    its last term wrong.) Here l is the largest with T1(l) <= t. The times are those of SA, and of
+    USA with weights e^{beta(<x, y> - 1)}/n: our USA runs e^beta times as fast.
     """
     assert run.rule is not None
     beta, n = run.rule.beta, run.n
@@ -301,8 +286,7 @@ def _causal(run: SphereRun) -> Hypothesis:
     return Hypothesis("causal softmax", ok, float(ok))
 
 
-def _not_a_line(run: SphereRun) -> Hypothesis:
-    return Hypothesis("d >= 2", run.d >= 2, float(run.d))
+_not_a_line = need("d >= 2", lambda run: run.d, lambda d: d >= 2)
 
 
 def _near_the_first(run: SphereRun) -> int:
@@ -328,9 +312,7 @@ def _in_sight(run: SphereRun) -> Hypothesis:
 def causal_collapse(run: SphereRun) -> list[Part]:
     """x_1 at all times; once m = min_i <x_i, x_1> > 0, the rate m' >= p (1 - m^2) of all tokens.
 
-    The lowest token has <x_i', x_1> >= P_i1 (1 - m^2), the other terms being >= 0, and
-    P_i1 >= p = e^{-2b}/n. False for d = 1, where two antipodes never move. Before that time, which
-    almost every start reaches, nothing is claimed about the tokens from the third on.
+    Before that time, which almost every start reaches, nothing is claimed from the third token on.
     """
     rule = run.trajectory.dynamics.attention.attention  # type: ignore[union-attr]
     p, first = run.least_weight(rule), _near_the_first(run)

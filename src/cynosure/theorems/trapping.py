@@ -12,11 +12,8 @@ from typing import final
 
 import numpy as np
 
-from ..attention import Softmax
 from ..dynamics import JumpChain
-from .checks import Hypothesis, Part, Reading, statement
-
-__all__ = ["exit_probability", "log_median_exit"]
+from .checks import Hypothesis, Part, Reading, need, some, statement
 
 _LEVEL = 6.0  # an exit time whose tail probability is below 10^-6 is a violation
 _REGULAR = 1e-9  # relative: tokens this close to a regular polygon are on it
@@ -47,20 +44,14 @@ class ChainRun(Reading):
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
         tr = self.trajectory
-        single = len(tr.z.shape) == 3
         chain = isinstance(tr.dynamics, JumpChain)
-        every = np.array_equal(tr.t, np.arange(len(tr.t)))
+        plain = chain and self.softmax is not None
         return (
-            Hypothesis("one configuration, not a batch", single, float(len(tr.z.shape) - 2)),
-            Hypothesis("finite-beta chain with A = I", chain and self._plain, float(chain)),
-            Hypothesis("every layer saved, from layer 0", every, float(len(tr.t))),
+            self.alone,
+            Hypothesis("finite-beta chain with A = I", plain, float(chain)),
+            self.every_layer,
             Hypothesis("at least one layer", len(tr.t) > 1, float(tr.t[-1])),
         )
-
-    @property
-    def _plain(self) -> bool:
-        rule = self.trajectory.dynamics.attention  # type: ignore[union-attr]
-        return isinstance(rule, Softmax) and rule.A is None
 
     @cached_property
     def z(self) -> np.ndarray:
@@ -94,9 +85,11 @@ class ChainRun(Reading):
         return int(np.argmax(moved)) if moved.any() else 0
 
 
-def _polygon(run: ChainRun) -> Hypothesis:
-    name = "start at the vertices of a regular polygon about 0 (number of vertices)"
-    return Hypothesis(name, run.corners > 0, float(run.corners))
+_polygon = need(
+    "start at the vertices of a regular polygon about 0 (number of vertices)",
+    lambda run: run.corners,
+    some,
+)
 
 
 @statement(
@@ -109,22 +102,16 @@ def _polygon(run: ChainRun) -> Hypothesis:
 def trapping(run: ChainRun) -> list[Part]:
     """The first exit of any of the n tokens has survival (1 - q)^(n t), in logarithms.
 
-    One run gives one exit time: it may not lie in a tail of probability below 1e-6. Tokens after
-    the first exit see other weights, so later exits are not used.
+    It may not lie in a tail of probability below 1e-6. Later exits see other weights.
     """
-    dynamics = run.trajectory.dynamics
-    radius = float(np.linalg.norm(run.z[0, 0]))
-    beta = dynamics.attention.beta * radius**2  # type: ignore[union-attr]
-    q = exit_probability(run.corners, beta)
+    assert run.softmax is not None
+    q = exit_probability(run.corners, run.softmax.beta * float(np.linalg.norm(run.z[0, 0])) ** 2)
     rate = run.z.shape[1] * log1p(-q)
     layers = len(run.z) - 1
+    tails = {"no exit": exp(layers * rate)}
     if run.exit:
-        tails = {
-            "exit so late": exp((run.exit - 1) * rate),
-            "exit so early": -expm1(run.exit * rate),
-        }
-    else:
-        tails = {"no exit": exp(layers * rate)}
+        late = exp((run.exit - 1) * rate)
+        tails = {"exit so late": late, "exit so early": -expm1(run.exit * rate)}
     where = {"exit_layer": run.exit, "exit_probability": q, "tokens": run.z.shape[1]}
     tiny = float(np.finfo(float).tiny)
     return [

@@ -11,23 +11,21 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, final
 
-from .bounds import BOUNDS
-from .pool import Pool
-from .problems import Refusal
+from .requests.bounds import BOUNDS
+from .requests.problems import Refusal
+from .workers.pool import Pool
 
-__all__ = ["Gallery"]
-
-_ID = re.compile(r"[\w]+-[0-9a-f]{8}")
 _ENDED = ("done", "failed", "cancelled")
+_ID = re.compile(r"[\w]+-[0-9a-f]{8}")
 
 
 @final
 class _Run:
     """One run: its state, who waits for its news, and whether it is still wanted."""
 
-    def __init__(self, id_: str, name: str) -> None:
-        self.id, self.name, self.wanted = id_, name, True
-        self.state: dict[str, Any] = {"id": id_, "name": name, "state": "waiting"}
+    def __init__(self, name: str) -> None:
+        self.id, self.wanted = f"{name}-{secrets.token_hex(4)}", True
+        self.state: dict[str, Any] = {"id": self.id, "name": name, "state": "waiting"}
         self.state |= {"done": 0.0, "what": ""}
         self.changed = asyncio.Condition()
         self.task: asyncio.Task[None] | None = None
@@ -54,7 +52,7 @@ class Gallery:
         open_ = [run for run in self.runs.values() if not run.ended]
         if len(open_) >= 4 * int(BOUNDS["experiments_at_once"]):
             raise Refusal(503, f"{len(open_)} experiments are running or waiting; cancel one")
-        run = _Run(f"{name}-{secrets.token_hex(4)}", name)
+        run = _Run(name)
         self.runs[run.id] = run
         asked = {"name": name, "quick": quick, "params": params}
         asked["folder"] = str(self.folder / run.id)
@@ -76,18 +74,15 @@ class Gallery:
         news: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         teller = asyncio.create_task(pass_on())
         try:
-            if not run.wanted:
-                raise Refusal(499, "cancelled before it began")
             seconds = float(BOUNDS["experiment_seconds"])
             answer = await self.pool.run("run", asked, seconds, gone, tell)
             end = {"state": "done", "done": 1.0, "what": "", **json.loads(answer.body)}
             end["report"] = f"/api/v1/experiments/runs/{run.id}/report.html"
         except Refusal as refusal:
             end = {"state": "failed", "what": refusal.detail}
-            if not run.wanted:
-                end = {"state": "cancelled", "what": "cancelled"}
         except asyncio.CancelledError:
-            end = {"state": "cancelled", "what": "the server was stopped"}
+            why = "the server was stopped" if run.wanted else "cancelled"
+            end = {"state": "cancelled", "what": why}
         finally:
             teller.cancel()
         await run.say(**end)
@@ -105,14 +100,15 @@ class Gallery:
             raise Refusal(404, f"there is no run {id_[:60]!r}; it may have been long ago")
         return self.runs[id_]
 
-    def listed(self) -> list[dict[str, Any]]:
-        return [dict(run.state) for run in self.runs.values()]
-
     async def cancel(self, id_: str) -> dict[str, Any]:
         run = self.find(id_)
-        run.wanted = False
-        async with run.changed:
-            await asyncio.wait_for(run.changed.wait_for(lambda: run.ended), 10.0)
+        if run.task is not None:
+            if run.wanted:
+                run.wanted = False
+                run.task.cancel()  # in the queue as well as in a process, which is killed
+            await asyncio.wait({run.task})
+        if not run.ended:  # cancelled before its first step
+            await run.say(state="cancelled", what="cancelled")
         return dict(run.state)
 
     async def events(self, id_: str) -> AsyncIterator[str]:

@@ -12,32 +12,29 @@ from typing import Any, final
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, HTMLResponse, Response, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.routing import Match, Route
 
 from .. import __version__
-from . import asked
-from .bounds import BOUNDS
 from .gallery import Gallery
-from .guard import Guard
-from .pool import Pool
-from .problems import Refusal, problem
-from .progress import LINES, progress
-
-__all__ = ["Settings", "application"]
+from .requests import schema
+from .requests.bounds import BOUNDS
+from .requests.guard import Guard
+from .requests.problems import Refusal, problem
+from .requests.replies import described, replies
+from .workers.pool import Pool
+from .workers.progress import LINES, progress
 
 STATIC = Path(__file__).with_name("static")
 _GIB = 1 << 30
 _LANES = {"maths": 8 * _GIB, "transformers": 24 * _GIB, "experiments": 16 * _GIB}
-# Pictures of the experiments stand beside a checkout; an installed package goes without.
-_PICTURES = Path(__file__).resolve().parents[3] / "docs" / "gallery"
-_ERRORS: dict[int | str, dict[str, Any]] = {
-    code: {"description": said, "content": {"application/problem+json": {}}}
-    for code, said in {
-        413: "too large", 422: "what was expected, what came, what to do", 503: "too busy",
-    }.items()
-}  # fmt: skip
+_PACKAGE = Path(__file__).resolve().parents[1]
+# Pictures of all studies stand in a checkout, those of its figures in an installed package.
+_PICTURES = _PACKAGE.parents[1] / "docs" / "gallery"
+if not _PICTURES.is_dir():
+    _PICTURES = _PACKAGE / "figures" / "pictures"
 
 
 @final
@@ -50,14 +47,11 @@ class Settings:
     results: str | None = None  # reports of experiments; a temporary folder if absent
     token: str | None = None
     workers: int = 2
+    embed: str | None = None  # a site that may show the page in a frame
 
     def lane(self, name: str) -> dict[str, Any]:
-        return {
-            "lane": name,
-            "models": dict(self.models),
-            "transformers": dict(self.transformers),
-            "memory": _LANES[name],
-        }
+        known = {"models": dict(self.models), "transformers": dict(self.transformers)}
+        return {"lane": name, "memory": _LANES[name], **known}
 
 
 @final
@@ -65,12 +59,14 @@ class _House:
     """What lives as long as the server: its processes and its runs."""
 
     def __init__(self, settings: Settings, results: Path) -> None:
-        waiting = int(BOUNDS["waiting_requests"])
-        self.maths = Pool(settings.lane("maths"), settings.workers, 4, waiting)
+        self.maths = Pool(
+            settings.lane("maths"), settings.workers, 4, int(BOUNDS["waiting_requests"]),
+            quick=1, longest=float(BOUNDS["waiting_seconds"]),
+        )  # fmt: skip
         # Killing one means reading its transformer anew: a client that left is no reason at once.
         self.inside = Pool(settings.lane("transformers"), 1, 1, 8, patience=20.0)
-        at_once = int(BOUNDS["experiments_at_once"])
-        self.bench = Pool(settings.lane("experiments"), at_once, 0, 16)
+        lane = settings.lane("experiments")
+        self.bench = Pool(lane, int(BOUNDS["experiments_at_once"]), 0, 16)
         self.gallery = Gallery(self.bench, results, kept=settings.results is not None)
 
     async def close(self) -> None:
@@ -88,7 +84,9 @@ def application(settings: Settings) -> Any:
         with tempfile.TemporaryDirectory(prefix="cynosure-") as folder:
             house = _House(settings, Path(settings.results or folder))
             app.state.house = house
-            house.maths.prepare(settings.workers)
+            house.maths.prepare(settings.workers + 1)
+            if settings.transformers:
+                house.inside.prepare()
             try:
                 yield
             finally:
@@ -107,31 +105,38 @@ def application(settings: Settings) -> Any:
     _routes(app)
     _runs(app)
     _pages(app)
-    app.add_exception_handler(Refusal, _refused)
-    app.add_exception_handler(HTTPException, _missing)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(Exception, _failed)
+    plain = app.openapi
+    app.openapi = lambda: described(plain(), settings.token is not None)  # type: ignore[method-assign]
+    handlers = {
+        Refusal: _refused, HTTPException: _missing, RequestValidationError: _invalid,
+        Exception: _failed,
+    }  # fmt: skip
+    for error, handler in handlers.items():
+        app.add_exception_handler(error, handler)
 
     async def stop() -> None:
         house: _House | None = getattr(app.state, "house", None)
         if house is not None:
             await house.close()
 
-    return Guard(app, settings.token, stop)
-
-
-# --- errors --------------------------------------------------------------------------------------
+    return Guard(app, settings.token, stop, settings.embed)
 
 
 async def _refused(request: Request, error: Any) -> Response:
-    wait = {"Retry-After": "2"} if error.status == 503 else {}
-    return problem(error.status, error.detail, wait, **error.more)
+    wait = {} if error.retry is None else {"Retry-After": str(error.retry)}
+    return problem(error.status, error.detail, wait)
 
 
 async def _missing(request: Request, error: Any) -> Response:
-    said = f"there is no {request.url.path[:100]}; /reference lists what there is"
+    path = request.url.path[:100]
     if error.status_code == 404:
-        return problem(404, said)
+        return problem(404, f"there is no {path}; /reference lists what there is")
+    if error.status_code == 405:
+        routes = [r for r in request.app.router.routes if isinstance(r, Route)]
+        here = [r for r in routes if r.matches(request.scope)[0] is not Match.NONE]
+        allowed = ", ".join(sorted({m for r in here for m in r.methods or ()})) or "GET, HEAD"
+        said = f"{path}: expected {allowed}, got {request.method[:20]}"
+        return problem(405, said, {"Allow": allowed})
     return problem(error.status_code, str(error.detail)[:300], error.headers)
 
 
@@ -151,12 +156,8 @@ async def _invalid(request: Request, error: Any) -> Response:
         }
         for one in error.errors()[:10]
     ]
-    first = found[0]
-    said = f"{first['field'] or 'the request'}: {first['expected']}; got {first['got']}"
-    return problem(422, said, errors=found)
-
-
-# --- routes --------------------------------------------------------------------------------------
+    field, expected, got = found[0].values()
+    return problem(422, f"{field or 'the request'}: {expected}; got {got}", errors=found)
 
 
 def _house(request: Request) -> _House:
@@ -173,90 +174,106 @@ async def _ask(request: Request, call: str, body: Any, *, inside: bool = False) 
     if LINES in request.headers.get("accept", ""):
         told = progress(lambda gone, tell: pool.run(call, wanted, seconds, gone, tell))
         return StreamingResponse(told, media_type=LINES)
-    answer = await pool.run(call, wanted, seconds, request.is_disconnected)
+    quick = call in _QUICK and len(wanted) <= _SHORT
+    answer = await pool.run(call, wanted, seconds, request.is_disconnected, quick=quick)
     return Response(answer.body, media_type=answer.media)
+
+
+# Likely to be quick, where the request is short: as many tokens or words as people look at.
+_QUICK = ("limit", "control", "predict", "explain", "configurations", "dynamics", "models", "card")
+_SHORT = 8192  # characters of a body
 
 
 # The routes that are one question with a body: what it may hold, what comes back.
 _QUESTIONS: dict[str, tuple[type, str]] = {
-    "limit": (asked.Limit, "Limits at infinite depth, each with the rule that proves it."),
-    "basins": (asked.Probe, "For each place of a grid the leader one more token would tend to."),
-    "simulate": (asked.Simulate, "Layers or a flow: states, leaders, ends; or .npz, or a report."),
-    "check": (asked.Check, "The theorems on a run: does each apply, hold, by how much."),
-    "control": (asked.Control, "The A under which chosen tokens lead, or why there is none."),
-    "predict": (asked.Predict, "Labels of texts with their probabilities, in order."),
-    "explain": (asked.Explain, "Words, leaders, clusters, their sum: why a text gets its label."),
-    "trace": (asked.Trace, "A sentence by layer: tokens, clusters, leaders, sinks, one head."),
-    "heads": (asked.Heads, "Every head beside each hypothesis; or one iterated, with controls."),
+    "limit": (schema.Limit, "Limits at infinite depth, each with the rule that proves it."),
+    "basins": (schema.Probe, "For each place of a grid the leader one more token would tend to."),
+    "simulate": (schema.Simulate, "Layers or a flow: states, leaders, ends; or .npz, or a report."),
+    "check": (schema.Check, "The theorems on a run: does each apply, hold, by how much."),
+    "shadow": (schema.Shadow, "How long softmax provably follows hardmax and keeps clusters."),
+    "control": (schema.Control, "The A under which chosen tokens lead, or why no such A exists."),
+    "predict": (schema.Predict, "Labels of texts with their probabilities, in order."),
+    "explain": (schema.Explain, "Words, leaders, clusters, their sum: why a text gets its label."),
+    "trace": (schema.Trace, "A sentence by layer: tokens, clusters, leaders, sinks, one head."),
+    "heads": (schema.Heads, "Every head beside each hypothesis; or one iterated, with controls."),
 }
 
 
-def _question(app: FastAPI, name: str, holds: type, about: str) -> None:
+def _route(app: FastAPI, name: str, path: str, method: str = "GET", **more: Any) -> Any:
+    """A decorator: the route at that path below /api/v1, with all that it may answer."""
+    kind = {".html": HTMLResponse, "vents": StreamingResponse}.get(path[-5:])
+    more |= {} if kind is None else {"response_class": kind}
+    return app.api_route(
+        f"/api/v1{path}", methods=[method], name=name, response_model=None,
+        responses=replies(name, path, method), **more,
+    )  # fmt: skip
+
+
+_LISTS = {
+    "configurations": "Named configurations with their parameters and defaults.",
+    "dynamics": "Every dynamics, attention and stepper with its fields.",
+    "models": "The classifiers of this server, with their cards.",
+}
+
+
+def _question(app: FastAPI, name: str, holds: type | None, about: str) -> None:
+    async def asked(request: Request) -> Response:
+        return await _ask(request, name, {})
+
     async def route(request: Request, body: Any) -> Response:
         return await _ask(request, name, body, inside=name in ("trace", "heads"))
 
     route.__annotations__["body"] = holds
-    how: dict[str, Any] = {"responses": _ERRORS, "response_model": None, "description": about}
-    app.post(f"/api/v1/{name}", name=name, **how)(route)
+    method, call = ("GET", asked) if holds is None else ("POST", route)
+    _route(app, name, f"/{name}", method, description=about)(call)
+
+
+_PARAMS = {
+    "name": "params", "in": "query", "style": "form", "explode": True,
+    "description": "Parameters of the configuration, as /configurations lists them.",
+    "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+}  # fmt: skip
 
 
 def _routes(app: FastAPI) -> None:
-    api: dict[str, Any] = {"responses": _ERRORS, "response_model": None}
     for name, (holds, about) in _QUESTIONS.items():
         _question(app, name, holds, about)
 
-    @app.get("/api/v1/configurations", **api)
-    async def configurations(request: Request) -> Response:
-        """Named configurations with their parameters and defaults."""
-        return await _ask(request, "configurations", {})
+    for name, about in _LISTS.items():
+        _question(app, name, None, about)
 
-    @app.get("/api/v1/configurations/{name}", **api)
+    @_route(app, "configuration", "/configurations/{name}", openapi_extra={"parameters": [_PARAMS]})
     async def configuration(request: Request, name: str) -> Response:
         """The tokens of one configuration; its parameters in the query: ?n=50&seed=3."""
         pairs = [(k[:50], v[:50]) for k, v in request.query_params.items()][:20]
         return await _ask(request, "configurations", {"name": name, "params": dict(pairs)})
 
-    @app.get("/api/v1/dynamics", **api)
-    async def dynamics(request: Request) -> Response:
-        """Every dynamics, attention and stepper with its fields."""
-        return await _ask(request, "dynamics", {})
-
-    @app.get("/api/v1/models", **api)
-    async def models(request: Request) -> Response:
-        """The classifiers of this server, with their cards."""
-        return await _ask(request, "models", {})
-
-    @app.get("/api/v1/models/{name}/card.html", **api)
+    @_route(app, "card", "/models/{name}/card.html")
     async def card(request: Request, name: str) -> Response:
         """The card of one classifier as a page: what it knows, word by word."""
         return await _ask(request, "card", {"model": name})
 
-    @app.get("/api/v1/transformers", **api)
+    @_route(app, "transformers", "/transformers")
     async def transformers(request: Request) -> dict[str, Any]:
         """The transformers that this server was given."""
-        lane = _house(request).inside.settings
-        return {"transformers": list(lane["transformers"])}
+        return {"transformers": list(_house(request).inside.settings["transformers"])}
 
-    @app.get("/api/v1/bounds", **api)
+    @_route(app, "bounds", "/bounds")
     async def bounds() -> dict[str, Any]:
         """How much one request may ask for, and the version of this server."""
         return {"version": __version__, **BOUNDS}
 
 
-async def _stays() -> bool:
-    """Of a call whose answer is kept: nobody has to wait for it."""
-    return False
-
-
 def _runs(app: FastAPI) -> None:
-    api: dict[str, Any] = {"responses": _ERRORS, "response_model": None}
     known: dict[str, Any] = {}  # the list of experiments, once it was asked for
+
+    async def gone() -> bool:
+        return False  # the answer is kept, whoever waits for it
 
     async def listed(request: Request) -> list[dict[str, Any]]:
         if not known:
             seconds = float(BOUNDS["deadline_seconds"])
-            pool = _house(request).bench
-            answer = await pool.run("experiments", {}, seconds, _stays)
+            answer = await _house(request).bench.run("experiments", {}, seconds, gone)
             known.update(json.loads(answer.body))
             for one in known["experiments"]:
                 drawn = (_PICTURES / f"{one['name']}.png").is_file()
@@ -264,56 +281,50 @@ def _runs(app: FastAPI) -> None:
         found: list[dict[str, Any]] = known["experiments"]
         return found
 
-    @app.get("/api/v1/experiments", **api)
+    @_route(app, "experiments", "/experiments")
     async def experiments(request: Request) -> dict[str, Any]:
         """Every experiment with its parameters, and the runs of this server."""
-        return {"experiments": await listed(request), "runs": _house(request).gallery.listed()}
+        runs = [dict(run.state) for run in _house(request).gallery.runs.values()]
+        return {"experiments": await listed(request), "runs": runs}
 
-    @app.post("/api/v1/experiments/{name}", status_code=202, **api)
-    async def run(request: Request, name: str, body: asked.Run) -> dict[str, Any]:
+    @_route(app, "run", "/experiments/{name}", "POST", status_code=202)
+    async def run(request: Request, name: str, body: schema.Run) -> dict[str, Any]:
         """Start an experiment; the answer names the run."""
         if name not in {one["name"] for one in await listed(request)}:
             raise Refusal(404, f"there is no experiment {name[:60]!r}")
         return _house(request).gallery.start(name, body.quick, body.params)
 
-    @app.get("/api/v1/experiments/runs/{id_}", **api)
+    @_route(app, "state", "/experiments/runs/{id_}")
     async def state(request: Request, id_: str) -> dict[str, Any]:
         """How far a run is."""
         return dict(_house(request).gallery.find(id_).state)
 
-    @app.get("/api/v1/experiments/runs/{id_}/events", **api)
+    @_route(app, "events", "/experiments/runs/{id_}/events")
     async def events(request: Request, id_: str) -> Response:
         """Progress as server-sent events, until the run ends."""
         gallery = _house(request).gallery
         gallery.find(id_)
         return StreamingResponse(gallery.events(id_), media_type="text/event-stream")
 
-    @app.delete("/api/v1/experiments/runs/{id_}", **api)
+    @_route(app, "cancel", "/experiments/runs/{id_}", "DELETE")
     async def cancel(request: Request, id_: str) -> dict[str, Any]:
         """Stop a run."""
         return await _house(request).gallery.cancel(id_)
 
-    @app.get("/api/v1/experiments/runs/{id_}/report.html", **api)
+    @_route(app, "report", "/experiments/runs/{id_}/report.html")
     async def report(request: Request, id_: str) -> Response:
         """The report of a run that is done."""
         return FileResponse(_house(request).gallery.page(id_), media_type="text/html")
 
 
 def _pages(app: FastAPI) -> None:
-    pages: dict[str, Any] = {"include_in_schema": False, "methods": ["GET", "HEAD"]}
+    pages = {"/": "index.html", "/reference": "reference.html", "/favicon.ico": "icon.svg"}
 
-    @app.api_route("/", **pages)
-    async def page() -> Response:
-        return FileResponse(STATIC / "index.html")
+    async def page(request: Request) -> Response:
+        return FileResponse(STATIC / pages[request.url.path])
 
-    @app.api_route("/reference", **pages)
-    async def reference() -> Response:
-        return FileResponse(STATIC / "reference.html")
-
-    @app.api_route("/favicon.ico", **pages)
-    async def icon() -> Response:
-        return FileResponse(STATIC / "icon.svg", media_type="image/svg+xml")
-
+    for path in pages:
+        app.add_route(path, page, ["GET", "HEAD"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     if _PICTURES.is_dir():
         app.mount("/pictures", StaticFiles(directory=_PICTURES), name="pictures")

@@ -5,39 +5,6 @@ Each function returns a small frozen record with `to_dict()`, ready for a table 
 
 from __future__ import annotations
 
-from .frozen import MasterEquation, freeze, propagate
-from .limiting import (
-    BooleanLimit,
-    Hyperplanes,
-    LimitingObject,
-    boolean_limit,
-    hyperplane_values,
-    recognise,
-)
-from .matrices import GoodTriple, Spectrum, attention_matrix, epsilon_rank, good_triple, spectrum
-from .rates import NeuralCollapse, Plateau, Rate, energy, metastable, neural_collapse, rate
+from ..._exports import lazily
 
-__all__ = [
-    "BooleanLimit",
-    "GoodTriple",
-    "Hyperplanes",
-    "LimitingObject",
-    "MasterEquation",
-    "NeuralCollapse",
-    "Plateau",
-    "Rate",
-    "Spectrum",
-    "attention_matrix",
-    "boolean_limit",
-    "energy",
-    "epsilon_rank",
-    "freeze",
-    "good_triple",
-    "hyperplane_values",
-    "metastable",
-    "neural_collapse",
-    "propagate",
-    "rate",
-    "recognise",
-    "spectrum",
-]
+__getattr__, __dir__, __all__ = lazily(__name__)

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Finding"]
+from ..._display import Shown
 
 
-class Finding(abc.ABC):  # noqa: B024 - records share only how they are written out
+class Finding(Shown, abc.ABC):
     def to_dict(self) -> dict[str, Any]:
         """Plain Python values for JSON; complex numbers as [real, imaginary]."""
         return {f.name: plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]

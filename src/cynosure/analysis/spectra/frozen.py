@@ -7,12 +7,9 @@ from typing import SupportsIndex, final
 
 import numpy as np
 
-from ...dynamics import FrozenEquation
 from ...simulation.trajectory import Trajectory
 from .findings import Finding
 from .matrices import attention_matrix
-
-__all__ = ["MasterEquation", "freeze", "propagate"]
 
 _DENSE = 256  # coordinates up to which e^{dt M (x) V} is formed
 
@@ -57,8 +54,14 @@ def freeze(trajectory: Trajectory, at: SupportsIndex = 0) -> MasterEquation:
             f"trajectory: no master equation for {type(dynamics).__name__}, which is not linear "
             "with its attention matrix held fixed, or does not say so (Dynamics.frozen)"
         )
-    solve = _in_time if trajectory.in_time else _in_layers
-    predicted = solve(equation, z[start], t - t[0])
+    if trajectory.in_time:
+        predicted = propagate(equation.M, equation.V, z[start], t - t[0])
+        predicted *= np.exp(-equation.decay * (t - t[0]))[:, None, None]
+    else:
+        states = [z[start]]
+        for steps in np.diff(t).astype(int).tolist():
+            states.append(np.linalg.matrix_power(equation.M, steps) @ states[-1])
+        predicted = np.stack(states)
     size = np.linalg.norm(z[start:], axis=(1, 2))
     error = np.linalg.norm(z[start:] - predicted, axis=(1, 2)) / np.where(size > 0, size, 1.0)
     values = np.linalg.eigvals(P)
@@ -66,27 +69,11 @@ def freeze(trajectory: Trajectory, at: SupportsIndex = 0) -> MasterEquation:
     return MasterEquation(t, predicted, error, values, int((np.abs(values - 1) < 1e-6).sum()))
 
 
-def _in_layers(equation: FrozenEquation, x: np.ndarray, layers: np.ndarray) -> np.ndarray:
-    """M^k x at the layers k, the first of which is 0."""
-    out = [x]
-    for steps in np.diff(layers).astype(int).tolist():
-        out.append(np.linalg.matrix_power(equation.M, steps) @ out[-1])
-    return np.stack(out)
-
-
-def _in_time(equation: FrozenEquation, x: np.ndarray, times: np.ndarray) -> np.ndarray:
-    states = propagate(equation.M, equation.V, x, times)
-    if equation.decay == 0:
-        return states
-    return np.exp(-equation.decay * times)[:, None, None] * states
-
-
 def propagate(M: np.ndarray, V: np.ndarray | None, x: np.ndarray, times: np.ndarray) -> np.ndarray:
     """The solution of X' = M X V^T from x at t = 0, at the times given: (times, n, d).
 
-    From one time to the next by e^{dt M (x) V}: formed where it is small (and once for equal
-    steps), by its action alone where it is not. Never by the eigenvectors of V: those of a real
-    head, of low rank, are a poor basis.
+    By e^{dt M (x) V}: formed where it is small, by its action alone where not. Never by the
+    eigenvectors of V: those of a real head, of low rank, are a poor basis.
     """
     from scipy.linalg import expm
 
@@ -100,10 +87,8 @@ def propagate(M: np.ndarray, V: np.ndarray | None, x: np.ndarray, times: np.ndar
         if ahead != 0:
             if V is None:
                 x = one @ x
-            elif dense:
-                x = (one @ x.ravel()).reshape(x.shape)
             else:
-                x = _act(M, V, ahead, x)
+                x = (one @ x.ravel()).reshape(x.shape) if dense else _act(M, V, ahead, x)
         out.append(x)
         t = time
     return np.stack(out)
@@ -121,9 +106,7 @@ def _act(M: np.ndarray, V: np.ndarray, s: float, x: np.ndarray) -> np.ndarray:
     )
     trace = s * float(np.trace(M) * np.trace(V))
     state = np.random.get_state()
-    np.random.seed(
-        0
-    )  # SciPy estimates a norm at random, and so the last digits: the same each time
+    np.random.seed(0)  # SciPy estimates a norm at random: the same last digits each time
     try:
         return np.asarray(expm_multiply(generator, x.ravel(), traceA=trace)).reshape(x.shape)
     finally:

@@ -9,20 +9,12 @@ from typing import Any, final
 import numpy as np
 
 from ..._types import Array, as_matrix, as_tokens
+from ...engine.joining import RELATIVE_TOL
 from ...simulation.trajectory import Trajectory
-from ..clustering import clusters
+from ..clustering import bounded, clusters
 from ..polytope import hull
 from .findings import Finding
 from .matrices import SAME, attention_matrix, epsilon_rank, good_triple, square
-
-__all__ = [
-    "BooleanLimit",
-    "Hyperplanes",
-    "LimitingObject",
-    "boolean_limit",
-    "hyperplane_values",
-    "recognise",
-]
 
 
 @final
@@ -88,10 +80,8 @@ def hyperplane_values(
     leading = _Leading.of(np.eye(z.shape[1]) if matrix is None else matrix)
     f = leading.seen(trajectory, z)[:, 0]
     groups = clusters(f[:, None], tol * max(float(np.abs(f).max()), np.finfo(float).tiny))
-    centres = groups.centres[:, 0]
-    order = np.argsort(centres)
-    labels = np.argsort(order)[groups.labels]
-    values = centres[order]
+    order = np.argsort(groups.centres[:, 0])
+    labels, values = np.argsort(order)[groups.labels], groups.centres[order, 0]
     spread = max(float(np.ptp(f[labels == g])) for g in range(len(values)))
     zero = np.abs(values) <= 10 * groups.tol
     sides = int(((values > 0) & ~zero).sum()), int(((values < 0) & ~zero).sum())
@@ -150,6 +140,21 @@ class LimitingObject(Finding):
     margin: float
     speed: float
     details: dict[str, Any]
+    tol: float  # distance within which tokens share a cluster, in units of the longest start token
+
+    def __repr__(self) -> str:
+        return f"LimitingObject({self}; tol {self.tol:g} of the longest token at the start)"
+
+    def _table(self) -> list[tuple[str, object]]:
+        sizes = np.bincount(self.labels[self.labels >= 0])
+        listed = ", ".join(map(str, sizes[:20])) + (" ..." if len(sizes) > 20 else "")
+        return [
+            ("kind", str(self)),
+            ("tokens in each", listed),
+            ("joined", f"within {self.tol:g} of the longest token at the start"),
+            ("margin", f"{self.margin:.3g} (below 0: beyond the tolerance)"),
+            ("speed", f"{self.speed:.3g} a unit of time"),
+        ]
 
     def __str__(self) -> str:
         points, details = len(self.points), self.details
@@ -175,17 +180,28 @@ class LimitingObject(Finding):
         return f"{self.kind}: {text}{moving}"
 
 
-def recognise(trajectory: Trajectory, tol: float = 1e-3) -> LimitingObject:
-    """Name the limiting object of one configuration; lengths are relative to the first state.
+def recognise(trajectory: Trajectory, tol: float = RELATIVE_TOL) -> LimitingObject:
+    """Names what one run tends to: a point, clusters, a polytope, hyperplanes, ...
 
-    Reads the last saved state, so run until it stands still (`speed` says whether it does). Tokens
-    that grow by a known factor are divided by it. For the certified limits of hardmax runs take
-    `cynosure.limit`.
+    It reads the last saved state, so run until the tokens stand still; `speed` says whether they
+    do. `cynosure.limit` proves limits of hardmax runs instead.
+
+    Parameters
+    ----------
+    trajectory
+        One run. Tokens that grow by a known factor are divided by it.
+    tol
+        The distance at which tokens are joined, relative to the longest token of the first state.
+
+    Returns
+    -------
+    LimitingObject
+        `kind`, `points`, `labels`, the `speed` at the end, and the `margin` of the description.
 
     Examples
     --------
     >>> import cynosure as cy
-    >>> tr = cy.simulate(cy.RescaledFlow(), cy.configurations.gaussian(12, 2), time=20.0)
+    >>> tr = cy.simulate(cy.dynamics.RescaledFlow(), cy.configurations.gaussian(12, 2), time=20.0)
     >>> print(cy.recognise(tr))
     polytope: 2 points, 2 vertices of their hull, all in S
     """
@@ -196,13 +212,9 @@ def recognise(trajectory: Trajectory, tol: float = 1e-3) -> LimitingObject:
     if trajectory.mask is not None:
         real = np.flatnonzero(trajectory.mask)
         trajectory = replace(trajectory, z=trajectory.z[:, real], mask=None, words=None)
-    made_by, values = trajectory.made_by, trajectory.values
-    converging = made_by.converging(values)
-    t = np.asarray(trajectory.t[-2:], dtype=float)
-    shrink = np.minimum(made_by.growth(-t), 1.0)  # tokens that decay are left to do so
-    ends = shrink[:, None, None] * converging[-2:].astype(np.float64)
-    z = ends[-1]
-    scale = float(np.linalg.norm(converging[0], axis=-1).max()) or 1.0
+    made_by, states = trajectory.made_by, bounded(trajectory)
+    t, ends, z = np.asarray(trajectory.t[-2:], dtype=float), states[-2:], states[-1]
+    scale = float(np.linalg.norm(states[0], axis=-1).max()) or 1.0
     lapse = float(t[-1] - t[0]) if len(trajectory) > 1 else 1.0
     if made_by.tends_to(z.shape[1]) == "hyperplanes":  # motion along other eigenvectors goes on
         ends = ends @ _Leading.of(made_by.V).duals
@@ -212,7 +224,7 @@ def recognise(trajectory: Trajectory, tol: float = 1e-3) -> LimitingObject:
         kind = "clusters"  # on their way to each other
     labelled = np.full(total, -1, dtype=np.intp)
     labelled[real] = labels
-    return LimitingObject(kind, points, labelled, tol - spread, speed, details)
+    return LimitingObject(kind, points, labelled, tol - spread, speed, details, tol)
 
 
 _Description = tuple[str, np.ndarray, np.ndarray, float, dict[str, Any]]
@@ -254,10 +266,7 @@ def _described(trajectory: Trajectory, z: np.ndarray, scale: float, tol: float) 
 
 
 def _plateau(trajectory: Trajectory, count: int, tol: float) -> dict[str, Any] | None:
-    """Since when there have been so many clusters, if for three states; None if they just changed.
-
-    As many clusters as tokens are no clusters.
-    """
+    """Since when there have been so many clusters, if for three states and fewer than tokens."""
     if count == trajectory.z.shape[1]:
         return None
     backwards = trajectory.made_by.converging(trajectory.values)[::-1]

@@ -12,16 +12,6 @@ from ..._types import Array, as_matrix, is_torch
 from ...dynamics import Dynamics, EuclideanFlow
 from .findings import Finding
 
-__all__ = [
-    "SAME",
-    "GoodTriple",
-    "Spectrum",
-    "attention_matrix",
-    "epsilon_rank",
-    "good_triple",
-    "spectrum",
-]
-
 SAME = 1e-8  # eigenvalues closer than this, relative to the largest, are one eigenvalue
 
 
@@ -43,9 +33,7 @@ class Spectrum(Finding):
 
 def spectrum(M: Array) -> Spectrum:
     """The spectrum of a square matrix (A, V, or the attention matrix P)."""
-    m = as_matrix(M, "M")
-    if m is None:
-        raise ValueError("M: expected a square matrix, got None")
+    m = square(M, "M")
     values = np.linalg.eigvals(m)
     symmetric = np.linalg.eigvalsh((m + m.T) / 2)
     size = float(np.linalg.norm(m))
@@ -121,9 +109,7 @@ def good_triple(
     dual = _real_unit(left_vectors[:, int(np.argmin(np.abs(left - leading)))])
     pairing = float(dual @ f)
     multiplicity = int(same.sum())
-    eigenspace = size - int(
-        np.linalg.matrix_rank(v - leading * np.eye(size), tol=sqrt(SAME) * scale)
-    )
+    rank = np.linalg.matrix_rank(v - leading * np.eye(size), tol=sqrt(SAME) * scale)
     gap = leading.real - float(np.abs(values[1])) if size > 1 else leading.real
     rest_gap = leading.real - (float(rest.max()) if len(rest) else 0.0)
     alignment = float(f @ A @ f)
@@ -131,7 +117,7 @@ def good_triple(
     asymmetry = float(np.linalg.norm(A - A.T))
     real_positive = abs(leading.imag) <= SAME * scale and leading.real > 0
     simple = multiplicity == 1 and gap > SAME * scale
-    defect = max(0, multiplicity - eigenspace)
+    defect = max(0, multiplicity - (size - int(rank)))
     symmetric = asymmetry <= 1e-12 * float(np.linalg.norm(A))
     return GoodTriple(
         leading=leading,
@@ -158,16 +144,15 @@ def attention_matrix(dynamics: Dynamics, z: Array, t: float = 0.0) -> np.ndarray
     return P.detach().cpu().numpy() if is_torch(P) else P
 
 
-def square(P: Array) -> np.ndarray:
+def square(P: Array, name: str = "P") -> np.ndarray:
     """P as a square float64 matrix, or what is wrong with it."""
-    m = as_matrix(P, "P")
+    m = as_matrix(P, name)
     if m is None:
-        raise ValueError("P: expected a square matrix, got None")
+        raise ValueError(f"{name}: expected a square matrix, got None")
     return m
 
 
 def _real_unit(vector: np.ndarray) -> np.ndarray:
     """The real part of an eigenvector turned to be as real as it can, of length 1."""
-    turned = vector * np.exp(-1j * np.angle(vector[np.argmax(np.abs(vector))]))
-    real = turned.real
+    real = (vector * np.exp(-1j * np.angle(vector[np.argmax(np.abs(vector))]))).real
     return real / np.linalg.norm(real)

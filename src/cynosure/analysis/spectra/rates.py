@@ -15,16 +15,6 @@ from ...simulation.trajectory import Trajectory
 from ..clustering import clusters
 from .findings import Finding
 
-__all__ = [
-    "NeuralCollapse",
-    "Plateau",
-    "Rate",
-    "energy",
-    "metastable",
-    "neural_collapse",
-    "rate",
-]
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -45,7 +35,7 @@ def rate(trajectory: Trajectory, limit: Array, *, floor: float = 1e-10) -> Rate:
     Distances below `floor` times the first are rounding and left out; of the rest the later half
     is fitted, since the rate is a statement about the end.
     """
-    from scipy.stats import t as student
+    from scipy.special import stdtrit
 
     gap = np.linalg.norm(trajectory.values - np.asarray(limit, dtype=float), axis=-1).max(axis=-1)
     if gap.ndim != 1:
@@ -61,7 +51,7 @@ def rate(trajectory: Trajectory, limit: Array, *, floor: float = 1e-10) -> Rate:
     slope, intercept = np.polyfit(x, y, 1)
     residual = y - (slope * x + intercept)
     spread = sqrt(float(residual @ residual) / (len(x) - 2) / float(((x - x.mean()) ** 2).sum()))
-    half = float(student.ppf(0.975, len(x) - 2)) * spread
+    half = float(stdtrit(len(x) - 2, 0.975)) * spread
     return Rate(-slope, -slope - half, -slope + half, len(x), float(x[0]), float(x[-1]))
 
 
@@ -135,11 +125,14 @@ def metastable(trajectory: Trajectory, tol: float, *, least: int = 3) -> tuple[P
     )
 
 
-def energy(z: Array, beta: float) -> np.ndarray:
+def energy(z: Array, beta: float, seen: Array | None = None) -> np.ndarray:
     """(1/n^2) sum_ij exp(beta (<x_i, x_j> - 1)), one per configuration: 1 when all agree.
+
+    `seen` are the A x_i of scores <A x_i, x_j>.
 
     The interaction energy of arXiv 2312.10794 up to a factor, normalised so that metastable
     states show as stairs between 1/n and 1 (docs/mathematics.md B33).
     """
     x = as_tokens(z).astype(np.float64)
-    return np.exp(beta * (x @ np.swapaxes(x, -1, -2) - 1)).mean(axis=(-1, -2))
+    y = x if seen is None else as_tokens(seen).astype(np.float64)
+    return np.exp(beta * (y @ np.swapaxes(x, -1, -2) - 1)).mean(axis=(-1, -2))

@@ -1,8 +1,5 @@
-"""Files divided into partitions: runs of row groups, of lines, of rows of a table.
-
-Cutting reads a text file once, to its end, and finds where rows begin: in a .csv by the very reader
-that reads it later, so that a line end inside quotes is none for both.
-"""
+"""Files divided into partitions: runs of row groups, of lines, of rows of a table. A .csv is cut by
+the reader that reads it later, so that a line end inside quotes is none for both."""
 
 from __future__ import annotations
 
@@ -16,10 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._files import LONGEST_LINE, encoding
-from ..datasets import RowByRow, _offered, table_rows
+from ..text.datasets import RowByRow, _offered, table_rows
 from .files import DAMAGED, kind_of, opened
-
-__all__ = ["Head", "Part", "cut", "head_of", "id_type", "parquet", "parsed"]
 
 _BLOCK = 1 << 22  # bytes
 
@@ -47,9 +42,6 @@ def cut(root: Path, names: Sequence[str], rows: int, text: str, id: str | None) 
         else:
             parts += _table_runs(path, i, rows, [text] if id is None else [text, id])
     return parts
-
-
-# --- parquet -------------------------------------------------------------------------------------
 
 
 def parquet(path: Path) -> Any:
@@ -84,31 +76,24 @@ def _text_column(path: Path, schema: Any, text: str, id: str | None) -> None:
             raise ValueError(f"{path}: no column {name!r}; {_offered(schema.names, name == text)}")
     kind = schema.field(text).type
     kind = kind.value_type if kinds.is_dictionary(kind) else kind
-    textual = (
-        kinds.is_string(kind) or kinds.is_large_string(kind) or kinds.is_string_view(kind)
-        or kinds.is_binary(kind) or kinds.is_large_binary(kind) or kinds.is_null(kind)
-    )  # fmt: skip
-    if not textual:
+    textual = "string", "large_string", "string_view", "binary", "large_binary", "null"
+    if not any(getattr(kinds, f"is_{name}")(kind) for name in textual):
         raise ValueError(f"{path}: column {text!r} holds {kind}; expected strings")
 
 
 def id_type(root: Path, names: Sequence[str], id: str | None) -> str | None:
-    """How an id column is written: the whole numbers of parquet files that all have them, or
-    text."""
+    """How an id column is written: as whole numbers where all files are parquet with these."""
     if id is None:
         return None
     import pyarrow.types as kinds
 
-    whole = True
     for name in names:
         if kind_of(name)[0] != "parquet":
             return "string"
         with parquet(root / name) as file:
-            whole &= kinds.is_integer(file.schema_arrow.field(id).type)
-    return "int64" if whole else "string"
-
-
-# --- lines ---------------------------------------------------------------------------------------
+            if not kinds.is_integer(file.schema_arrow.field(id).type):
+                return "string"
+    return "int64"
 
 
 def _line_runs(path: Path, i: int, rows: int) -> Iterator[Part]:
@@ -133,9 +118,6 @@ def _line_runs(path: Path, i: int, rows: int) -> Iterator[Part]:
         return
     if offset > start:
         yield Part(i, first, start, offset)
-
-
-# --- tables --------------------------------------------------------------------------------------
 
 
 class Head(NamedTuple):

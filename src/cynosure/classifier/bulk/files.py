@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
-__all__ = ["DAMAGED", "KINDS", "found", "kind_of", "opened", "release"]
-
 KINDS = {
     ".parquet": "parquet", ".pq": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl",
     ".csv": "csv", ".tsv": "tsv",
@@ -70,22 +68,17 @@ def _few(given: Sequence[Any]) -> str:
     return ", ".join(str(one)[:100] for one in given[:3]) + (", ..." if len(given) > 3 else "")
 
 
-# --- bytes of a file, from one place to another --------------------------------------------------
-
-
 @contextmanager
 def opened(path: Path, start: int = 0, stop: int = -1) -> Iterator[io.BufferedReader]:
-    """The bytes from `start` to `stop` (-1: the end) of what the file holds, unpacked.
-
-    A packed file can only be read from its beginning. So a process that has read one up to some
-    byte keeps it open: the partitions it makes come in their order, and it unpacks the file once.
-    """
+    """The bytes from `start` to `stop` (-1: the end) of what the file holds, unpacked. A packed
+    file is kept open where reading stopped: partitions come in order, so it is unpacked once."""
     if not kind_of(path)[1]:
         with path.open("rb") as stream:
             stream.seek(start)
             yield io.BufferedReader(_Until(stream, stop - start), _BLOCK)
         return
-    key = _key(path)
+    facts = path.stat()
+    key = str(path), facts.st_size, facts.st_mtime_ns
     packed: Any = _HELD.pop(key, None) or gzip.open(path)  # noqa: SIM115  (may outlive this call)
     release()  # one at a time
     try:
@@ -99,11 +92,6 @@ def opened(path: Path, start: int = 0, stop: int = -1) -> Iterator[io.BufferedRe
 
 
 _HELD: dict[tuple[str, int, int], Any] = {}  # at most one, by its name, size and time of change
-
-
-def _key(path: Path) -> tuple[str, int, int]:
-    facts = path.stat()
-    return str(path), facts.st_size, facts.st_mtime_ns
 
 
 def release() -> None:
@@ -125,9 +113,7 @@ class _Until(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer)
         size = len(view) if self._left < 0 else min(len(view), self._left)
-        data = (
-            self._stream.read1(size) if size else b""
-        )  # not `read`: before a damage, what is there
+        data = self._stream.read1(size) if size else b""  # what is there before a damage
         view[: len(data)] = data
         self._left -= len(data) if self._left > 0 else 0
         return len(data)

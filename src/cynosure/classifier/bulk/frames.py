@@ -8,25 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from ..columns import _is_missing
-from ..datasets import _offered
-from ..opened import Opened
-from ..shipped import find
+from ..bundled import find
+from ..explaining.loaded_model import LoadedModel
+from ..text.datasets import _offered
+from ..text.inputs import _is_missing
 from .manifest import fingerprint
 from .partition import answers, opened_model
-
-__all__ = ["frame"]
 
 
 def frame(data: Any, model: Any = None, *, text: str = "text") -> Any:
     """label, probability, enough, evidence of the texts of a table, row by row, index kept.
 
     `data` is a pandas.DataFrame, or a dask.dataframe, of which nothing is read before the result
-    is asked for (`map_partitions`). A missing text has a missing label and no probability.
+    is asked for (`map_partitions`). A text that is missing, or of which no word is evidence, has a
+    missing label and no probability.
     """
     if model is None or isinstance(model, str | os.PathLike):
         model = str(os.path.realpath(find(model)))
-    elif not isinstance(model, Opened):
+    elif not isinstance(model, LoadedModel):
         model = model._opened
     if hasattr(data, "map_partitions"):
         return data.map_partitions(_frame, model, text, meta=_frame(data._meta, model, text))
@@ -47,9 +46,9 @@ def _frame(data: Any, model: Any, text: str) -> Any:
         words[i] = list(found_)
     kinds = {"U": "string", "i": "Int64", "f": "Float64", "b": "boolean"}
     labels = pd.Series(pd.NA, data.index, dtype=kinds[label.dtype.kind])
-    labels[there] = label
     probability, known = np.full(len(texts), np.nan), np.zeros(len(texts), bool)
-    probability[there], known[there] = p, evidence
+    known[there] = evidence
+    labels[known], probability[known] = label[evidence], p[evidence]
     columns = {
         "label": labels, "probability": probability,
         "enough": pd.Series(words, data.index, dtype=object),

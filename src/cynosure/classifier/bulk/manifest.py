@@ -1,8 +1,5 @@
-"""What the folder of a bulk run knows: what is read, by which model and how, and the partitions.
-
-_manifest.json is written once, before the first partition; another input, model or option is
-refused with the difference.
-"""
+"""_manifest.json of a bulk run: what is read, by which model and how, and the partitions. It is
+written once, before the first of these; another input, model or option is refused."""
 
 from __future__ import annotations
 
@@ -18,12 +15,10 @@ from typing import Any, final
 from ... import __version__
 from ..._files import parsed_json, read_bytes, write_atomically
 from ..._files.folders import canonical, sha256
-from ..._files.writing import _SCRATCH
-from ..shipped import find
+from ..._files.writing import _SCRATCH, alone
+from ..bundled import find
 from .cutting import Part, cut, id_type
 from .files import found
-
-__all__ = ["Paths", "Task", "begun", "fingerprint", "kept", "placed", "refuse_foreign", "tasks_of"]
 
 FORMAT, VERSION = "cynosure-bulk", 1
 MANIFEST, MODEL = "_manifest.json", "_model"
@@ -89,32 +84,33 @@ def fingerprint(model: Path) -> str:
         raise ValueError(f"{model}: no model here; expected a folder with model.json") from None
 
 
-def begun(
-    out: Path, source: Paths, model: str, options: dict[str, Any]
-) -> tuple[Path, dict[str, Any]]:
+def begun(out: Path, source: Paths, model: str, options: dict[str, Any]) -> tuple[Path, Any]:
     """(folder of the input, manifest): the one that is there, or one written now."""
     root, names = found(source, out)
     asked = {
-        "format": FORMAT,
-        "version": VERSION,
-        "cynosure": __version__,
-        "model": model,
-        "options": options,
-        "files": {name: _identity(root / name) for name in names},
-    }
-    if (out / MANIFEST).is_file():
-        return root, _manifest(out, asked)
+        "format": FORMAT, "version": VERSION, "cynosure": __version__, "model": model,
+        "options": options, "files": {name: _identity(root / name) for name in names},
+    }  # fmt: skip
+    out.mkdir(parents=True, exist_ok=True)
+    with alone(out, patience=3600.0):  # of two that begin at once the second reads the first's
+        if not (out / MANIFEST).is_file():
+            _begin(out, root, names, asked)
+    return root, _manifest(out, asked)
+
+
+def _begin(out: Path, root: Path, names: Sequence[str], asked: dict[str, Any]) -> None:
+    """Cut the input into partitions and write the manifest."""
+    options = asked["options"]
     parts = cut(root, names, options["rows"], options["text"], options["id"])
     ids = id_type(root, names, options["id"])
     manifest = {**asked, "id_type": ids, "parts": [list(part) for part in parts]}
     whole = json.dumps({**manifest, "checksum": sha256(canonical(manifest))}).encode()
     write_atomically(out / MANIFEST, lambda stream: stream.write(whole))
-    return root, manifest
 
 
 def kept(model: Path, target: Path) -> Path:
     """The model of a fitted classifier, where the workers find it."""
-    from ..model import FOLDER, VERSION
+    from ..model.model import FOLDER, VERSION
 
     if not target.is_dir():
         header, files = FOLDER.load(model, VERSION)
@@ -152,7 +148,7 @@ def _manifest(out: Path, asked: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"{file}: not as it was written ({str(error)[:200]})") from None
     if differs:
         raise ValueError(
-            f"{out}: was begun with {'; '.join(differs[:3])}; choose another folder, or go on as "
+            f"{out}: was begun with {'; '.join(differs[:3])}; choose another folder, or resume as "
             "it was begun"
         )
     return have
@@ -170,6 +166,6 @@ def _differences(have: dict[str, Any], asked: dict[str, Any]) -> Iterator[str]:
     before, now = have["files"], asked["files"]
     for name in sorted({*before, *now}):
         if before.get(name) != now.get(name):
-            what = "was not there" if name not in before else "is gone" if name not in now else (
-                "has changed")  # fmt: skip
+            gone = "is gone" if name not in now else "has changed"
+            what = "was not there" if name not in before else gone
             yield f"other files: {name[:100]!r} {what}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from functools import lru_cache
 from pathlib import Path
@@ -11,22 +12,20 @@ from typing import Any, final
 import numpy as np
 
 from ..._files import write_atomically
-from ..deciding import Deciding, read_with_words
-from ..opened import Opened
+from ..explaining.evidence import EvidenceWords, read_with_words
+from ..explaining.loaded_model import LoadedModel
 from .manifest import Task, fingerprint
 from .reading import Batch, batches
-
-__all__ = ["answers", "facts_of", "is_made", "make", "opened_model"]
 
 _ROW_GROUP = 1 << 16  # rows of the output
 
 
 @lru_cache(maxsize=2)
-def opened_model(model: str, stated: str) -> Opened:
+def opened_model(model: str, stated: str) -> LoadedModel:
     """The model in that folder, if its fingerprint is the one stated."""
     if fingerprint(Path(model)) != stated:
         raise ValueError(f"{model}: the model was replaced while it was in use")
-    return Opened.load(model)
+    return LoadedModel.load(model)
 
 
 def is_made(task: Task) -> bool:
@@ -92,14 +91,9 @@ def _make(task: Task) -> None:
             writer.add_key_value_metadata({"cynosure": facts})
             if counts["bad"]:  # there before the partition is: then both are
                 bad.seek(0)
-                write_atomically(task.bad, lambda side: _copy(bad, side))
+                write_atomically(task.bad, lambda side: shutil.copyfileobj(bad, side))
 
     write_atomically(task.target, write)
-
-
-def _copy(source: Any, target: Any) -> None:
-    while block := source.read(1 << 20):
-        target.write(block)
 
 
 @final
@@ -131,17 +125,18 @@ def _schema(classes: np.ndarray, task: Task) -> Any:
     )  # fmt: skip
 
 
-def _table(opened: Opened, names: Any, task: Task, batch: Batch, schema: Any) -> Any:
+def _table(opened: LoadedModel, names: Any, task: Task, batch: Batch, schema: Any) -> Any:
     import pyarrow as pa
 
     label, probability, deciding, evidence = answers(opened, batch.texts)
     enough = pa.ListArray.from_arrays(deciding.indptr.astype(np.int32), names.take(deciding.words))
-    if task.abstain is not None:
-        label = np.where(evidence, label, task.abstain)
+    unsaid = label.dtype.type(task.abstain) if task.abstain is not None else None
+    labels = [x if said else unsaid for x, said in zip(label.tolist(), evidence.tolist())]
     ids = batch.ids if task.id_type == "int64" else list(map(str, batch.ids))
     columns = [
         pa.repeat(task.name, len(batch.rows)), batch.rows, *([] if task.id is None else [ids]),
-        pa.array(label.tolist(), schema.field("label").type), probability, enough, evidence,
+        pa.array(labels, schema.field("label").type), pa.array(probability, mask=~evidence), enough,
+        evidence,
     ]  # fmt: skip
     kinds = [field.type for field in schema]
     return pa.Table.from_arrays(
@@ -150,9 +145,9 @@ def _table(opened: Opened, names: Any, task: Task, batch: Batch, schema: Any) ->
 
 
 def answers(
-    opened: Opened, texts: list[str]
-) -> tuple[np.ndarray, np.ndarray, Deciding, np.ndarray]:
+    opened: LoadedModel, texts: list[str]
+) -> tuple[np.ndarray, np.ndarray, EvidenceWords, np.ndarray]:
     """Label, its probability, the words that decided, whether there were any: of each text."""
     verdicts, deciding = read_with_words(opened, texts)
     won, p = opened.winners(verdicts), opened.probabilities(verdicts.decision)
-    return opened.classes_[won], p[np.arange(len(won)), won], deciding, verdicts.known > 0
+    return opened.classes_[won], p[np.arange(len(won)), won], deciding, verdicts.evidence

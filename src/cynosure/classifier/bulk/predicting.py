@@ -11,12 +11,10 @@ from typing import Any, final
 
 from ..._files import sweep
 from ...sweeps.engines import Lost, finished
-from ..opened import Opened
+from ..explaining.loaded_model import LoadedModel
 from .files import release
 from .manifest import MODEL, Paths, Task, begun, fingerprint, kept, placed, refuse_foreign, tasks_of
 from .partition import facts_of, is_made, make
-
-__all__ = ["Labelled", "predict"]
 
 OURS = ("file", "row", "label", "probability", "enough", "evidence")
 _CONNECT = 20  # seconds until a scheduler answers
@@ -50,20 +48,20 @@ def predict(
     client: Any = None,
     progress: Callable[[int, int], Any] | None = None,
 ) -> Labelled:
-    """Label every text of `source`, a folder, a glob, a file or several, into the folder `out`.
+    """Labels every text of `source`, a folder, a glob, a file or several, into the folder `out`.
 
     Files are .parquet, .jsonl and .csv (the last two also .gz); `text` names the column. A row is
     known by its file and its number in it, from 0 on (lines of .jsonl, rows below the header of
     .csv), and by the column `id` where one is named.
 
     `model` is a folder, a shipped name, or a fitted classifier; None is the shipped one. `abstain`
-    is the label of texts without any known word. `rows` is about how many a partition has; row
-    groups of parquet are not divided. Partitions are made in this
-    process, in `workers` processes, or by a Dask cluster (`client`, or its address), whose workers
-    see the same files under the same names. progress(done, of) counts partitions.
+    is the label of texts without any known word. A partition has about `rows` rows; row groups of
+    parquet are not divided. Partitions are made in this process, in `workers` processes, or by a
+    Dask cluster (`client`, or its address), whose workers see the same files under the same names.
+    progress(done, of) counts partitions.
 
-    Start it again to go on; what is there is kept. A file that cannot be read ends neither the run
-    nor the others: the error names it when all the rest is done.
+    Start it again to resume; finished partitions are kept. A file that cannot be read ends neither
+    the run nor the others: the error names it when all the rest is done.
     """
     _needs_pyarrow()
     if workers is not None and (workers < 1 or client is not None):
@@ -110,7 +108,7 @@ def _needs_pyarrow() -> None:
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        raise ImportError('bulk reading needs pyarrow: pip install "cynosure[bulk]"') from None
+        raise ImportError('bulk reading needs pyarrow: pip install "cynosure[scale]"') from None
 
 
 @contextmanager
@@ -122,7 +120,7 @@ def _cluster(client: Any) -> Iterator[Any]:
     try:
         from distributed import Client
     except ImportError:
-        raise ImportError('a cluster needs Dask: pip install "cynosure[cluster]"') from None
+        raise ImportError('a cluster needs Dask: pip install "cynosure[scale]"') from None
     if not isinstance(client, str):
         yield client
         return
@@ -135,7 +133,7 @@ def _cluster(client: Any) -> Iterator[Any]:
 
 
 def _check_abstain(model: Path, abstain: str | None) -> None:
-    if abstain is not None and Opened.load(model).classes_.dtype.kind != "U":
+    if abstain is not None and LoadedModel.load(model).classes_.dtype.kind != "U":
         raise ValueError(f"abstain: the labels are numbers, so {abstain!r} cannot be one of them")
 
 

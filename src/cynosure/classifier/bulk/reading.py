@@ -1,8 +1,5 @@
-"""The rows of a partition, batch by batch, those that cannot be read set apart.
-
-A batch holds few texts and few characters, however large the file. A row that cannot be read does
-not end the reading: it is given with its place and the reason.
-"""
+"""The rows of a partition, in batches of few texts and characters. A row that cannot be read does
+not end the reading: it is given with its place and the reason."""
 
 from __future__ import annotations
 
@@ -15,8 +12,6 @@ from typing import Any, final
 from ..._files import LONGEST_LINE, parsed_json
 from .cutting import Head, Part, head_of, parquet, parsed
 from .files import DAMAGED, kind_of, opened
-
-__all__ = ["Batch", "batches"]
 
 MOST_ROWS, MOST_CHARACTERS = 2048, 1 << 22  # of one batch
 _BLOCK = 1 << 22  # bytes
@@ -111,13 +106,9 @@ def _with_id(number: int, text: str, value: Any, id: str | None) -> Row:
 
 
 def _is_encodable(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return text.isascii() or text.encode("utf-8", "replace") == text.encode(
+        "utf-8", "surrogatepass"
+    )
 
 
 def _of_table(stream: Any, head: Head, path: Path, part: Part, text: str, id: str | None) -> Any:
@@ -142,10 +133,7 @@ def _of_parquet(path: Path, part: Part, text: str, id: str | None) -> Iterator[B
         number = part.first
         try:
             for read in file.iter_batches(
-                batch_size=MOST_ROWS,
-                row_groups=list(range(part.start, part.stop)),
-                columns=columns,
-                use_threads=False,
+                MOST_ROWS, list(range(part.start, part.stop)), columns, use_threads=False
             ):
                 ids = [None] * len(read) if id is None else _values(read.column(id))
                 pairs = zip(_values(read.column(text)), ids, strict=True)

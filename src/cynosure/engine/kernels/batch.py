@@ -4,17 +4,16 @@ One configuration at a time: tokens become value classes in (nearly) decreasing 
 the two largest scores of every class still searched decide whom it follows, provided they differ
 by more than twice the bound on a score (docs/mathematics.md C8: |computed - exact| <=
 (2 d + 4) u |A| |z_i| R + |A| ((|z_i| + R) e + e^2), e the distance to the exact tokens; R and |A|
-must be in [2^-100, 2^100], so that what underflows is below the absolute part of the bound). A
-leader, C_i = {i}, stays; a class with C_i = {l}, l a leader, follows l for ever and from then on is
-z_l + rho^j (z_i - z_l); the others step. A decision inside the bound stops the configuration: the
-caller takes it up in exact arithmetic. arXiv 2407.01602 for the model.
+must be in [2^-100, 2^100]). A leader, C_i = {i}, stays; a class with C_i = {l}, l a leader, is
+z_l + rho^j (z_i - z_l) from then on; the others step. A decision inside the bound stops the
+configuration: the caller takes it up in exact arithmetic.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ..._compiled import jitted
 from .contract import BatchRun, Floats, Indices
 from .octagon import corners, deep_inside
 from .pruned import FLAGS
@@ -23,6 +22,12 @@ LANES = 16  # queries side by side in vector registers
 STRIDE = 16  # keys between two looks at what is still needed
 LOW, HIGH = 2.0**-100, 2.0**100  # sizes that this kernel answers for; others are left to the caller
 TINY = 2.0**-940  # d TINY bounds what underflow does to a score: 2^-1075 times sizes up to 2^100
+
+
+def warm() -> None:
+    z, mask = np.eye(3)[None], np.ones((1, 3), bool)
+    for A in (None, np.eye(3)):
+        run_batch(z, mask, A, 0.5, 0.5, np.array([1]))
 
 
 def run_batch(
@@ -49,7 +54,7 @@ def form_norm(A: Floats) -> float:
     return float(np.linalg.norm(A)) * (1 + 1e-12)
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, unsure):
     nb, n, d = z.shape
     wide = (d + 3) // 4 * 4
@@ -155,12 +160,11 @@ def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, 
                     born[b, i] = since[c]
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _outermost(x, y, m, plain, q, norm_q, slack, radius, corner, beyond, kept):
     """Classes that can be within the slack of a best score at layer 0; all, if that is not clear.
 
-    A key deeper inside a polygon of others than slack_r / |q_r| is not (see `octagon`). The polygon
-    is sought among the longest classes, which come first; any polygon would do."""
+    A key deeper than slack_r / |q_r| inside a polygon, here of the longest classes, is not."""
     shortest, depth = np.inf, 0.0
     if plain:  # |q_r| = |z_r| up to rounding, and slack_r / |z_r| is largest for the shortest
         for r in range(m):
@@ -187,14 +191,12 @@ def _outermost(x, y, m, plain, q, norm_q, slack, radius, corner, beyond, kept):
     return count
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _ever_followed(x, y, m, corner, since, to, radius, beyond, kept):
     """Classes that somebody may follow after layer 0: all but followers inside the leaders' hull.
 
-    A follower of l stays on the segment from z_i to z_l. If z_i is inside the hull of leaders,
-    which stay where they are, <q, z_i> is below the best of them for every q, and <q, z_l> is not
-    above the best of all: neither is then <q, .> between the two, strictly. Exact at layer 0, where
-    the tokens are those given; no later layer needs a tolerance (docs/mathematics.md C11)."""
+    Those stay on the segment to their leader, where <q, .> is strictly below the best leader for
+    every q; exact at layer 0, and no later layer needs a tolerance (docs/mathematics.md C11)."""
     leaders = 0
     for e in range(8):
         c = corner[e]
@@ -210,7 +212,7 @@ def _ever_followed(x, y, m, corner, since, to, radius, beyond, kept):
     return count
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _settle(zc, k, active, target, n_active, closed, n_closed, since, to, offset):
     """Classes that follow themselves lead; those that follow a leader do so for ever.
 
@@ -236,13 +238,13 @@ def _settle(zc, k, active, target, n_active, closed, n_closed, since, to, offset
     return left, n_closed
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _extreme(size):
     """Infinite and NaN included."""
     return not (size == 0.0 or LOW < size < HIGH)
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _largest(z, mask):
     """The largest |coordinate| of the real tokens, and how many these are."""
     largest, tokens = 0.0, 0
@@ -254,11 +256,11 @@ def _largest(z, mask):
     return largest, tokens
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _classify(z, mask, label, order, norm, raw, links):
-    """Value classes in nearly decreasing norm: label of each token (-1 padding), first token of
-    each class, its norm (rounded up). One bucket sort; equal rows meet in the same bucket. Trap:
-    norms index the buckets, so coordinates must have passed the test of `_largest`."""
+    """Value classes in nearly decreasing norm, by a bucket sort: label of each token (-1 padding),
+    first token and norm (rounded up) of each class. Trap: norms index the buckets, so coordinates
+    must have passed the test of `_largest`."""
     n, d = z.shape
     buckets = 2 * n
     head, start, after, place = links[0], links[1], links[2], links[3]
@@ -312,7 +314,7 @@ def _classify(z, mask, label, order, norm, raw, links):
     return m, radius
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _norm(z, i, d):
     """|z_i| rounded up; plain order of operations, so equal rows have equal norms."""
     total, largest = 0.0, 0.0
@@ -325,7 +327,7 @@ def _norm(z, i, d):
     return np.sqrt(total) * (1.0 + (d + 6) * 2.0**-53)
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _plane_norms(z, out):
     """`_norm` of all rows, the same operations without a branch."""
     up = 1.0 + (2 + 6) * 2.0**-53
@@ -336,7 +338,7 @@ def _plane_norms(z, out):
         out[i] = plain if 1e-140 <= largest <= 1e140 else largest * 2
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _lay_out(z, order, norm, m, zc, reach):
     """Rows of the classes, and the largest norm from every STRIDE-th class on."""
     d = z.shape[1]
@@ -350,7 +352,7 @@ def _lay_out(z, order, norm, m, zc, reach):
             reach[c // STRIDE] = bound
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _query(zc, c, A, d, r, q):
     """Query r: A z_c, or z_c where A is empty, as lane r % LANES of its group."""
     wide = zc.shape[1]
@@ -365,7 +367,7 @@ def _query(zc, c, A, d, r, q):
             q[at + i * LANES] = total
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@jitted(fastmath=FLAGS)
 def _best_two(q, norm_q, slack, nq, keys, reach, m, wide, top, second, at, partial):
     """Largest and second largest score of each query; keys that cannot matter are left out."""
     for start in range(0, nq, LANES):
@@ -383,7 +385,7 @@ def _best_two(q, norm_q, slack, nq, keys, reach, m, wide, top, second, at, parti
             _four_keys(queries, keys, j, min(m - j, 4), wide, high, low, who, partial)
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@jitted(fastmath=FLAGS)
 def _four_keys(q, keys, j, count, wide, high, low, who, partial):
     """Show keys j..j+3 to all lanes; `partial` holds the sums over all but four coordinates."""
     p0 = j * wide
@@ -438,7 +440,7 @@ def _four_keys(q, keys, j, count, wide, high, low, who, partial):
         high[r], low[r], who[r] = top, next_, at
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _step(zc, moved, active, target, n_active, eta):
     d = moved.shape[1]
     for r in range(n_active):
@@ -450,13 +452,13 @@ def _step(zc, moved, active, target, n_active, eta):
             zc[active[r], x] = moved[r, x]
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _approach(zc, c, limit, offset, power):
     for x in range(offset.shape[1]):
         zc[c, x] = zc[limit, x] + power * offset[c, x]
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _write(out, z, label, zc):
     n, d = z.shape
     for i in range(n):

@@ -59,3 +59,27 @@ def assemble(
     indices[~place] = best[~many]
     indices[place] = np.sort(row * m + member) % m  # by row, then by key
     return Candidates(best, indptr, indices, gap)
+
+
+def merged(chosen: NDArray[np.bool_], one: Candidates, other: Candidates, m: int) -> Candidates:
+    """The rows of `one` where `chosen`, those of `other` elsewhere."""
+    place = np.concatenate((np.flatnonzero(chosen), np.flatnonzero(~chosen)))
+    both = joined([one, other])
+    best, gap = np.empty_like(both.best), np.empty_like(both.gap)
+    best[place] = both.best
+    if len(gap):
+        gap[place] = both.gap
+    row = np.repeat(place, np.diff(both.indptr))
+    return assemble(best, m, np.arange(len(place)), row, both.indices, gap)
+
+
+def joined(parts: list[Candidates]) -> Candidates:
+    """The rows of all parts, one after another."""
+    ends = np.cumsum([0, *(part.indptr[-1] for part in parts)])
+    starts = [part.indptr[:-1] + end for part, end in zip(parts, ends[:-1], strict=True)]
+    return Candidates(
+        np.concatenate([part.best for part in parts]),
+        np.concatenate([*starts, ends[-1:]]),
+        np.concatenate([part.indices for part in parts]),
+        np.concatenate([part.gap for part in parts]),
+    )

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit
 
+from ..._compiled import jitted
 from .contract import Classes, Floats
 
 
@@ -18,20 +16,11 @@ def row_classes(z: Floats) -> Classes:
     return Classes(label, first, count)
 
 
-def all_distinct(z: Any) -> bool:
-    """True when hashes prove that no two rows of the tensor z are equal; seldom False otherwise."""
-    import torch
-
-    bits = (z.double() + 0.0).view(torch.int64)
-    bits = bits ^ ((bits >> 32) & 0xFFFFFFFF)  # short mantissas fill only the upper half
-    odd = torch.arange(z.shape[1], device=z.device) * 0x1E3779B97F4A7C15 * 2 + 0x7F51AFD7ED558CCD
-    mixed = bits * odd  # modulo 2^64, as the sum
-    hashed = (mixed ^ ((mixed >> 29) & 0x7FFFFFFFF)).mul(0x5851F42D4C957F2D).sum(dim=1)
-    hashed = torch.sort(hashed).values
-    return bool((hashed[1:] != hashed[:-1]).all())
+def warm() -> None:
+    row_classes(np.zeros((2, 2)))
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _label(bits):
     n, d = bits.shape
     size = 16

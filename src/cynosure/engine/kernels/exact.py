@@ -18,17 +18,10 @@ from ..budget import price
 Vector = tuple[int, ...]
 Exact = Sequence[Fraction]
 
-__all__ = [
-    "Exact", "ExactPath", "Vector", "dot", "exact_in_floats", "integers", "matvec", "maximisers",
-    "product", "weighted_mean",
-]  # fmt: skip
-
 
 def integers(rows: Sequence[Sequence[Fraction]]) -> tuple[list[Vector], int]:
     """Integer vectors W and one denominator D with rows = W / D."""
-    common = 1
-    for row in rows:
-        common = lcm(common, *(x.denominator for x in row))
+    common = lcm(*(x.denominator for row in rows for x in row))
     return [tuple(x.numerator * (common // x.denominator) for x in row) for row in rows], common
 
 
@@ -68,12 +61,18 @@ def maximisers(query: Vector, keys: Sequence[tuple[int, Vector]]) -> tuple[list[
     return [i for s, i in scores if s == best], best, best - max(rest) if rest else -1
 
 
+def largest_of(scores: np.ndarray) -> tuple[list[int], int, int]:
+    """`maximisers` of scores that are whole numbers already."""
+    best = scores == (top := scores.max())
+    below = scores[~best]
+    return np.flatnonzero(best).tolist(), int(top), int(top - below.max()) if len(below) else -1
+
+
 def exact_in_floats(z: np.ndarray) -> bool:
     """True when every dot product of two rows is exact in float64, in any order of summation.
 
-    That is so when z = 2^-s W with integers |W| <= 2^b and 2 b + log2(d) <= 53: small grids, the
-    usual data with massive ties, then need no rationals at all. The largest entry must be in
-    [2^-30, 2^30], so that no product underflows.
+    That is so when z = 2^-s W with integers |W| <= 2^b and 2 b + log2(d) <= 53: small grids then
+    need no rationals. A largest entry in [2^-30, 2^30] keeps products from underflow.
     """
     size = float(max(z.max(), -z.min()))
     if not 2.0**-30 <= size <= 2.0**30:
@@ -90,11 +89,10 @@ def exact_in_floats(z: np.ndarray) -> bool:
 class ExactPath:
     """The trajectory in integers, computed only for the tokens and layers somebody asks for.
 
-    Units are those of the tokens given: a coordinate is an integer over `scale(k)`. With
-    alpha = p/q the layer z' = (q z + p m) / (p + q) becomes, over the common denominator
-    scale(k) = scale(0) (p+q)^k prod of tie factors, W' = L q W + p sum_j w_j (L/N) W_j, where w_j
-    are multiplicities, N = sum w_j over C_i and L is the layer's least common multiple of the N.
-    A token that settled at layer s towards u is W_k = ties ((p+q)^j - q^j) u + q^j W_s, j = k - s.
+    A coordinate is an integer W over scale(k) = scale(0) (p+q)^k prod of tie factors, alpha = p/q.
+    The layer z' = (q z + p m) / (p + q) is W' = L q W + p sum_j w_j (L/N) W_j, where w_j are
+    multiplicities, N = sum w_j over C_i and L is the layer's least common multiple of the N. A
+    token that settled at layer s towards u is W_k = ties ((p+q)^j - q^j) u + q^j W_s, j = k - s.
 
     `start(c)` is token class c at layer 0, `sets(c, k)` its C_c at layer k, and `settled(c)` is
     (s, classes) once the class tends to the mean of `classes` by that closed form, else None.

@@ -1,12 +1,11 @@
 """Two precisions, many coordinates: float32 decides the rows it can prove, float64 the others.
 
-Rows are scaled by powers of two so that the largest entry is below 1 and then rounded to float32,
-where a vector register holds twice as many scores. A computed score is within
-1.01 (d + 2) 2^-24 |q| |z| + d 2^-120 of the exact one, in whichever order it was summed, with fused
-products or without, subnormals kept or flushed (docs/mathematics.md C8 iv). So the search of
-`pruned`, with twice that added to the slack, proves C_i wherever it finds one key; what it leaves,
-and everything where a first sample leaves much, is searched in float64. From 32 coordinates on most
-scores are given up after some of them: what the others can add is at most the product of two norms.
+Rows are scaled below 1 by powers of two and rounded to float32: a vector register holds twice as
+many scores. A computed score is within 1.01 (d + 2) 2^-24 |q| |z| + d 2^-120 of the exact one, in
+whichever order it was summed (docs/mathematics.md C8 iv). So the search of `pruned`, with twice
+that added to the slack, proves C_i wherever it finds one key. What it leaves, and everything where
+a first sample leaves much, is searched in float64. From 32 coordinates on most scores are given up
+after some of them: the others add at most the product of two norms.
 """
 
 from __future__ import annotations
@@ -14,32 +13,22 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
+from ..._compiled import jitted, load
 from .contract import Candidates, Floats, assemble
-from .pruned import (
-    blocks,
-    by_norm,
-    pruned_candidates,
-    reaches,
-    top_two,
-    upper_norms,
-    widened,
-)
+from .pruned import blocks, by_norm, pruned_candidates, reaches, top_two, upper_norms, widened
 from .tile import WIDTH
 
-__all__ = ["narrow_candidates", "pays_narrow", "score_error"]
-
-FEWEST = 256  # queries and keys; fewer are searched before they are rounded
-SHALLOW, DEEP = 8, 2**16  # coordinates for which float32 pays, and for which the bound was derived
 LONG = 32  # coordinates of which some may be enough
 SAMPLE = 512  # rows that tell what the others will be like
 UNIT = 2.0**-24  # unit roundoff of float32
 
 
-def pays_narrow(q: Floats, z: Floats) -> bool:
-    """True where searching in float32 first is worth it."""
-    return min(len(q), len(z)) >= FEWEST and SHALLOW <= z.shape[1] <= DEEP
+def warm() -> None:
+    load("engine.kernels.pruned")
+    for d in (8, LONG):
+        z = np.random.default_rng(0).normal(size=(9, d))
+        narrow_candidates(z, z, np.full(9, 1e-12))
 
 
 def score_error(norm_q: Floats, radius: float, d: int) -> Floats:
@@ -92,11 +81,7 @@ def start_of(rows: np.ndarray, z: Floats, power: float, wide: Floats) -> Floats:
 
 
 def enough(d: int) -> int:
-    """Coordinates after which most scores are seen to be too small; all of them where d is small.
-
-    With k of d coordinates random tokens have |partial sum| near sqrt k, and (d - k) / d of the
-    bound |q| |z| left: a multiple of sqrt d, by measurement 4.
-    """
+    """Coordinates after which most scores are seen to be too small: 4 sqrt d, by measurement."""
     return d if d < LONG else 4 * math.isqrt(d)
 
 
@@ -105,13 +90,13 @@ def above(x: Floats) -> np.ndarray:
     return (x * (1.0 + 2.0**-20)).astype(np.float32)
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def below_one(largest):
     """The power of two that brings a number below 1 and, unless it is tiny, not below 1/2."""
     return math.ldexp(1.0, -max(math.frexp(largest)[1], -1000))
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def narrowed(x):
     """Rows scaled by powers of two and rounded to float32, their norms upwards, and the powers."""
     n, d = x.shape

@@ -6,12 +6,12 @@ Both functions take the coordinates of the first n tokens, and write into what t
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from ..._compiled import jitted
 from .pruned import FLAGS
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def corners(x, y, n, corner):
     """Fills `corner` with tokens extreme in eight directions, counterclockwise from the right.
 
@@ -44,7 +44,7 @@ def corners(x, y, n, corner):
     return max(max(max(east, -west), max(north, -south)), max(max(up, -down), max(left, -right)))
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@jitted(fastmath=FLAGS)
 def deep_inside(x, y, n, corner, count, depth, size, out):
     """out[k] <= 0: token k is proved deeper than `depth` inside the closed path of the corners.
 

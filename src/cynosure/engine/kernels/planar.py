@@ -4,11 +4,10 @@
    has <q, z> < max - depth |q| for every q: nobody's candidate when slack_i <= depth |q_i|.
 2. Outline. Andrew's monotone chain on the survivors with a proved left turn at every vertex: where
    rounding leaves a turn in doubt the vertex is dropped, so the polygon H is exactly convex.
-   Survivors that are neither vertices of H nor proved deep inside it are stored as `extras` of the
-   edge they lie next to (tokens on an edge, tokens closer together than rounding), in order.
+   Survivors that are neither vertices of H nor proved deep inside it are `extras` of the edge they
+   lie next to, in order.
 3. Search. From a start found by bisection, go along H both ways while score >= best - slack. Along
    a convex polygon scores rise to one summit, so what lies beyond a visible drop is lower still.
-   The result is right from any start, the bisection only makes the way short.
 Orientation bound: J. R. Shewchuk, Adaptive precision floating-point arithmetic, 1997.
 """
 
@@ -17,10 +16,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from .contract import Candidates, Floats, Indices, U, assemble
+from ..._compiled import jitted, load
+from .contract import Candidates, Floats, Indices, U, assemble, merged
 from .octagon import corners, deep_inside
 from .pruned import pruned_candidates, upper_norms, widened
 
@@ -38,6 +37,14 @@ class Outline(NamedTuple):
     extra: Indices  # (e,)
     extra_ptr: Indices  # (h + 1,)
     delta: float  # every extra is within delta of its edge
+
+
+def warm() -> None:
+    load("engine.kernels.pruned")
+    turn = np.linspace(0.0, 6.0, 9)
+    z = np.concatenate((np.column_stack((np.cos(turn), np.sin(turn))), np.zeros((2, 2))))
+    for runner_up in (False, True):
+        planar_candidates(z, z, np.full(len(z), 1e-14), runner_up=runner_up)
 
 
 def planar_candidates(
@@ -77,17 +84,7 @@ def _split(
     if not fine.any():
         return coarse
     part = planar_candidates(q[fine], z, slack[fine], runner_up=runner_up)
-    best, gap = np.empty(len(q), np.intp), np.empty(len(q) if runner_up else 0)
-    rows, members = [], []
-    for chosen, found in ((fine, part), (~fine, coarse)):
-        best[chosen] = found.best
-        if runner_up:
-            gap[chosen] = found.gap
-        rows.append(np.repeat(np.flatnonzero(chosen), np.diff(found.indptr)))
-        members.append(found.indices)
-    return assemble(
-        best, len(z), np.arange(len(q)), np.concatenate(rows), np.concatenate(members), gap
-    )
+    return merged(fine, part, coarse, len(z))
 
 
 def _outline(z: Floats, names: Indices, depth: float) -> Outline | None:
@@ -106,18 +103,10 @@ def _outline(z: Floats, names: Indices, depth: float) -> Outline | None:
     extras = extras[np.lexsort((along[extras], edge[extras]))]
     ptr = np.searchsorted(edge[extras], np.arange(len(vertex) + 1))
     ids = names[alive[order]]
-    return Outline(
-        xy=xy[vertex],
-        token=ids[vertex],
-        lower=lower,
-        extra_xy=xy[extras],
-        extra=ids[extras],
-        extra_ptr=ptr,
-        delta=delta,
-    )
+    return Outline(xy[vertex], ids[vertex], lower, xy[extras], ids[extras], ptr, delta)
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _survivors(z, depth):
     """Tokens not proved deeper than `depth` inside the polygon of eight extreme tokens."""
     n, corner, beyond = len(z), np.empty(8, np.intp), np.empty(len(z))
@@ -126,7 +115,7 @@ def _survivors(z, depth):
     return np.flatnonzero(beyond > 0.0)
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _left(ax, ay, bx, by, cx, cy):
     """Proved: a, b, c turn strictly left."""
     left = (bx - ax) * (cy - ay)
@@ -134,23 +123,14 @@ def _left(ax, ay, bx, by, cx, cy):
     return left - right > 4.0 * 2.0**-53 * (abs(left) + abs(right)) + 2.0**-1060
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _chain(xy):
     """Counterclockwise vertices of tokens sorted by (x, y), each turn proved; edges below."""
     n = len(xy)
     hull = np.empty(2 * n + 2, np.intp)
-    h = 0
-    for k in range(n):
-        x, y = xy[k]
-        while h >= 2:
-            a, b = hull[h - 2], hull[h - 1]
-            if _left(xy[a, 0], xy[a, 1], xy[b, 0], xy[b, 1], x, y):
-                break
-            h -= 1
-        hull[h] = k
-        h += 1
-    lower = h - 1
-    for k in range(n - 2, -1, -1):
+    h, lower = 0, 0
+    for step in range(2 * n - 1):  # there, and back
+        k = min(step, 2 * n - 2 - step)
         x, y = xy[k]
         while h >= lower + 2:
             a, b = hull[h - 2], hull[h - 1]
@@ -159,16 +139,17 @@ def _chain(xy):
             h -= 1
         hull[h] = k
         h += 1
+        if step == n - 1:
+            lower = h - 1
     return hull[: max(h - 1, 1)].copy(), lower  # the chain ends where it began
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _extras(xy, vertex, lower, depth):
     """For each token that is no vertex and not proved `depth` inside H: its nearest edge.
 
-    Proved deep: the corners (x +- r, y), (x, y +- r), r = 2 depth, of a diamond around the ball of
-    radius `depth` are all inside. Otherwise the boundary comes within r of the token, hence at an
-    abscissa within r of its own: only those edges are compared.
+    Proved deep: a diamond of half-width r = 2 depth around the token is inside. Otherwise the
+    boundary comes within r of it, at an abscissa within r of its own: those edges are compared.
     """
     n, h = len(xy), len(vertex)
     edge = np.full(n, -1, np.intp)
@@ -183,19 +164,16 @@ def _extras(xy, vertex, lower, depth):
         if on[k]:
             continue
         x, y = xy[k]
-        under, over = _below(xy, vertex, lower, x), _above(xy, vertex, lower, x)
-        under_w, over_w = _below(xy, vertex, lower, x - r), _above(xy, vertex, lower, x - r)
-        under_e, over_e = _below(xy, vertex, lower, x + r), _above(xy, vertex, lower, x + r)
-        if (
-            xy[vertex[0], 0] < x - r
-            and x + r < xy[vertex[lower], 0]
-            and _behind(xy, vertex, under, x, y - r)
-            and _behind(xy, vertex, over, x, y + r)
-            and _behind(xy, vertex, under_w, x - r, y)
-            and _behind(xy, vertex, over_w, x - r, y)
-            and _behind(xy, vertex, under_e, x + r, y)
-            and _behind(xy, vertex, over_e, x + r, y)
-        ):
+        under, over = _edges(xy, vertex, lower, x)
+        under_w, over_w = _edges(xy, vertex, lower, x - r)
+        under_e, over_e = _edges(xy, vertex, lower, x + r)
+        deep = xy[vertex[0], 0] < x - r and x + r < xy[vertex[lower], 0]
+        for t, u, v in (
+            (under, x, y - r), (over, x, y + r), (under_w, x - r, y),
+            (over_w, x - r, y), (under_e, x + r, y), (over_e, x + r, y),
+        ):  # fmt: skip
+            deep = deep and _behind(xy, vertex, t, u, v)
+        if deep:
             continue
         closest = np.inf
         for side in range(2):
@@ -213,33 +191,27 @@ def _extras(xy, vertex, lower, depth):
     return edge, along, delta + 0.25 * depth  # rounding of the distance is far below depth / 4
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _behind(xy, vertex, t, x, y):
     """Proved: (x, y) is on the inner side of edge t."""
     a, b = vertex[t], vertex[(t + 1) % len(vertex)]
     return _left(xy[a, 0], xy[a, 1], xy[b, 0], xy[b, 1], x, y)
 
 
-@njit(cache=True, nogil=True)
-def _below(xy, vertex, lower, x):
-    """Edge of the lower chain (or its nearest end) at abscissa x."""
-    low, high = 0, lower - 1
-    while low < high:
-        mid = (low + high + 1) // 2
-        if xy[vertex[mid], 0] <= x:
-            low = mid
-        else:
-            high = mid - 1
-    return low
+@jitted()
+def _edges(xy, vertex, lower, x):
+    """Edges of the lower and of the upper chain (or their nearest ends) at abscissa x."""
+    return _last(xy, vertex, 0, lower - 1, x, 1.0), _last(
+        xy, vertex, lower, len(vertex) - 1, x, -1.0
+    )
 
 
-@njit(cache=True, nogil=True)
-def _above(xy, vertex, lower, x):
-    """Edge of the upper chain (or its nearest end) at abscissa x."""
-    low, high = lower, len(vertex) - 1
+@jitted()
+def _last(xy, vertex, low, high, x, sign):
+    """The last vertex from low to high at most at the abscissa x, on the way that sign tells."""
     while low < high:
         mid = (low + high + 1) // 2
-        if xy[vertex[mid], 0] >= x:
+        if sign * xy[vertex[mid], 0] <= sign * x:
             low = mid
         else:
             high = mid - 1
@@ -259,7 +231,7 @@ def _along_outline(
     return top, best, second, rows[:needed], members[:needed]
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _walked(q, norm_q, slack, xy, token, lower, extra_xy, extra, extra_ptr, delta, rows, members):
     """The search of `_along_outline`, and the number of pairs (row, member) that it needs."""
     nq, h = len(q), len(token)

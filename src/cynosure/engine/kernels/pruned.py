@@ -14,8 +14,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ..._compiled import jitted
 from .contract import Candidates, Floats, Indices, U, assemble
 from .tile import ROWS, WIDTH, scores
 
@@ -25,6 +25,14 @@ FLAGS = {"nnan", "nsz", "contract"}
 CHUNK = 512  # queries travelling together: their rows stay in the second-level cache
 LAZY = 32  # queries travel on until one in so many has arrived
 FEW = 24  # queries for which ordering the keys costs more than it saves
+
+
+def warm() -> None:
+    z = np.eye(3)
+    for runner_up in (False, True):
+        pruned_candidates(z, z, np.ones(3), runner_up=runner_up)
+    by_norm(upper_norms(np.ones((2 * FEW, 2))))
+    pruned_candidates(np.ones((2 * FEW, 2)), np.ones((4, 2)), np.ones(2 * FEW))
 
 
 def pruned_candidates(
@@ -65,7 +73,7 @@ def widened(slack: Floats, norm_q: Floats, radius: float, d: int) -> Floats:
     return slack + (4 * (d + 2) * U * radius) * norm_q + d * 2.0**-1070
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def upper_norms(z):
     """Euclidean norms of rows, rounded upwards; no overflow or underflow in the squares."""
     n, d = z.shape
@@ -83,7 +91,7 @@ def upper_norms(z):
     return out
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def by_norm(norm):
     """Keys by decreasing norm, up to 2^-11 of it: two passes of a radix sort over the highest bits.
 
@@ -106,7 +114,7 @@ def by_norm(norm):
     return order
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def reaches(norm, order):
     """For each block of keys in this order, the largest norm in it or in a later one."""
     out = np.zeros((len(order) + WIDTH - 1) // WIDTH)
@@ -125,7 +133,7 @@ def blocks(z: Floats, order: Indices, power: float = 1.0, dtype: Any = np.float6
     return zt
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _fill(zt, z, order, power):
     m, d = z.shape
     for b in range(len(zt)):
@@ -135,7 +143,7 @@ def _fill(zt, z, order, power):
                 zt[b, c, lane] = z[j, c] * power
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS, inline="always")
+@jitted(fastmath=FLAGS, inline="always")
 def _fold_two(w, half):
     """Merge pairs (largest w[j], second w[j + 32]) at distance `half`."""
     for j in range(half):
@@ -146,7 +154,7 @@ def _fold_two(w, half):
         w[j + 32] = low if low > rest else rest
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@jitted(fastmath=FLAGS)
 def largest_two(s, k, w):
     """Largest and second largest of the 64 scores s[k], and the lane of the largest."""
     for j in range(32):
@@ -164,7 +172,7 @@ def largest_two(s, k, w):
     return best, second, lane
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@jitted(fastmath=FLAGS)
 def top_two(rows, norm_q, slack, zt, reach, m, runner_up, start, first, rest_q, rest_z):
     """Largest and second largest score of each query, and the position of the largest.
 
@@ -195,7 +203,7 @@ def top_two(rows, norm_q, slack, zt, reach, m, runner_up, start, first, rest_q, 
     return top, second, at
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@jitted(fastmath=FLAGS)
 def _travel(
     q, who, norm, low, rest, active, zt, reach, m, first, rest_z, s, w, slack,
     runner_up, top, second, at,
@@ -225,7 +233,7 @@ def _travel(
                     low[r + k] = min(second[i], floor) if runner_up else max(low[r + k], floor)
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _remaining(q, who, norm, low, rest, active, reach, d):
     """Replace queries that no key as long as `reach` satisfies by the last ones; how many are left.
 
@@ -247,7 +255,7 @@ def _remaining(q, who, norm, low, rest, active, reach, d):
     return active
 
 
-@njit(cache=True, nogil=True)
+@jitted()
 def _members(rows, norm_q, slack, top, zt, reach, m, runner_up):
     """Every (row, position) with score >= top - slack, and the largest score below that."""
     nq = len(rows)
@@ -264,7 +272,7 @@ def _members(rows, norm_q, slack, top, zt, reach, m, runner_up):
     return np.repeat(np.arange(nq), counts), position[:total], outside
 
 
-@njit(cache=True, nogil=True, fastmath=FLAGS)
+@jitted(fastmath=FLAGS)
 def _listed(rows, i, norm, floor, zt, reach, m, runner_up, out):
     """Positions of row i with score >= floor into out: how many, and the largest score below."""
     d, s = rows.shape[1], np.empty(WIDTH)

@@ -1,9 +1,8 @@
 """Scores of six queries against 64 keys in vector registers: the inner loop of `pruned`.
 
 Running sums that are entries of an array go through memory with every product. Here they are values
-of LLVM, ROWS x VECTORS vectors that stay in their registers as in a good matrix product, and are
-compared there with what the queries have already: only a score that matters is written down.
-Trap: numba caches `pruned`, into which this is compiled, and does not see an edit here: touch both.
+of LLVM, ROWS x VECTORS vectors that stay in their registers, and are compared there with what the
+queries have already: only a score that matters is written down.
 """
 
 from __future__ import annotations
@@ -13,11 +12,11 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-__all__ = ["ROWS", "WIDTH", "scores"]
+from ..._compiled import jitted
 
 WIDTH = 64  # keys in a block
 ROWS = 6  # queries that are scored together
@@ -40,7 +39,7 @@ def _registers() -> tuple[int, int]:
 BYTES, VECTORS = _registers()
 
 
-@njit(cache=True, nogil=True, inline="always")
+@jitted(inline="always")
 def scores(q, row, zt, block, s, d, low, first, rest_q, rest_z):
     """Which of the six queries from `row` on have a score above their `low`: a bit for each.
 

@@ -8,15 +8,10 @@ from operator import attrgetter
 from typing import Any, final
 
 import numpy as np
-from jaxtyping import Float
 
+from ..._shapes import Float
 from ...attention import Turn
-from ..patches import Grid
-
-__all__ = [
-    "Adapter", "Scoring", "Weights", "halves", "linear", "refuse", "rotary", "split", "turning",
-    "window",
-]  # fmt: skip
+from ..loading.images import Grid
 
 Weights = tuple[tuple[Any, Any], ...]  # (matrix (out, in), bias or None) of W_Q, W_K, W_V, W_O
 CHANGING = ("dynamic", "longrope")  # rotary positions whose frequencies depend on the text's length

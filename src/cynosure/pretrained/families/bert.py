@@ -1,5 +1,5 @@
-"""BERT (MiniLM is one), ELECTRA and RoBERTa (XLM-R, CamemBERT): the norm comes last and belongs to
-the attention module."""
+"""BERT (MiniLM is one), ELECTRA, RoBERTa (XLM-R, CamemBERT): the norm comes last and belongs to the
+attention module; DistilBERT has it beside that module."""
 
 from __future__ import annotations
 
@@ -21,7 +21,16 @@ BERT = Adapter(
 ROBERTA = replace(  # its first positions are counted, but never used
     BERT, positions=lambda c: int(c.max_position_embeddings) - c.pad_token_id - 1
 )
+DISTILBERT = Adapter(
+    blocks=lambda model: list(model.transformer.layer),
+    attention="attention",
+    output="attention.out_lin",
+    weights=linear(*[f"attention.{name}_lin" for name in ("q", "k", "v", "out")]),
+    scaling=attrgetter("attention.scaling"),
+    sublayer=lambda block, attend, z: block.sa_layer_norm(attend(z) + z),
+)
 ADAPTERS = {
+    "distilbert": DISTILBERT,
     **dict.fromkeys(("bert", "electra"), BERT),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA),
 }

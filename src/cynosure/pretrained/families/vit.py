@@ -7,7 +7,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from ..patches import Grid
+from ..loading.images import Grid
 from .adapter import Adapter, linear
 
 

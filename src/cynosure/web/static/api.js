@@ -1,6 +1,7 @@
 // Questions to the server. A problem becomes an Error that says what was expected and what came.
 
 const BASE = "/api/v1/";
+export const isLocal = false; // true in local.js, which has this place on a page without a server
 
 async function answer(response) {
   if (response.ok) return response;
@@ -46,18 +47,4 @@ export async function following(path, body, tell) {
     }
     if (done) throw new Error("the server ended before it answered");
   }
-}
-
-// One question at a time, and of those asked meanwhile only the last: a drag asks faster than
-// anything can answer, and nobody wants the answers in between.
-export function latest(ask, take, fail) {
-  let busy = false, next = null;
-  const go = async (args) => {
-    busy = true;
-    try { take(await ask(...args), ...args); }
-    catch (error) { if (error.name !== "AbortError") fail(error, ...args); }
-    busy = false;
-    if (next) { const wanted = next; next = null; go(wanted); }
-  };
-  return (...args) => { if (busy) next = args; else go(args); };
 }

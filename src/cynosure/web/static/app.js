@@ -1,7 +1,8 @@
 // The four rooms, the theme, and the place where problems are said.
+import { isLocal } from "./api.js";
 import { $ } from "./dom.js";
 
-const ROOMS = { play: "./play.js", read: "./read.js", look: "./look.js", gallery: "./gallery.js" };
+const ROOMS = { play: "./play.js", ...(isLocal ? {} : { read: "./read.js", look: "./look.js", gallery: "./gallery.js" }) };
 const opened = new Map();
 
 let hiding = 0;
@@ -20,8 +21,10 @@ export function calm(about) {
 }
 
 async function enter() {
-  const [name, rest] = location.hash.slice(1).split("=");
-  const room = ROOMS[name] ? name : "play";
+  const [, name, rest] = location.hash.match(/^#?([^=]*)=?(.*)$/s);
+  const story = await import("./story.js"), step = name === "story" ? story.tell(rest) : null;
+  if (!step) story.untell();
+  const room = step ? step.room : ROOMS[name] ? name : "play";
   for (const link of document.querySelectorAll("[data-room]")) {
     if (link.dataset.room === room) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
@@ -30,7 +33,8 @@ async function enter() {
   try {
     if (!opened.has(room)) opened.set(room, import(ROOMS[room]).then((m) => m.open($(`room-${room}`))));
     const live = await opened.get(room);
-    if (live && live.visit) await live.visit(rest);
+    if (step) await step.begin(live);
+    else if (live?.visit) await live.visit(rest);
   } catch (error) { say(error); }
 }
 

@@ -40,6 +40,17 @@ export function save(name, data, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
+// Code with a button that takes it to the clipboard, or selects it where that is not allowed.
+export function code(parent, text = "") {
+  const box = make("div", parent, "", "code"), copy = make("button", box, "Copy", "", { type: "button" }), shown = make("pre", box, text, "", { tabindex: 0, role: "group", "aria-label": "code" });
+  const take = async () => {
+    try { await navigator.clipboard.writeText(shown.textContent); copy.textContent = "Copied"; }
+    catch { getSelection().selectAllChildren(shown); copy.textContent = "Press Ctrl+C"; }
+  };
+  copy.addEventListener("click", take);
+  return { box, shown, take, tell: (said) => { shown.textContent = said; copy.textContent = "Copy"; box.hidden = false; } };
+}
+
 export const short = (x, digits = 4) =>
   x === null || x === undefined ? "–" : String(Number(Number(x).toPrecision(digits)));
 
@@ -85,4 +96,18 @@ export function waiting(node, what) {
     tell: (step) => { bar.value = step.done; doing = step.what || what; show(); },
     end: () => { clearInterval(timer); box.remove(); },
   };
+}
+
+// One question at a time, and of those asked meanwhile only the last: a drag asks faster than
+// anything can answer, and nobody wants the answers in between.
+export function latest(ask, take, fail) {
+  let busy = false, next = null;
+  const go = async (args) => {
+    busy = true;
+    try { take(await ask(...args), ...args); }
+    catch (error) { if (error.name !== "AbortError") fail(error, ...args); }
+    busy = false;
+    if (next) { const wanted = next; next = null; go(wanted); }
+  };
+  return (...args) => { if (busy) next = args; else go(args); };
 }

@@ -38,7 +38,7 @@ export class FormView {
   }
 
   handle(i) {
-    const node = draw("circle", this.svg, { r: 0.13, fill: i ? "#d55e00" : "#0072b2", tabindex: 0, role: "slider",
+    const node = draw("circle", this.svg, { r: 0.13, fill: i ? "#d55e00" : "#0072b2", tabindex: 0, role: "slider", "aria-valuenow": 1,
       "data-handle": i, "aria-label": `axis ${i + 1} of the ellipse of A; arrows change it` });
     node.style.cursor = "grab";
     node.addEventListener("pointerdown", (event) => {
@@ -87,6 +87,7 @@ export class FormView {
     this.zoom = Math.max(1, Math.max(p, q) / REACH);
     const [a, b] = [p / this.zoom, q / this.zoom];
     set(this.shape, { rx: a, ry: b, transform: `rotate(${(-angle * 180) / Math.PI})` });
+    values.forEach((value, i) => set(this.handles[i], { "aria-valuenow": value.toPrecision(3) }));
     set(this.handles[0], { cx: a * Math.cos(angle), cy: -a * Math.sin(angle) });
     set(this.handles[1], { cx: -b * Math.sin(angle), cy: -b * Math.cos(angle) });
   }

@@ -12,7 +12,6 @@ export async function open(home) {
   const filter = make("input", home, "", "", { type: "search", placeholder: "find, e.g. softmax", "aria-label": "find an experiment" });
   const none = make("p", home, "No experiment has this word.", "note", { role: "status" });
   none.hidden = true;
-  const runs = make("div", home, "", "", { id: "runs", "aria-live": "polite" });
   const report = make("div", home);
   const tiles = [], chapters = [];
   let chapter = null, grid = null;
@@ -23,19 +22,24 @@ export async function open(home) {
       grid = make("div", home, "", "tiles");
       chapters.push([title, grid]);
     }
-    tiles.push([tile(grid, one, runs, report), `${one.name} ${one.title} ${one.about}`.toLowerCase()]);
+    tiles.push([tile(grid, one, report), `${one.name} ${one.title} ${one.about}`.toLowerCase()]);
   }
-  filter.addEventListener("input", () => {
+  const show = () => {
     const wanted = filter.value.toLowerCase();
     for (const [node, text] of tiles) node.hidden = !text.includes(wanted);
     for (const [title, all] of chapters) title.hidden = !all.querySelector(".tile:not([hidden])");
     none.hidden = !!home.querySelector(".tile:not([hidden])");
+  };
+  filter.addEventListener("input", () => {
+    show();
+    history.replaceState(null, "", filter.value ? `#gallery=${encodeURIComponent(filter.value)}` : "#gallery");
   });
-  for (const run of found.runs) follow(runs, report, run);
-  return null;
+  for (const run of found.runs) follow(home.querySelector(`[data-experiment="${run.name}"]`), report, run);
+  // By a link: #gallery=softmax shows what has this word.
+  return { visit(link) { filter.value = decodeURIComponent(link); show(); } };
 }
 
-function tile(grid, one, runs, report) {
+function tile(grid, one, report) {
   const card = make("article", grid, "", "tile", { "data-experiment": one.name });
   if (one.picture) make("img", card, "", "", { alt: "", loading: "lazy", src: one.picture });
   make("h3", card, one.title);
@@ -69,19 +73,20 @@ function tile(grid, one, runs, report) {
           try { params[name] = JSON.parse(box.value); } catch { throw new Error(`${name}: expected a value like ${was}, got ${box.value}`); }
         }
       }
-      follow(runs, report, await post(`experiments/${one.name}`, { quick: quick.checked, params }));
+      follow(card, report, await post(`experiments/${one.name}`, { quick: quick.checked, params }));
     } catch (error) { say(error); }
     go.disabled = false;
   });
   return card;
 }
 
-function follow(runs, report, run) {
-  const card = make("div", null, "", "card", { "data-run-id": run.id, "data-state": run.state });
-  runs.prepend(card);
+// A run and its bar, in the tile of its experiment: there one has just pressed Run.
+function follow(home, report, run) {
+  if (!home) return;
+  const card = make("div", home, "", "card", { "data-run-id": run.id, "data-state": run.state });
   const line = make("div", card, "", "bar");
   make("b", line, run.name);
-  const said = make("span", line, run.state, "grow");
+  const said = make("span", line, run.state, "grow", { role: "status" });
   const stop = make("button", line, "Cancel", "", { type: "button" }), open_ = make("button", line, "Report", "main", { type: "button" });
   open_.hidden = true;
   const bar = make("progress", card, "", "", { max: 1, value: 0, "aria-label": `progress of ${run.name}` });

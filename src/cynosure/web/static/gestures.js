@@ -11,7 +11,7 @@ export function gestures(play) {
     return near ?? (held ? Number(node.dataset.token) : undefined);
   };
   const fingers = new Map(); // pointers that are down: two of them zoom
-  let hand = null;
+  let hand = null, held = false; // what a pointer, or a key, has hold of
 
   function apart() {
     const [[x0, y0], [x1, y1]] = fingers.values();
@@ -28,8 +28,8 @@ export function gestures(play) {
   }
 
   function toStart() {
-    if (play.timer) play.stop();
-    if (play.state.k !== 0) play.goTo(0);
+    if (play.time.timer) play.time.stop();
+    if (play.state.k !== 0) play.time.goTo(0);
   }
 
   // All tokens that are chosen go together; in space in the plane of the screen.
@@ -41,14 +41,21 @@ export function gestures(play) {
   }
 
   function showTip(i, x, y) {
+    const other = play.hovered !== i;
     play.hovered = i;
-    const text = play.showHover();
+    if (other && play.state.show.scores) play.redraw();
+    const text = play.claims.hover();
     tip.hidden = i === undefined || !text;
     if (tip.hidden) return;
     tip.textContent = text;
     tip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - 310))}px`;
     tip.style.top = `${Math.min(y + 14, innerHeight - 130)}px`;
   }
+
+  // A finger on a token moves it, elsewhere it scrolls the page (touch-action of a part of a picture is not heard).
+  svg.addEventListener("touchstart", (event) => {
+    if (play.editable && indexOf(event.touches[0]) !== undefined) event.preventDefault();
+  }, { passive: false });
 
   // --- pointer ----------------------------------------------------------------------------------
 
@@ -63,6 +70,7 @@ export function gestures(play) {
       return;
     }
     play.hovered = undefined;
+    if (i !== undefined) play.scored = i;
     tip.hidden = true;
     scene.hideHalf();
     if (i !== undefined && play.choosing) {
@@ -145,17 +153,20 @@ export function gestures(play) {
 
   function add(place) {
     const row = Array.from({ length: play.d }, (_, j) => place[j] ?? 0);
-    play.change({ z: [...play.state.z, row] });
+    play.change({ z: [...play.state.z, row], ...worded([""]) });
     play.chosen = new Set([play.n - 1]);
     play.settle();
     play.draw();
   }
+
+  const worded = (more) => (play.state.words ? { words: [...play.state.words, ...more] } : {});
 
   function drop() {
     if (!play.chosen.size || play.chosen.size >= play.n) return;
     const exact = play.state.exact?.filter((_, i) => !play.chosen.has(i)) ?? null;
     play.found = null;
     const next = { z: play.state.z.filter((_, i) => !play.chosen.has(i)) };
+    if (play.state.words) next.words = play.state.words.filter((_, i) => !play.chosen.has(i));
     play.chosen.clear();
     if (exact) next.exact = exact;
     play.change(next);
@@ -165,8 +176,8 @@ export function gestures(play) {
   function twice() {
     const copies = [...play.chosen].map((i) => [...play.state.z[i]]);
     if (!copies.length) return;
-    const first = play.n;
-    play.change({ z: [...play.state.z, ...copies] });
+    const first = play.n, names = [...play.chosen].map((i) => play.name(i));
+    play.change({ z: [...play.state.z, ...copies], ...worded(names) });
     play.chosen = new Set(copies.map((_, i) => first + i));
     play.settle();
     play.draw();
@@ -180,19 +191,31 @@ export function gestures(play) {
 
   svg.addEventListener("focusin", (event) => {
     const i = indexOf(event);
-    if (i === undefined || play.choosing || hand) return;
+    if (i === undefined) return;
+    scene.rover = i;
+    play.redraw();
+    if (play.choosing || hand) return;
     play.chosen = new Set([i]);
     play.buttons();
     play.draw();
     const box = event.target.getBoundingClientRect();
     showTip(i, box.right, box.bottom); // keys cannot hover either
   });
-  svg.addEventListener("focusout", () => { tip.hidden = true; scene.hideHalf(); });
+  svg.addEventListener("focusout", () => { tip.hidden = true; held = false; scene.hideHalf(); });
 
   svg.addEventListener("keydown", (event) => {
     const i = indexOf(event), step = (event.shiftKey ? 2 : 12) / scene.scale;
     const by = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] }[event.key];
-    if (by && i !== undefined && play.editable) {
+    if (by && i !== undefined && !held) {
+      event.preventDefault();
+      const next = scene.towards(i, [Math.sign(by[0]), -Math.sign(by[1])]);
+      if (next !== undefined) scene.nodes.get(next).g.focus();
+    } else if (event.key === "Enter" && i !== undefined && !play.choosing && play.editable) {
+      event.preventDefault();
+      held = !held;
+      tip.textContent = held ? `token ${i} is held: arrows move it, Shift moves it less, Enter lets it go` : `token ${i} is let go`;
+    } else if (event.key === "Escape") held = false;
+    else if (by && i !== undefined && play.editable) {
       event.preventDefault();
       toStart();
       play.chosen.add(i);
@@ -217,13 +240,13 @@ export function gestures(play) {
     } else if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "y") {
       event.preventDefault();
       play.travel(play.past.redo());
-    } else if (event.key === " " && !typing) { event.preventDefault(); play.playStop(); }
+    } else if (event.key === " " && !typing) { event.preventDefault(); play.time.playStop(); }
   });
 
   // --- files ------------------------------------------------------------------------------------
 
   function take(text) {
-    try { play.reset({ ...play.state, ...tokensOf(text), A: null, beside: null, k: 0 }); } catch (error) { say(error); }
+    try { play.reset({ ...play.state, ...tokensOf(text), words: undefined, from: undefined, A: null, beside: null, k: 0 }); } catch (error) { say(error); }
   }
   const room = $("room-play"); // all of it: nobody aims
   room.addEventListener("dragover", () => svg.classList.add("over"));

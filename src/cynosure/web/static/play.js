@@ -1,20 +1,25 @@
 // Play: tokens one can hold. The page sends tokens and draws answers; every claim is the server's.
-import { fetchFile, get, latest, post } from "./api.js";
+import { fetchFile, get, isLocal, post } from "./api.js";
 import { calm, remember, remembered, say } from "./app.js";
 import { Beside } from "./beside.js";
-import { $, later, perFrame, short, write } from "./dom.js";
+import { Claims } from "./claims.js";
+import { $, later, latest, perFrame, short, write } from "./dom.js";
 import { FormView, isDefinite } from "./ellipse.js";
 import { exporting } from "./exports.js";
 import { gestures } from "./gestures.js";
-import { presets } from "./presets.js";
+import { layer, scoresOf } from "./hardmax.js";
+import { presets, startOf } from "./presets.js";
 import { MANY, Scene } from "./scene.js";
-import { fresh, fromLink, LAYERS, Past, toLink } from "./state.js";
+import { fresh, fromLink, Past, toLink } from "./state.js";
+import { telling } from "./story.js";
 import { showTheorems } from "./theorems.js";
+import { Timeline } from "./timeline.js";
 
 const GROUNDS = {
   basins: "One more token there is proved to tend to the leader of that colour; white: it would lead itself; grey: no leader.",
   cells: "The leader of that colour has the largest score there: a power diagram.",
 };
+const LONGEST_LINK = 100_000; // characters that an address bar holds
 const MOST_CHECKED = 300; // tokens; beyond, the theorems are checked when asked
 
 export async function open() {
@@ -26,6 +31,7 @@ export async function open() {
 class Play {
   constructor() {
     this.state = fresh();
+    this.local = isLocal; // whether answers are the browser's own, which proves nothing
     this.scene = new Scene($("stage"));
     this.beside = new Beside(this);
     this.other = this.beside.scene;
@@ -35,10 +41,15 @@ class Play {
     this.run = null; // states by layer
     this.colours = new Map();
     this.form = new FormView((A) => this.change({ A }), () => this.settle());
-    this.askLimit = latest((body) => post("limit", body), (found) => this.take(found), (error) => say(error, "limit"));
-    this.askRun = latest((body) => post("simulate", body), (run) => this.takeRun(run), say);
+    this.version = 0; // of what is on the stage: an answer says which it is about
+    this.ran = -1;
+    this.current = false; // whether `found` is about what is shown
+    this.time = new Timeline(this);
+    this.claims = new Claims(this);
+    this.askLimit = latest((body) => post("limit", body), (...answer) => this.take(...answer), (error) => say(error, "limit"));
+    this.askRun = latest((body) => post("simulate", body), (...answer) => this.takeRun(...answer), say);
     this.askCheck = latest((body) => post("check", body), (made) => showTheorems(made, this), (e) => showTheorems(e, this));
-    this.askBasins = latest((body) => post("basins", body), (found, body) => this.takeBasins(found, body), say);
+    this.askBasins = latest((body) => post("basins", body), (found, body) => this.takeBasins(found, body), (error, body) => this.missBasins(error, body));
     this.soon = later(120, () => this.follow());
     this.idle = later(600, () => this.rest());
     const soon = later(300, () => this.writeLink());
@@ -60,7 +71,7 @@ class Play {
 
   async visit(link) {
     if (link) {
-      try { this.reset(fromLink(link)); return; }
+      try { this.reset(await fromLink(link, startOf)); return; }
       catch { say(new Error("this link holds no tokens; here is a start instead")); }
     }
     if (!this.n) await this.presets.load("gaussian", { n: 40, seed: 2 });
@@ -69,26 +80,31 @@ class Play {
 
   // --- changes ----------------------------------------------------------------------------------
 
+  // Other tokens altogether; undo goes back to those before.
   reset(state) {
+    if (this.time.timer) this.time.stop();
     this.state = state;
-    this.past = new Past(state);
     this.chosen.clear();
+    this.found = this.run = this.ground = this.scored = null;
+    this.scene.showGround(null);
     this.scene.fit(this.visible(state.z));
     this.beside.fill();
     this.refresh();
+    if (this.past) this.settle(); else this.past = new Past(state);
+    this.buttons();
   }
 
   change(parts) {
     this.beside.together(parts);
     if (parts.z && !parts.exact) parts.exact = null; // moved tokens are floats again
-    const only = Object.keys(parts).every((key) => key === "z" || key === "exact");
+    const only = Object.keys(parts).every((key) => ["z", "exact", "words"].includes(key));
     Object.assign(this.state, parts);
     this.refresh(!only, true);
   }
 
   // The end of a gesture is what undo goes back to, and what is answered in words.
   settle() {
-    if (this.brief) this.askLimit(this.limitBody());
+    if (this.brief) this.askLimit(this.limitBody(), this.version);
     this.beside.settle();
     this.past.keep(this.state);
     this.buttons();
@@ -106,12 +122,16 @@ class Play {
 
   // While a token is dragged nothing but tokens changes, and that many times a second.
   refresh(controls = true, brief = false) {
-    if (this.found && this.found.points.length !== this.n) this.found = null;
+    const anew = !this.found || this.found.points.length !== this.n;
+    if (anew) this.found = null;
     if (this.run && this.run.z[0].length !== this.n) this.run = null;
+    this.version += 1;
+    this.current = false;
+    this.claims.pending(anew);
     if (brief) this.redraw(); else this.draw();
     if (controls) this.controls();
-    this.askLimit(this.limitBody(brief));
-    if (this.state.k !== 0) this.askRun(this.runBody());
+    this.askLimit(this.limitBody(brief), this.version);
+    if (this.state.k !== 0) this.askRun(this.runBody(), this.version);
     this.beside.follow(brief);
     this.soon();
     this.idle();
@@ -124,7 +144,7 @@ class Play {
     this.brief = brief;
     const { A, alpha, rational } = this.state;
     const exact = rational && this.n <= 200;
-    const body = { tokens: this.tokens(), alpha: exact ? this.rationalAlpha() : alpha, exact, brief, followed: !brief && this.n <= 300, deadline: 3 };
+    const body = { tokens: this.tokens(), alpha: exact ? this.rationalAlpha() : alpha, exact, brief, followed: !brief && this.n <= 300, deadline: this.claims.deadline };
     if (A) body.A = A;
     if (!isDefinite(A)) body.max_layers = 2000;
     return body;
@@ -133,19 +153,20 @@ class Play {
   // 0.1 on the slider means one tenth when decisions are rational.
   rationalAlpha() { return String(Number(this.state.alpha.toPrecision(3))); }
 
-  runBody(layers = LAYERS) {
+  runBody(layers = this.time.last) {
     const { A, alpha, z } = this.state, body = { tokens: z, alpha, layers };
     if (A) body.A = A;
     return body;
   }
 
   follow() {
-    if (!this.run || this.state.k !== 0) this.askRun(this.runBody());
+    if (this.ran !== this.version) this.askRun(this.runBody(), this.version);
     this.beside.follow();
   }
 
   rest() {
-    this.askRun(this.runBody());
+    if (this.ran !== this.version) this.askRun(this.runBody(), this.version);
+    if (this.local) return;
     if (this.n <= MOST_CHECKED) this.check(); else showTheorems(null, this);
     if (this.background) this.basins(); else this.scene.showGround(null);
   }
@@ -155,35 +176,53 @@ class Play {
   check() { this.askCheck(this.runBody()); }
 
   basins() {
-    if (this.d !== 2) return;
+    if (this.d !== 2) { write($("ground-said"), "Backgrounds need tokens of the plane."); return; }
     const [corner, opposite] = this.scene.corners();
     const [most, numbers] = this.background === "cells" ? [100, 1000000] : [60, 400000]; // cells cost little
     const side = Math.max(12, Math.min(most, Math.floor(Math.sqrt(numbers / this.n))));
     const { z, alpha, A } = this.state, body = { tokens: z, alpha, corner, opposite, side, kind: this.background };
     if (A) body.A = A;
+    write($("ground-said"), `Computing the ${this.background} of ${side} × ${side} places …`);
     this.askBasins(body);
   }
 
   takeBasins(found, body) {
+    this.missed = 0;
     if (body.kind !== this.background) return;
+    write($("ground-said"), "");
     this.ground = { ...found, corner: body.corner, opposite: body.opposite };
     this.draw();
   }
 
-  // --- answers ----------------------------------------------------------------------------------
-
-  take(found) {
-    if (found.points.length !== this.n) return;
-    this.found = found;
-    this.paint(found.leaders);
-    calm("limit");
-    this.redraw();
-    this.tell();
+  // A server that has just started may be stopped while it compiles: it is asked again.
+  missBasins(error, body) {
+    if (body.kind !== this.background) { write($("ground-said"), ""); return; }
+    this.missed = (this.missed || 0) + 1;
+    const again = this.missed < 4 && [422, 503].includes(error.status) && /stopped|busy|again/.test(error.message);
+    write($("ground-said"), again ? `${error.message}. Asking again …` : error.message);
+    if (again) setTimeout(() => { if (body.kind === this.background) this.basins(); }, 500);
+    else this.missed = 0;
   }
 
-  takeRun(run) {
+  // --- answers ----------------------------------------------------------------------------------
+
+  take(found, body, version) {
+    if (found.points.length !== this.n || found.points[0].length !== this.d) return;
+    this.found = found;
+    this.current = version === this.version;
+    this.paint(found.leaders);
+    calm("limit");
+    this.time.reach();
+    this.redraw();
+    if (this.claims.take(found, body, this.current)) this.askLimit(this.limitBody(), this.version);
+    if (this.run && this.run.z.length <= this.time.last) this.askRun(this.runBody(), this.version);
+    this.claims.hover();
+  }
+
+  takeRun(run, body, version) {
     if (run.z[0].length !== this.n) return;
     this.run = run;
+    this.ran = version;
     this.draw();
   }
 
@@ -198,9 +237,18 @@ class Play {
 
   now() {
     const { k, z } = this.state;
-    if (k === "inf") return this.found && this.d <= 3 ? this.found.points : this.visible(this.run ? this.run.z.at(-1) : z, LAYERS);
+    if (k === "inf") return this.found && this.d <= 3 ? this.found.points : this.visible(this.run ? this.run.z.at(-1) : z, Infinity);
     if (k === 0 || !this.run) return this.visible(z, 0);
     return this.visible(this.run.z[Math.min(k, this.run.z.length - 1)], k);
+  }
+
+  // Where the arrows end: after one more layer, or in the limit.
+  ends() {
+    const { show, k, z, alpha, A } = this.state, { run, found } = this;
+    if (k === "inf" || show.arrows === "none" || this.d > 3) return null;
+    if (show.arrows === "limit") return found?.points ?? null;
+    if (k > 0) return run?.z[k + 1] ?? null;
+    return run && this.ran === this.version ? run.z[1] : layer(z, alpha, A);
   }
 
   // A leader keeps its colour as long as it leads, whoever comes and goes.
@@ -219,74 +267,64 @@ class Play {
 
   groups() { return (i) => (this.found ? this.colours.get(this.found.follows[i]) ?? -1 : -1); }
 
+  // A star from the layer on at which it is born; before, it moves like any other.
   leads(i) {
-    const born = this.found?.born[i] ?? -1, k = this.state.k === "inf" ? Infinity : this.state.k;
-    return born >= 0 && (born <= k || k === 0);
+    const born = this.found?.born[i] ?? -1;
+    return born >= 0 && (this.state.k === "inf" || born <= this.state.k);
+  }
+
+  name(i) { return this.state.words?.[i] ?? ""; }
+
+  // What the token that was pointed at last scores each token with, where they are now.
+  scores() {
+    const i = this.hovered ?? this.scored, z = this.state.k === 0 ? this.state.z : this.d <= 3 ? this.now() : null;
+    if (!this.state.show.scores || !z || i === undefined || i === null || i >= z.length) return null;
+    this.scored = i;
+    const values = scoresOf(z, this.state.A, i);
+    return { i, values, best: Math.max(...values) };
   }
 
   draw() {
-    const { found, state } = this, group = this.groups();
-    const undecided = new Set(found?.undecided || []);
-    const flat = this.d <= 2, show = state.show;
+    const plain = Number(document.body.dataset.story) < 4; // of the story: nobody was called a leader yet
+    const { found, state } = this, group = plain ? () => 0 : this.groups(), ends = this.ends();
+    const undecided = new Set((!plain && found?.undecided) || []), leads = (i) => !plain && this.leads(i);
+    const flat = this.d <= 2, show = state.show, crowd = (found?.leaders.length || 0) > 10;
     if (this.background && this.ground && flat) this.scene.showGround(this.ground, (i) => group(i));
     this.scene.draw({
-      points: this.now(), group, chosen: this.chosen, names: show.names,
-      leads: (i) => this.leads(i), open: (i) => undecided.has(i), follows: state.k === 0 ? null : found?.follows,
+      points: this.now(), group, chosen: this.chosen, names: show.names || crowd || !!state.words,
+      named: show.names || state.words ? null : leads, name: (i) => this.name(i) || String(i),
+      leads, open: (i) => undecided.has(i), follows: plain || state.k === 0 ? null : found?.follows,
       label: found?.words ? (i) => `token ${i}: ${found.words[i]}` : null,
       hull: show.hull && flat && state.k === 0 ? found?.hull?.vertices : null,
       polytope: show.polytope && flat ? found?.polytope?.vertices : null,
       edges: show.polytope && this.d === 3 ? found?.polytope : null,
-      arrows: show.arrows && state.k !== "inf", limits: this.d <= 3 ? found?.points : null,
+      ends, trails: this.time.trail(), scores: this.scores(),
     });
     this.beside.draw(group);
-    const ground = flat && this.ground ? GROUNDS[this.background] : "";
-    write($("stage-caption"), ground ? ground : this.n > MANY && show.arrows ? `${this.n} tokens; arrows of every ${Math.ceil(this.n / MANY)}th` : this.state.beside ? `Hardmax layers, α = ${short(state.alpha)}` :
-      this.d > 3 ? `d = ${this.d}: along the three principal components; drag to turn` : this.d === 3 ? "d = 3: drag the ground to turn" : "");
+    write($("stage-caption"), this.caption(flat, ends));
   }
 
-  tell() {
-    const { found } = this, badge = $("badge"), open = found.undecided.length;
-    if (badge.dataset.certified !== String(found.certified)) badge.dataset.certified = String(found.certified);
-    write(badge, found.certified ? "proved" : `${open} undecided`);
-    write($("proof-here"), `Here: ${found.layers} layers were walked and ${found.exact_decisions} ties decided in exact arithmetic.`);
-    const lead = found.leaders.length, last = Math.max(0, ...found.settled_at);
-    const late = found.leaders.filter((i) => found.born[i] > 0);
-    write($("said"), `${lead} of ${this.n} ${this.n === 1 ? "token leads" : "tokens lead"}` +
-      (found.certified ? `; every limit is proved ${last ? `by layer ${last}` : "at once"}.` :
-        `; ${open} not proved after ${found.layers} layers.`) +
-      (late.length ? ` Token ${late[0]} becomes a leader at layer ${found.born[late[0]]}.` : ""));
-    write($("cautions"), found.cautions.join(". "));
-    this.showHover();
-  }
-
-  showHover() {
-    const i = this.hovered, { found } = this;
-    if (i === undefined || !found?.words || i >= this.n) { this.scene.hideHalf(); return ""; }
-    const set = found.followed?.[i], z = this.state.z[i];
-    const exact = found.exact_points ? `\nlimit ${found.exact_points[i].map((x, j) => (x.length > 24 ? "≈" + short(found.points[i][j], 8) : x)).join(", ")}` :
-      `\nlimit ${found.points[i].map((x) => short(x)).join(", ")}`;
-    if (set && this.state.k === 0 && this.d === 2) {
-      const A = this.state.A || [[1, 0], [0, 1]];
-      const normal = [A[0][0] * z[0] + A[0][1] * z[1], A[1][0] * z[0] + A[1][1] * z[1]];
-      const to = this.state.z[set[0]];
-      this.scene.showHalf(normal, normal[0] * to[0] + normal[1] * to[1], z);
-    }
-    const given = this.state.rational && this.state.exact ? this.state.exact[i] : z.map((x) => short(x));
-    return `token ${i} at ${given.join(", ")}\n${found.words[i]}` +
-      (set ? `\nC = {${set.slice(0, 12).join(", ")}${set.length > 12 ? ", …" : ""}} at layer 0` : "") + exact +
-      (found.margin[i] === null ? "" : `\nsmallest gap ${short(found.margin[i], 3)}`);
+  caption(flat, ends) {
+    const { state, n, d } = this, arrows = state.show.arrows === "limit" ? "arrows: to the limit" : "arrows: the next step";
+    if (flat && this.ground && this.background) return GROUNDS[this.background];
+    const said = [state.k === "inf" ? "in the limit" : `layer ${state.k}`];
+    if (state.beside) said.push(`hardmax layers, α = ${short(state.alpha)}`);
+    if (d > 2) said.push(d > 3 ? `d = ${d}: along the three principal components; drag to turn` : "d = 3: drag the ground to turn");
+    if (ends) said.push(n > MANY ? `${arrows}, of every ${Math.ceil(n / MANY)}th token` : arrows);
+    return said.join(" · ");
   }
 
   // --- controls ---------------------------------------------------------------------------------
 
   controls() {
-    const { alpha, A, k, show, rational } = this.state;
+    this.presets?.show(this.state.from);
+    const { alpha, A, show, rational } = this.state;
     $("alpha").value = Math.log(alpha);
     $("alpha-shown").textContent = short(alpha, 3);
-    $("layer").value = k === "inf" ? LAYERS + 1 : k;
-    $("at").textContent = k === "inf" ? "∞" : k;
+    this.time.show();
     $("exact").checked = rational;
     for (const box of document.querySelectorAll("[data-show]")) box.checked = show[box.dataset.show];
+    $("arrows").value = show.arrows;
     this.form.show(A, this.d);
     this.buttons();
   }
@@ -313,6 +351,7 @@ class Play {
         if (["basins", "cells"].includes(box.dataset.show)) { // one background at a time
           this.state.show[box.dataset.show === "basins" ? "cells" : "basins"] = false;
           this.ground = null;
+          write($("ground-said"), "");
           this.rest();
           this.controls();
         }
@@ -320,46 +359,11 @@ class Play {
         this.settle();
       });
     }
-    $("layer").addEventListener("input", (e) => this.goTo(Number(e.target.value)));
-    $("layer").addEventListener("change", () => this.settle());
-    $("run").addEventListener("click", () => this.playStop());
-    $("badge").addEventListener("click", () => {
-      const note = $("proof");
-      note.hidden = !note.hidden;
-      $("badge").setAttribute("aria-expanded", String(!note.hidden));
-    });
+    $("arrows").addEventListener("change", (e) => { this.state.show.arrows = e.target.value; this.draw(); this.settle(); });
     $("intro").hidden = remembered("intro") === "read";
     $("intro-close").addEventListener("click", () => { $("intro").hidden = true; remember("intro", "read"); });
     $("choose").addEventListener("click", () => this.choose());
     $("steer").addEventListener("click", () => this.steer());
-  }
-
-  goTo(stop) {
-    this.state.k = stop > LAYERS ? "inf" : stop;
-    if (!this.run && stop > 0) this.askRun(this.runBody());
-    this.draw();
-    this.controls();
-    this.link();
-  }
-
-  // Whoever takes hold of something has seen enough of the movie.
-  stop() {
-    clearInterval(this.timer);
-    this.timer = 0;
-    $("run").textContent = "▶";
-  }
-
-  playStop() {
-    const button = $("run");
-    if (this.timer) { this.stop(); this.settle(); return; }
-    if (this.state.k === "inf") this.goTo(0);
-    button.textContent = "❚❚";
-    this.timer = setInterval(() => {
-      const k = this.state.k;
-      if (k === "inf") { this.playStop(); return; }
-      // Late layers change little: go faster, and end at infinity.
-      this.goTo(k < 12 ? k + 1 : k < LAYERS ? Math.min(k + 3, LAYERS) : LAYERS + 1);
-    }, 180);
   }
 
   choose() {
@@ -379,15 +383,21 @@ class Play {
       if (found.feasible) {
         this.change({ A: found.A });
         this.settle();
-        $("control-said").textContent = `Tokens ${leaders.join(", ")} lead under this A (margin ${short(found.margin, 3)}, condition ${short(found.condition, 3)}): ${found.words}.`;
+        $("control-said").textContent = `${leaders.length === 1 ? "Token" : "Tokens"} ${leaders.join(", ")} ${leaders.length === 1 ? "leads" : "lead"} under this A (margin ${short(found.margin, 3)}, condition ${short(found.condition, 3)}): ${found.words}.`;
       } else $("control-said").textContent = `No such A: ${found.words}.`;
     } catch (error) { $("control-said").textContent = error.message; }
   }
 
-  writeLink() {
+  // The address: the configuration and what was changed of it, or all tokens.
+  async address() { return `#play=${toLink(this.state, await this.base())}`; }
+
+  base() { return this.state.from ? startOf(...this.state.from).catch(() => null) : null; }
+
+  async writeLink() {
+    const version = this.version, hash = await this.address();
+    if (version !== this.version) return; // a newer one is on its way
+    if (!$("room-play").hidden && !telling() && hash.length < LONGEST_LINK) history.replaceState(null, "", hash);
     $("stage").dataset.link = "written";
-    if ($("room-play").hidden || this.n > 1500) return;
-    history.replaceState(null, "", `#play=${toLink(this.state)}`);
   }
 
   file(format) { return fetchFile("simulate", { ...this.runBody(), format }); }

@@ -3,6 +3,8 @@ import { colour, draw, make, set } from "./dom.js";
 
 const W = 800, H = 560;
 export const MANY = 400; // tokens; beyond, a browser is too slow with a node for each, and a canvas has the rest
+const SCORED = 8; // scores that are written, the largest
+const LEGIBLE = 23; // pixels of a letter in a lecture hall
 const CIRCLE = "M6 0A6 6 0 1 1 -6 0A6 6 0 1 1 6 0Z";
 const STAR = Array.from({ length: 10 }, (_, i) => {
   const r = i % 2 ? 4.2 : 10.5, a = (Math.PI * i) / 5 - Math.PI / 2;
@@ -25,25 +27,28 @@ export class Scene {
     this.scale = 180;
     this.turn = [0.5, 0.4];
     this.layers = {};
-    for (const name of ["ground", "axes", "hull", "polytope", "arrows", "half", "tokens"]) {
+    for (const name of ["ground", "axes", "hull", "polytope", "trails", "arrows", "half", "scores", "tokens"]) {
       this.layers[name] = draw("g", svg, { class: name });
     }
     this.nodes = new Map();
     // Asking for the width while drawing would make the browser lay the page out each time.
     new ResizeObserver(([box]) => {
-      if (this.width === box.contentRect.width) return;
-      this.width = box.contentRect.width;
-      if (this.what) this.draw(this.what);
+      const width = Math.min(box.contentRect.width, (box.contentRect.height * W) / H);
+      if (this.width === width) return;
+      this.width = width;
+      this.again();
     }).observe(svg);
     this.width = svg.clientWidth;
+    document.addEventListener("present", () => this.again());
     this.axisX = draw("line", this.layers.axes, { stroke: "#8884", "stroke-width": 1 });
     this.axisY = draw("line", this.layers.axes, { stroke: "#8884", "stroke-width": 1 });
     this.hull = draw("polygon", this.layers.hull, { fill: "none", stroke: "#8a8f98", "stroke-dasharray": "5 4" });
-    this.polytope = draw("polygon", this.layers.polytope, { fill: "#d55e0022", stroke: "#d55e00", "stroke-width": 1.5,
+    this.polytope = draw("polygon", this.layers.polytope, { fill: "currentColor", "fill-opacity": 0.06, stroke: "currentColor", "stroke-width": 1.5,
       "stroke-linejoin": "round" });
     this.axisZ = draw("line", this.layers.axes, { stroke: "#8884", "stroke-width": 1 });
     this.letters = ["x", "y", "z"].map((name) => draw("text", this.layers.axes, { "font-size": 13, fill: "#8a8f98", "text-anchor": "middle" }, name));
-    this.wire = draw("path", this.layers.polytope, { fill: "none", stroke: "#d55e00", "stroke-width": 1.5 });
+    for (const letter of this.letters) letter.style.display = "none"; // until it has a place
+    this.wire = draw("path", this.layers.polytope, { fill: "none", stroke: "currentColor", "stroke-width": 1.5 });
     this.half = draw("path", this.layers.half, { fill: "#0072b214", stroke: "#0072b2", "stroke-dasharray": "6 4" });
     this.halfArrow = draw("line", this.layers.half, { stroke: "#0072b2", "stroke-width": 1.5 });
   }
@@ -102,7 +107,7 @@ export class Scene {
   token(i) {
     if (this.nodes.has(i)) return this.nodes.get(i);
     const g = draw("g", this.layers.tokens, { class: "token", "data-token": i, "data-role": "follower" });
-    if (this.editable) set(g, { tabindex: 0, role: "img" });
+    if (this.editable) set(g, { role: "img" });
     const ring = draw("circle", g, { class: "ring", r: 14, fill: "none", "pointer-events": "all" });
     const shape = draw("path", g, { d: CIRCLE, stroke: "#0006", "stroke-width": 1 });
     const name = draw("text", g, { x: 9, y: -8, "font-size": 13, fill: "currentColor", "pointer-events": "none" });
@@ -113,8 +118,8 @@ export class Scene {
 
   // Names over no other, over no other token, inside the frame: above or below their token, right or left. One with tokens
   // on its spot says how many; one without a place is left to the pointer.
-  names(which, points, name, small) {
-    const spots = [], taken = [], out = [], pen = (this.pen ??= make("canvas").getContext("2d"));
+  names(which, points, name, small, alone) {
+    const spots = [], taken = (this.taken = []), out = [], pen = (this.pen ??= make("canvas").getContext("2d"));
     pen.font = `13px ${getComputedStyle(this.svg).fontFamily || "sans-serif"}`;
     for (const i of which) {
       const [x, y] = this.toScreen(points[i]), size = small * this.near(points[i]), under = spots.find((one) => Math.hypot(one.x - x, one.y - y) < 5 * small);
@@ -123,7 +128,7 @@ export class Scene {
       else spots.push({ i, x, y, size, all: [i] });
     }
     for (const { i, x, y, size, all } of spots) {
-      const text = all.length > 1 ? `${name(i)} +${all.length - 1}` : name(i), wide = pen.measureText(text).width * size;
+      const text = all.length > 1 && !alone ? `${name(i)} +${all.length - 1}` : name(i), wide = pen.measureText(text).width * size;
       for (const [side, down] of [["start", -8], ["end", -8], ["start", 17], ["end", 17]]) {
         const left = side === "start" ? x + 9 * size : x - 9 * size - wide, top = y + (down - 12) * size, right = left + wide, low = top + 16 * size;
         if (left < 0 || top < 0 || right > W || low > H) continue;
@@ -136,18 +141,75 @@ export class Scene {
     return out;
   }
 
+  // Tokens that have come to their leader, and how many there are under each star.
+  under(what) {
+    const gone = new Set(), at = new Map();
+    if (!what.follows) return { gone, at };
+    what.points.forEach((p, i) => {
+      const j = what.follows[i];
+      if (j === undefined || j < 0 || j === i || what.leads(i) || !what.points[j]) return;
+      const [x, y] = this.toScreen(p), [u, v] = this.toScreen(what.points[j]);
+      if (Math.hypot(x - u, y - v) >= 3) return;
+      gone.add(i);
+      if (what.leads(j)) at.set(j, (at.get(j) || 0) + 1);
+    });
+    return { gone, at };
+  }
+
+  drawTrails({ trails, group, points }) {
+    const lines = new Map();
+    if (trails && trails.length > 1) {
+      points.forEach((_, i) => { const ink = colour(group(i)); lines.set(ink, (lines.get(ink) || "") + this.path(trails, i)); });
+    }
+    const home = this.layers.trails, wanted = JSON.stringify([...lines]);
+    if (this.trailed === wanted) return;
+    this.trailed = wanted;
+    home.replaceChildren();
+    for (const [ink, d] of lines) draw("path", home, { d, fill: "none", stroke: ink, "stroke-width": 1.2, "stroke-opacity": 0.55 });
+  }
+
+  // Lines from a token to those it scores, the best in bold, and the largest scores in numbers, over no name and no
+  // other number where there is room beside their line.
+  drawScores({ scores, points }) {
+    const home = this.layers.scores;
+    home.replaceChildren();
+    if (!scores || points.length > MANY) return;
+    const { i, values, best } = scores, [x, y] = this.toScreen(points[i]), size = 14 * this.grown, taken = [...this.taken || []];
+    const told = new Set([...values.keys()].sort((a, b) => values[b] - values[a]).slice(0, SCORED));
+    values.forEach((value, j) => {
+      const [u, v] = this.toScreen(points[j]), top = value === best, own = i === j;
+      if (!own) draw("line", home, { x1: x, y1: y, x2: u, y2: v, stroke: "currentColor", "stroke-opacity": top ? 0.9 : 0.25, "stroke-width": top ? 3 : 1.2 });
+    });
+    for (const j of [...told]) {
+      const [u, v] = this.toScreen(points[j]), places = [], text = values[j].toFixed(2).replace("-", "−"), half = 0.33 * text.length * size;
+      for (const right of [0, 1.8, -1.8, 3.5, -3.5]) {
+        for (const down of [0, 1.3, -1.3, -3.4]) {
+          for (const share of [0.6, 0.5, 0.7, 0.4, 0.8, 0.3]) places.push([x + share * (u - x) + right * size, y + share * (v - y) + (j === i ? down + 2 : down) * size]);
+        }
+      }
+      const box = ([a, b]) => [a - half, b - size, a + half, b + 0.3 * size];
+      const free = ([a, b, c, d]) => a > 0 && b > 0 && c < W && d < H && !taken.some(([left, top, right, low]) => left < c && a < right && top < d && b < low);
+      const [a, b] = places.find((one) => free(box(one))) ?? places[0];
+      taken.push(box([a, b]));
+      draw("text", home, { x: a, y: b, "font-size": size, "font-weight": values[j] === best ? 700 : 400, "text-anchor": "middle", class: "score", "data-score": j }, text);
+    }
+  }
+
+  again() { if (this.what) this.draw(this.what); }
+
   put(node, key, value, apply) {
     if (node.was[key] === value) return;
     node.was[key] = value;
     apply(value);
   }
 
-  // what: points, leads(i), group(i), open(i), label(i), arrows, limits, hull, polytope, names, chosen;
-  // follows: tokens that have come to their leader are drawn inside its star; paths: by layer the
-  // places so far, instead of arrows
+  // what: points, leads(i), group(i), open(i), label(i), hull, polytope, names, named(i), chosen;
+  // ends: where arrows end; follows: tokens that have come to their leader are drawn inside its star,
+  // which counts them; paths: by layer the places so far, instead of arrows; trails: the same, with arrows
   draw(what) {
     this.what = what;
-    const { points } = what, n = points.length, near = Math.min(1.9, Math.max(1, 640 / (this.width || W)));
+    const { points } = what, n = points.length, wide = this.width || W, hall = "present" in document.body.dataset;
+    const near = (this.grown = Math.max(hall ? (LEGIBLE * W) / (13 * wide) : 1, Math.min(1.9, 640 / wide)));
     const small = (n > 400 ? 0.55 : n > 120 ? 0.75 : 1) * near; // a narrow picture needs larger tokens
     this.reach = 14 * small;
     const kept = this.many(what, small);
@@ -157,7 +219,11 @@ export class Scene {
       node.arrow.remove();
       this.nodes.delete(i);
     }
-    const names = what.names ? this.names([...(kept || points.keys())], points, what.name || String, small) : [];
+    const some = [...(kept || points.keys())].filter((i) => !what.named || what.named(i));
+    const names = what.names ? this.names(some, points, what.name || String, small, what.named) : [], under = this.under(what);
+    this.drawTrails(what);
+    this.drawScores(what);
+    if (!(this.rover < n) || (kept && !kept.has(this.rover))) this.rover = kept ? Math.min(...kept) : 0;
     for (const i of kept || points.keys()) {
       const node = this.token(i), [x, y] = this.toScreen(points[i]), leads = what.leads(i), open = what.open(i);
       this.put(node, "place", `translate(${x.toFixed(1)} ${y.toFixed(1)}) scale(${(small * this.near(points[i])).toFixed(3)})`,
@@ -168,13 +234,14 @@ export class Scene {
       });
       this.put(node, "fill", open ? "none" : colour(what.group(i)), (v) => set(node.shape, { fill: v,
         stroke: open ? "#c98a00" : "#0006", "stroke-dasharray": open ? "3 2" : null, "stroke-width": open ? 2 : 1 }));
-      const home = what.follows && !leads && points[what.follows[i]] ? this.toScreen(points[what.follows[i]]) : null;
-      this.put(node, "there", !!home && Math.hypot(x - home[0], y - home[1]) < 3, (v) => set(node.shape, { transform: v ? "scale(0.5)" : null }));
+      this.put(node, "there", under.gone.has(i), (v) => set(node.shape, { transform: v ? "scale(0.5)" : null }));
+      if (this.editable) this.put(node, "tab", i === this.rover ? 0 : -1, (v) => node.g.setAttribute("tabindex", v)); // one Tab stop
       this.put(node, "chosen", String(!!what.chosen?.has(i)), (v) => node.g.setAttribute("data-chosen", v));
-      const line = what.paths ? this.path(what.paths, i) : what.arrows ? this.arrow(points[i], what.limits?.[i]) : "";
+      const line = what.paths ? this.path(what.paths, i) : what.ends ? this.arrow(points[i], what.ends[i]) : "";
       this.put(node, "arrow", line, (v) => node.arrow.setAttribute("d", v));
       if (what.paths) this.put(node, "path", colour(what.group(i)), (v) => set(node.arrow, { fill: "none", stroke: v, "stroke-width": 1.5, "data-path": i }));
-      const { text = "", side = "start", down = -8 } = names[i] || {};
+      const { text: name = "", side = "start", down = -8 } = names[i] || {}, count = under.at.get(i);
+      const text = count ? `${name.replace(/ \+\d+$/, "")} +${count}`.trim() : name;
       this.put(node, "side", `${side} ${down}`, () => set(node.name, { x: side === "end" ? -9 : 9, y: down, "text-anchor": side }));
       this.put(node, "name", text, (v) => { node.name.textContent = v; });
       if (this.editable && what.label) this.put(node, "label", what.label(i), (v) => node.g.setAttribute("aria-label", v));
@@ -221,13 +288,13 @@ export class Scene {
 
   // Arrows (of some) and tokens without a node, painted again only if one of them changed.
   paint(what, small, kept) {
-    const { points, limits } = what, n = points.length, every = Math.ceil(n / MANY), { canvas } = this;
+    const { points, ends } = what, n = points.length, every = Math.ceil(n / MANY), { canvas } = this;
     const sharp = Math.min(2, (devicePixelRatio * (this.width || W)) / W), size = [W, H].map((x) => Math.round(x * sharp));
     const now = new Float64Array(8 * n + 3).fill(NaN);
     now.set([...size, small], 8 * n);
     for (let i = 0; i < n; i++) {
       if (kept.has(i)) continue;
-      const end = what.arrows && i % every === 0 ? limits?.[i] : null;
+      const end = i % every === 0 ? ends?.[i] : null;
       now.set(this.toScreen(points[i]), 8 * i);
       if (end) now.set(this.toScreen(end), 8 * i + 2);
       now.set([what.group(i), what.leads(i), what.open(i)], 8 * i + 4);
@@ -277,6 +344,18 @@ export class Scene {
       const [u, v] = this.toScreen(p), apart = (u - x) ** 2 + (v - y) ** 2;
       if (apart < best) [best, found] = [apart, i];
     });
+    return found;
+  }
+
+  // The next token from one in a direction of the screen: near, and not too far to the side.
+  towards(i, [dx, dy]) {
+    const [x, y] = this.toScreen(this.what.points[i]);
+    let best = Infinity, found;
+    for (const j of this.nodes.keys()) {
+      const [u, v] = this.toScreen(this.what.points[j]), along = (u - x) * dx + (v - y) * dy, across = Math.abs((u - x) * dy - (v - y) * dx);
+      if (j === i || along <= 0 || across > 2 * along || along + 2 * across >= best) continue;
+      [best, found] = [along + 2 * across, j];
+    }
     return found;
   }
 

@@ -24,10 +24,23 @@ export function showTheorems(made, play) {
   }
 }
 
+const GREEK = { alpha: "α", beta: "β", eta: "η", rho: "ρ", sigma: "σ", theta: "θ", phi: "φ" };
+
+// Formulas as the library writes them, K_{k+1} and |z_i|_A², with their indices set low and powers high.
+export function formula(home, text) {
+  const plain = text.replace(/\b[a-z]+\b/g, (word) => GREEK[word] ?? word).replace(/<([^<>]*,[^<>]*)>/g, "⟨$1⟩")
+    .replace(/!=|>=|<=/g, (mark) => ({ "!=": "≠", ">=": "≥", "<=": "≤" })[mark]).replaceAll(" - ", " − ");
+  for (const [, before, mark, braced, bare] of plain.matchAll(/([^_^]*)(?:([_^])(?:\{([^}]*)\}|([A-Za-z]|\d+)?))?/g)) {
+    home.append(before);
+    if (braced ?? bare) make(mark === "_" ? "sub" : "sup", home, braced ?? bare);
+    else home.append(mark ?? "");
+  }
+}
+
 function row(parent, check, mark, className, why) {
   const line = make("div", parent, "", "theorem");
   make("span", line, mark, className);
   make("span", line, check.theorem, "", { title: check.reference });
-  make("span", line, check.statement);
+  formula(make("span", line), check.statement);
   make("span", line, why, "why");
 }

@@ -1,8 +1,10 @@
-// Versions of a text that were kept, each beside the one that is typed now: verdicts, words that came
-// and went, and what every term adds in one and in the other.
+// Versions of a text that were kept, each side by side with the one that is typed now: verdicts, words that
+// came and went, and what every term adds in one and in the other.
 import { make, signed } from "./dom.js";
+import { paint, verdict } from "./read.js";
 
-const MOST = 4, ROWS = 10, LONGEST = 600; // versions; terms of a table; words that are compared one by one
+export const MOST_KEPT = 4; // versions
+const ROWS = 10, LONGEST = 600; // terms of a table; words that are compared one by one
 
 const terms = (found) => new Map(found.spans.map((span) => [span[0], span[4]]));
 
@@ -26,36 +28,38 @@ export function changes(before, after) {
 }
 
 export class Versions {
-  constructor(home, bringBack) {
-    this.home = home;
-    this.bringBack = bringBack;
+  constructor(home, bringBack, forgotten) {
+    Object.assign(this, { home, bringBack, forgotten });
     this.kept = [];
   }
 
   keep(version) {
     this.kept.unshift(version);
-    this.kept.length = Math.min(this.kept.length, MOST);
+    this.kept.length = Math.min(this.kept.length, MOST_KEPT);
   }
 
   // Again with each answer: the text is being typed.
-  show(now) {
+  show(now, without) {
     this.home.replaceChildren();
-    this.kept.forEach((one, at) => this.card(one, now, at === 0));
+    this.kept.forEach((one, at) => this.card(one, now, without, at === 0));
   }
 
-  card(one, now, whole) {
+  card(one, now, without, whole) {
     const { found, struck } = one, card = make("div", this.home, "", "card version"), bar = make("div", card, "", "bar tight"), line = make("span", bar, "", "grow");
-    make("b", line, `kept: ${found.prediction} ${signed(found.decision)}`);
-    line.append(" → ");
-    make("b", line, `now: ${now.prediction} ${signed(now.decision)}`, "", { "data-now": now.decision });
-    make("span", line, `, change ${signed(now.decision - found.decision)}`, "", { "data-change": now.decision - found.decision });
+    make("b", line, `Log-odds of ${now.label} ${signed(now.decision - found.decision)}`, "", { "data-change": now.decision - found.decision });
     const back = make("button", bar, "Bring back", "", { type: "button" }), away = make("button", bar, "×", "", { type: "button", "aria-label": "forget this version" });
     back.addEventListener("click", () => this.bringBack(one));
-    away.addEventListener("click", () => { this.kept = this.kept.filter((other) => other !== one); this.show(now); });
+    away.addEventListener("click", () => { this.kept = this.kept.filter((other) => other !== one); this.show(now, without); this.forgotten(); });
     const text = make("p", card, "", "note diff"), words = changes(found.text, now.text);
     if (!words) text.textContent = `${found.text.slice(0, 200)} …`;
     else for (const [word, kind] of words) { make(kind < 0 ? "del" : kind > 0 ? "ins" : "span", text, word); text.append(" "); }
-    if (struck.length) make("p", card, `there without ${struck.join(", ")}`, "note");
+    const texts = make("div", card, "", "texts");
+    for (const [name, shown, gone] of [["kept", found, new Set(struck)], ["now", now, without]]) {
+      const side = make("div", texts, "", "", { "data-side": name });
+      make("h4", side, `${name}: ${verdict(shown)}`);
+      paint(make("div", side, "", "text"), shown, gone);
+      if (gone.size) make("p", side, `without ${[...gone].join(", ")}`, "note");
+    }
     if (whole) this.table(card, terms(found), terms(now));
   }
 

@@ -1,0 +1,14 @@
+from .bundled import load_pretrained as load_pretrained
+from .estimator import HardmaxClassifier as HardmaxClassifier
+from .evaluating.audit import audit as audit
+from .evaluating.audit import coverage as coverage
+from .evaluating.audit import drift as drift
+from .evaluating.audit import struck as struck
+from .evaluating.evaluation import evaluate as evaluate
+from .evaluating.faithfulness import faithfulness as faithfulness
+from .explaining.explanation import Explanation as Explanation
+from .fitting.placement import Placed as Placed
+from .fitting.training import Learned as Learned
+from .linear import read_linear as read_linear
+from .published import PublishedModel as PublishedModel
+from .published import load_published as load_published

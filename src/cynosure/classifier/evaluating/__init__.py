@@ -1,0 +1,1 @@
+"""How good a model and its explanations are, and a page about one."""

@@ -1,0 +1,1 @@
+"""Why a text got its label: leaders, words that decided, words to delete, spans."""

@@ -1,0 +1,463 @@
+"""Placed: terms placed on the half circle by a convex fit, and read as far as a text needs.
+
+1. Two convex fits on presence of terms, one scaled by the naive-Bayes log-ratio (NB-SVM, Wang and
+   Manning 2012), one by inverse document frequency, give a weight s_j per term: fitted with
+   dropout, and again on what is read of the texts; the mean of both (`convex`).
+2. The weights are rounded to grades, which become directions of the plane (`levels`), or of a
+   subject as well (`subjects`).
+3. kappa says how far a text is read: its strong terms, until they outweigh what the weak ones could
+   say. The anchor's length does it (`plane`), so it is the attention layers that silence the weak.
+
+Within a grade all directions are equal, so its longest token leads: each grade heard in a text is
+one cluster, led by its most telling term, and all others follow the anchor. Several classes are
+read together (`together`), but with subjects.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
+from numbers import Real
+from typing import Any, final
+
+import numpy as np
+
+from ..model.model import Model
+from ..model.plane import MOST_SUBJECTS, Plane
+from ..text.documents import Documents
+from .convex import (
+    decoders,
+    log_ratio,
+    loss,
+    losses,
+    read_again,
+    turned,
+    weights,
+)  # fmt: skip
+from .held_out import HeldOut
+from .levels import MOST_LEVELS, Graded, graded, placed
+from .subjects import Subjects
+from .together import JOINT_LEVELS, Joint, losses_of, model_of
+
+_GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of C
+_KAPPAS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, float("inf"))
+_FLAT = 1.005  # losses of C as good as the least
+_COSTS, _SHARED, _ALIKE = 0.125, 0.02, 0.002  # of what a text tells: more than a budget may cost,
+# in one plane and in several that share a softmax; no difference
+MOST_DIMENSIONS = 4096
+AUTO_WORDS = 14
+_MANY = 1000  # texts of the second largest class that show what a budget costs
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Task:
+    """What a fit is given: texts as sets of terms, their class numbers y, how often each counts
+    (`weight`, and in `df`, the document frequencies); `spelled` (terms, words) sparse, 1 where a
+    term has a word; `turns` for `convex.turned`, or None; at most `leaders` leaders and `words`
+    words read (None: any number) a text on average, more words where that costs much and is not
+    `strict`; tokens in R^dim, `layers` layers with step `alpha`."""
+
+    documents: Documents
+    y: np.ndarray
+    weight: np.ndarray
+    df: np.ndarray
+    spelled: Any
+    turns: tuple[np.ndarray, np.ndarray] | None
+    classes: int
+    dim: int
+    leaders: float | int
+    words: float | int | None
+    alpha: float | int
+    layers: int
+    seed: int
+    strict: bool = True
+    notes: list[str] = field(default_factory=list)  # what a fit has to say about itself
+
+    def prior(self, c: int) -> float:
+        """Log-odds of class c against the rest, from the weights."""
+        inside = float(self.weight[self.y == c].sum())
+        return float(np.log(inside) - np.log(float(self.weight.sum()) - inside))
+
+    def share(self, c: int) -> float:
+        """Log of the share of class c, from the weights."""
+        return float(np.log(self.weight[self.y == c].sum() / self.weight.sum()))
+
+    def ordered(self) -> Task:
+        """The same texts in an order of their own: by class, then by their terms."""
+        terms = [self.documents[i].tolist() for i in range(len(self.y))]
+        key = list(zip(self.y.tolist(), terms, self.weight.tolist(), strict=True))
+        rows = np.array(sorted(range(len(key)), key=key.__getitem__), dtype=np.intp)
+        documents = self.documents.take(rows)
+        return replace(self, documents=documents, y=self.y[rows], weight=self.weight[rows])
+
+
+class Fit(abc.ABC):
+    """A way to find a model's embedding and decoder."""
+
+    @abc.abstractmethod
+    def model(self, task: Task) -> Model:
+        """Fit. Two classes give one decision row (class 1), more give one row per class."""
+
+    @abc.abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Name and parameters, as JSON can hold them."""
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Weighed:
+    """A class against the rest: its graded weights, and for texts held out the sum of the weights
+    as the layers leave it (`used`) and how many terms were known (`sizes`)."""
+
+    graded: Graded
+    kappa: float
+    used: np.ndarray
+    sizes: np.ndarray
+
+
+@final
+@dataclass(frozen=True)
+class Placed(Fit):
+    """Convex fit, then polar placement; see the module. Seconds, no gradient, deterministic.
+
+    `C` is the inverse regularisation of the fits, `kappa` how sure a reading must be to stop (inf:
+    never). None chooses them on `folds` blocks that are held out in turn: C by the loss, kappa as
+    small as the budget of words allows. The same blocks calibrate the decoder. Blocks follow the
+    order of the texts (neighbours are alike: reviews of one film), so that order matters a little.
+
+    `subjects` > 0 gathers words by that many subjects, found in the texts without their labels; it
+    needs dim >= 4 (3 for two subjects). 0 gathers them by weight alone.
+    """
+
+    C: float | int | None = None
+    folds: int = 3
+    kappa: float | int | None = None
+    subjects: int = 0
+
+    def describe(self) -> dict[str, Any]:
+        return {"name": "placed", **self.get_params()}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name, as scikit-learn asks for them."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    def set_params(self, **given: Any) -> Placed:
+        """Set parameters by name; returns itself. In place, though frozen: scikit-learn sets
+        parameters of parameters (`method__C`) that way, on its own copy."""
+        for name, value in given.items():
+            if name not in self.get_params():
+                has = ", ".join(self.get_params())
+                raise ValueError(f"Invalid parameter {name!r} for Placed; it has {has}")
+            object.__setattr__(self, name, value)
+        return self
+
+    def model(self, task: Task) -> Model:
+        if task.dim < 2:
+            raise ValueError(f"dim: placing grades needs at least 2 dimensions, got {task.dim}")
+        if task.dim > MOST_DIMENSIONS:
+            raise ValueError(f"dim: expected at most {MOST_DIMENSIONS} dimensions, got {task.dim}")
+        self._check(task.dim)
+        few = min(np.bincount(task.y, minlength=task.classes))
+        if not self._training(np.arange(len(task.y)) < few, task.classes):
+            task = task.ordered()
+        x = task.documents.presence(len(task.df))
+        classes = [1] if task.classes == 2 else range(task.classes)
+        subjects = Subjects.of(task, self.subjects) if self.subjects else None
+        # one C for all classes, that of the largest: alike texts, and a fit for each C and class
+        most = int(np.argmax(np.bincount(task.y, task.weight))) if task.classes > 2 else 1
+        C = self._chosen_C(task, x, task.y == most, self._training(task.y == most, task.classes))
+        if task.classes > 2 and subjects is None:
+            return self._together(task, x, C)
+        found = [self._weighed(task, x, task.y == c, C, subjects) for c in classes]
+        sums, sizes = (np.column_stack([getattr(w, k) for w in found]) for k in ("used", "sizes"))
+        fits = decoders(sums, sizes, task.y, task.weight)
+        planes = tuple(
+            _plane(task, x, c, w, fit, subjects)
+            for c, w, fit in zip(classes, found, fits, strict=True)
+        )
+        return Model(planes, task.alpha, task.layers, joint=task.classes > 2)
+
+    def _check(self, dim: int) -> None:
+        for name in ("C", "kappa"):
+            given = getattr(self, name)
+            if given is not None and not (isinstance(given, Real) and float(given) > 0):
+                raise ValueError(f"method.{name}: expected a number > 0, or None, got {given!r}")
+        many = self.subjects
+        if int(many) != many or many == 1 or not 0 <= many <= MOST_SUBJECTS:
+            raise ValueError(
+                f"method.subjects: expected 0 or a number from 2 to {MOST_SUBJECTS}, got {many!r}"
+            )
+        least = 3 if many == 2 else 4
+        if many and dim < least:
+            raise ValueError(f"dim: {many} subjects need at least {least} dimensions, got {dim}")
+
+    def _together(self, task: Task, x: Any, C: float) -> Model:
+        """Several classes that are read together, see `together`."""
+
+        def fitted(rows: np.ndarray) -> np.ndarray:
+            given = x[rows], task.weight[rows]
+            s = np.zeros((x.shape[1], task.classes))
+            df = given[0].T @ given[1]
+            for c in range(task.classes):
+                inside = task.y[rows] == c
+                if inside.any() and not inside.all():
+                    s[:, c] = weights(given[0], inside, given[1], C, task.seed)
+                    if task.turns is not None:
+                        ratio = log_ratio(given[0], inside, given[1])
+                        s[:, c] = turned(s[:, c], *task.turns, ratio, df)
+            return s - s.mean(axis=1, keepdims=True)
+
+        final = fitted(np.ones(len(task.y), bool))
+        parts = [Joint(task, ~rows, fitted(rows)) for rows in self._training(task.y, 3)]
+        parts = parts or [Joint(task, np.ones(len(task.y), bool), final)]
+        y = np.concatenate([part.y for part in parts])
+        weight, sizes = _weights_and_sizes(parts)
+
+        def counted(levels: int, at: float) -> np.ndarray:
+            total = np.sum([part.counted(levels, at) for part in parts], axis=0)
+            return total[:2] / total[2]
+
+        def lost(levels: int, at: float) -> np.ndarray:
+            sums = np.concatenate([part.sums(levels, at) for part in parts])
+            return losses_of(sums, sizes, y, weight)
+
+        levels, kappa = _budgeted(task, counted, lost, weight, y, self.kappa, JOINT_LEVELS)
+        return model_of(task, x, parts, final, levels, kappa)
+
+    def _weighed(
+        self, task: Task, x: Any, inside: np.ndarray, C: float, subjects: Subjects | None
+    ) -> _Weighed:
+        folds = self._training(inside, task.classes)
+        every = np.ones(len(inside), bool)
+
+        def fitted(rows: np.ndarray) -> np.ndarray:
+            half = _halved(inside[rows])
+            given = x[rows], inside[rows], task.weight[rows]
+            if task.layers == 0 or half is None:
+                s = weights(*given, C, task.seed, dropout=True)
+            else:
+                s = read_again(*given, C, task.seed, half)
+            if task.turns is None:
+                return s
+            return turned(s, *task.turns, log_ratio(*given), given[0].T @ given[2])
+
+        fits = [_Part(task, ~rows, inside, fitted(rows), subjects) for rows in folds]
+        final_s = fitted(every)
+        if not folds:  # few texts, none held out: the decoder is overconfident
+            fits = [_Part(task, every, inside, final_s, subjects)]
+        whole_fit = _Part(task, every, inside, final_s, subjects)
+        most = MOST_LEVELS if subjects is None else subjects.most_levels
+        held = np.concatenate([part.inside for part in fits])
+        weight, root = _weights_and_sizes(fits)
+        root = np.sqrt(root + 1.0)
+
+        def counted(levels: int, at: float) -> np.ndarray:
+            """On texts held out and on all of them with the final weights."""
+            rows = [part.counted(levels, at) for part in (whole_fit, *fits)]
+            return np.maximum(*(r[:2] / r[2] for r in (rows[0], np.sum(rows[1:], axis=0))))
+
+        def lost(levels: int, at: float) -> np.ndarray:
+            sums = np.concatenate([part.sums(levels, at) for part in fits])
+            return losses(sums / root, held, weight)
+
+        levels, kappa = _budgeted(
+            task, counted, lost, weight, held.astype(np.intp), self.kappa, most
+        )
+        used, sizes = np.empty(len(inside)), np.empty(len(inside))
+        left = (1.0 / (1.0 + float(task.alpha))) ** task.layers
+        for part in fits:
+            read, whole = (part.sums(levels, k) for k in (kappa, float("inf")))
+            used[part.held.rows] = (1.0 - left) * read + left * whole
+            sizes[part.held.rows] = part.held.documents.sizes
+        return _Weighed(_graded(final_s, task, levels, subjects), kappa, used, sizes)
+
+    def _chosen_C(self, task: Task, x: Any, inside: np.ndarray, folds: list[np.ndarray]) -> float:
+        """C: from the middle of the grid as long as the held-out loss falls, then down while it is
+        nearly as low: fewer words are read. Many texts hold out enough with one fold."""
+        if self.C is not None or not folds:
+            return float(self.C if self.C is not None else 1.0)
+        used = folds[:1] if len(inside) > 5000 else folds
+        sizes = task.documents.sizes
+        tried: dict[int, float] = {}
+
+        def held_out(k: int) -> float:
+            if not 0 <= k < len(_GRID):
+                return float("inf")
+            if k not in tried:
+                given = ((x[rows], inside[rows], task.weight[rows]) for rows in used)
+                fits = [weights(*one, _GRID[k], task.seed) for one in given]
+                away = np.concatenate([np.flatnonzero(~rows) for rows in used])
+                mean = np.concatenate([x[~rows] @ s for rows, s in zip(used, fits)])
+                mean /= np.sqrt(sizes[away] + 1.0)
+                tried[k] = loss(mean, inside[away], task.weight[away])
+            return tried[k]
+
+        best = len(_GRID) // 2
+        for step in (1, -1):
+            while held_out(best + step) < held_out(best):
+                best += step
+        least = _FLAT * held_out(best)
+        while held_out(best - 1) <= least:
+            best -= 1
+        return _GRID[best]
+
+    def _training(self, y: np.ndarray, classes: int) -> list[np.ndarray]:
+        """For each fold the mask of the texts outside it; no folds where a class has few texts. One
+        of several classes may be rare: without folds the softmax would trust it too much."""
+        many = np.unique(y, return_counts=True)[1]
+        few = min(many.min(), len(y) - many.max())
+        if len(many) > 2:  # the rare ones are not known to some folds
+            few = np.sort(many)[len(many) // 2]
+        if self.folds < 2 or few < (4 if classes == 2 else 1) * self.folds:
+            return []
+        runs = 1 if len(y) < 2500 or few < 10 * self.folds else 10
+        fold = (_places(y) * runs * self.folds).astype(int) % self.folds
+        return [fold != f for f in range(self.folds)]
+
+
+def _weights_and_sizes(parts: Sequence[_Part | Joint]) -> tuple[np.ndarray, np.ndarray]:
+    """Of the texts held out, part by part: how often each counts, how many known terms it has."""
+    held = [part.held for part in parts]
+    return (
+        np.concatenate([one.weight for one in held]),
+        np.concatenate([one.documents.sizes for one in held]),
+    )
+
+
+def _places(y: np.ndarray) -> np.ndarray:
+    """Where every text stands among those of its class, from 0 to 1."""
+    place = np.empty(len(y))
+    for c in np.unique(y):
+        place[y == c] = np.arange((y == c).sum()) / (y == c).sum()
+    return place
+
+
+def _halved(inside: np.ndarray) -> np.ndarray | None:
+    """The first half of each side, since blocks in turn would share films; None of too few."""
+    return None if min(inside.sum(), (~inside).sum()) < 8 else _places(inside) < 0.5
+
+
+def _graded(s: np.ndarray, task: Task, levels: int, subjects: Subjects | None) -> Graded:
+    if subjects is None:
+        return graded(s, task.df, levels)
+    return subjects.graded(s, task.df, levels)
+
+
+@final
+class _Part:
+    """Texts held out, with a weight per term of fits that do not know them."""
+
+    def __init__(
+        self, task: Task, rows: np.ndarray, inside: np.ndarray, s: np.ndarray, many: Subjects | None
+    ) -> None:
+        self.held = HeldOut(task, rows, s)
+        self.inside = inside[self.held.rows]
+        self.graded = cache(lambda levels: _graded(s, task, levels, many))
+
+    def sums(self, levels: int, kappa: float) -> np.ndarray:
+        """The sum of the weights read, by text."""
+        by = self.graded(levels)
+        return self.held.sums(by.weight[:, None], by.heard(self.held.documents, kappa))[:, 0]
+
+    def counted(self, levels: int, kappa: float) -> np.ndarray:
+        """Words named by the terms read, and leaders, of some of the texts; their weight."""
+        by, few = self.graded(levels), self.held.few
+        heard = by.heard(few, kappa)
+        return self.held.counted(heard, by.leaders(few, heard))
+
+
+def _budgeted(
+    task: Task,
+    counted: Callable[[int, float], np.ndarray],
+    lost: Callable[[int, float], np.ndarray],
+    weight: np.ndarray,
+    y: np.ndarray,
+    kappa: float | int | None,
+    most_levels: int,
+) -> tuple[int, float]:
+    """(levels, kappa): as many levels, and read as far, as the budgets of leaders and words allow.
+
+    `counted` gives the words and leaders of a text at such levels and kappa, `lost` the log-loss of
+    every text held out, of class y, which counts `weight` times. Coarser levels are read in larger
+    steps, so levels are compared each at the kappa its words allow."""
+
+    def allowed(levels: int) -> float:
+        if task.layers == 0:
+            return float("inf")  # nothing is silenced without layers
+        if kappa is not None:
+            return float(kappa)
+        if task.words is None or counted(levels, float("inf"))[0] <= task.words:
+            return float("inf")
+        low, high = 0.0, 16.0
+        for _ in range(12):
+            middle = (low + high) / 2
+            fits = counted(levels, middle)[0] <= task.words
+            low, high = (middle, high) if fits else (low, middle)
+        return max(low, 1e-3)
+
+    low, high = 1, most_levels + 1
+    if counted(most_levels, allowed(most_levels))[1] <= task.leaders:
+        low = most_levels
+    while high - low > 1:
+        levels = min(2 * low, (low + high) // 2)
+        if counted(levels, allowed(levels))[1] > task.leaders:
+            high = levels
+        else:
+            low = levels
+    reach = allowed(low)
+    if kappa is not None or not task.layers:
+        return low, reach
+    few = float(np.sort(np.bincount(y, weight))[-2]) / _MANY  # of few texts it is hardly seen
+    costs = (_COSTS if task.classes == 2 else _SHARED) * min(1.0, np.sqrt(few))
+    at = _stopping(lambda at: lost(low, at), weight, y, reach, task.strict, costs)
+    if at > reach and not task.notes:
+        task.notes.append(
+            f"{task.words} words a text would cost over {costs:.1%} of what the texts tell: about "
+            f"{counted(low, at)[0]:.0f} are read (words={task.words} keeps to the budget)"
+        )
+    return low, at
+
+
+def _stopping(
+    losses_at: Callable[[float], np.ndarray], weight: np.ndarray, y: np.ndarray,
+    budget: float, strict: bool, costs: float,
+) -> float:  # fmt: skip
+    """kappa: as small as tells the classes apart as well as any within the budget.
+
+    Well is judged by the log-loss on texts held out, since accuracy is too coarse on some hundred
+    short texts, as a share of what the texts tell at all: the entropy of the classes less the least
+    loss. Where the budget costs more than the share `costs` and is not `strict`, it is left: then
+    kappa is as small as costs half of that."""
+    tried = [k for k in sorted({*_KAPPAS, budget}) if k <= budget or not strict]
+    lost = [losses_at(k) for k in tried]
+    mean = np.array([weight @ one for one in lost]) / weight.sum()
+    within = tried.index(budget) + 1
+    best, allowed = int(mean.argmin()), int(mean[:within].argmin())
+    share = np.bincount(y, weight) / weight.sum()
+    share = share[share > 0]
+    told = max(-float(share @ np.log(share)) - float(mean[best]), 0.0)
+    if mean[allowed] - mean[best] > costs * told:
+        return tried[int(np.argmax(mean <= mean[best] + costs / 2 * told))]
+    return tried[int(np.argmax(mean <= mean[allowed] + _ALIKE * told))]
+
+
+def _plane(
+    task: Task,
+    x: Any,
+    c: int,
+    found: _Weighed,
+    fit: tuple[float, float, float],
+    by: Subjects | None,
+) -> Plane:
+    count, slope, b = fit
+    evidence = task.df * log_ratio(x, task.y == c, task.weight) ** 2
+    embedding, unit = placed(found.graded, evidence, task.dim)
+    v = np.zeros((1, task.dim))
+    v[0, 0] = slope * unit
+    prior = task.prior(c) if task.classes == 2 else task.share(c)
+    anchor, subject = np.eye(task.dim)[1], None if by is None else by.subject
+    numbers = np.array([b]), np.array([prior])
+    return Plane(embedding, anchor, v, *numbers, count, found.kappa, subject)

@@ -1,0 +1,1 @@
+"""Where terms are placed, and hardmax layers that decide."""

@@ -1,0 +1,1 @@
+"""Texts as the model reads them: inputs of any kind, data sets, terms, a vocabulary."""

@@ -1,1 +1,0 @@
-"""Hardmax layers: leaders, limits, and what changes them."""

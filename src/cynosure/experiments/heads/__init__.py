@@ -1,1 +1,0 @@
-"""Several heads."""

@@ -1,1 +1,0 @@
-"""Film reviews: the classifier and the paper's study."""

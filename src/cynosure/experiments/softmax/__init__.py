@@ -1,1 +1,0 @@
-"""Softmax flows: polytopes, hyperplanes, Boolean attention."""

@@ -1,1 +1,0 @@
-"""Attention on the sphere: one cluster, sooner or later."""

@@ -1,1 +1,0 @@
-"""Real transformers read as attention dynamics."""

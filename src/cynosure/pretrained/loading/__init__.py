@@ -1,0 +1,1 @@
+"""What can be read: folders, hub ids, picture files; and whether it fits in memory."""

@@ -1,0 +1,1 @@
+"""Chapters, pictures and tables of what was read."""

@@ -1,0 +1,1 @@
+"""Texts and pictures passing through a model: traces, surveys, layers iterated."""

@@ -1,0 +1,10 @@
+from .loop import simulate as simulate
+from .saving import load as load
+from .status import Status as Status
+from .steppers import RK4 as RK4
+from .steppers import STEPPERS as STEPPERS
+from .steppers import Adaptive as Adaptive
+from .steppers import Euler as Euler
+from .steppers import ExponentialEuler as ExponentialEuler
+from .steppers import Stepper as Stepper
+from .trajectory import Trajectory as Trajectory

@@ -1,0 +1,1 @@
+"""The processes that compute answers, and the server's side of them."""

@@ -1,0 +1,151 @@
+"""A worker process: reads a call, makes it, writes its answer, until its input ends.
+
+Frames are a kind, a length and bytes. In: S the settings, then C a call {"call", "asked"} as JSON.
+Out: P progress, K compiling (1) or done with it (0), R the answer, F a file (media type, newline,
+bytes), V a refusal (the words of a ValueError), X a failure. Libraries print to stderr.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import select
+import struct
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+from ..._compiled import tell
+from ..._progress import silent
+
+HEAD = struct.Struct(">cI")
+_LULL = 0.5  # seconds without a request
+_TELLING = ("run", "trace", "heads")  # calls that say how far they are
+_REFUSED = (ValueError, TypeError, ArithmeticError, ImportError)
+
+
+def _read(stream: BinaryIO) -> tuple[bytes, bytes] | None:
+    head = stream.read(HEAD.size)
+    if len(head) < HEAD.size:
+        return None
+    kind, size = HEAD.unpack(head)
+    body = stream.read(size)
+    return (kind, body) if len(body) == size else None
+
+
+def _write(stream: BinaryIO, kind: bytes, body: bytes) -> None:
+    stream.write(HEAD.pack(kind, len(body)) + body)
+    stream.flush()
+
+
+class _Calls(dict[str, Callable[..., Any]]):
+    """What this worker can do.
+
+    The calls for texts take longest to import: they are loaded when asked for, or when idle.
+    """
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__()
+        self.models = settings["models"] if settings["lane"] == "maths" else None
+        self.transformers = settings["lane"] == "transformers" and settings["transformers"]
+        if settings["lane"] == "transformers":
+            from ..answers.transformers import transformer_answers
+
+            self.update(transformer_answers(settings["transformers"]))
+        elif settings["lane"] == "experiments":
+            from ..answers import experiments
+
+            self.update(experiments.ANSWERS)
+        else:
+            from ..answers import tokens
+
+            self.update(tokens.ANSWERS)
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        if self.models is None:
+            raise KeyError(name)
+        self.complete()
+        return self[name]
+
+    def complete(self) -> None:
+        if self.models is not None:
+            from ..answers.texts import text_answers
+
+            self.update(text_answers(self.models))
+            self.models = None
+
+    def get_ready(self) -> None:
+        """Whatever the first request would wait for: the classifier, or the first transformer."""
+        if self.transformers:  # one that cannot be read says so when it is asked for
+            asked = {"transformer": None, "text": "ready", "words": False, "layer": 0, "head": 0}
+            _answer(self, json.dumps({"call": "trace", "asked": asked}).encode(), io.BytesIO())
+        if self.models is not None:
+            self.complete()
+            self["explain"]({"text": "ready", "label": None, "struck": []})
+
+
+def _answer(
+    calls: dict[str, Callable[..., Any]], body: bytes, out: BinaryIO
+) -> tuple[bytes, bytes]:
+    from pydantic_core import from_json, to_json
+
+    from ..answers.tokens import File
+
+    wanted = from_json(body)  # these two are several times faster than json's
+    call, asked = calls[wanted["call"]], wanted["asked"]
+
+    def report(done: float, what: str = "") -> None:
+        said = {"done": round(float(done), 4), "what": str(what)[:300]}
+        _write(out, b"P", json.dumps(said).encode())
+
+    try:
+        answer = call(asked, report) if wanted["call"] in _TELLING else call(asked)
+        return b"R", to_json(answer, inf_nan_mode="null")
+    except File as file:
+        return b"F", file.media.encode() + b"\n" + file.data
+    except MemoryError:
+        return b"V", b"this needs more memory than a request may take; ask for less"
+    except _REFUSED as error:
+        said = str(error) or type(error).__name__
+        return b"V", said.encode("utf-8", "replace")
+    except Exception as error:  # no traceback leaves the process
+        print(f"{wanted['call']}: {type(error).__name__}: {error}", file=sys.stderr)
+        return b"X", type(error).__name__.encode()
+
+
+def main() -> int:
+    source = os.fdopen(os.dup(0), "rb")
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    first = _read(source)
+    if first is None:
+        return 0
+    settings = json.loads(first[1])
+    warnings.simplefilter("ignore")
+    calls = _Calls(settings)
+    if settings["lane"] == "maths":  # compiled kernels are loaded before the first request
+        asked = {"tokens": [[1.0, 0.0], [0.0, 1.0], [0.2, 0.1]], "alpha": 0.5, "A": None}
+        more = {"exact": False, "max_layers": 100, "followed": True, "brief": False}
+        calls["limit"](asked | more | {"deadline": 5.0})
+    with suppress(ImportError, ValueError, OSError):  # not here, or less is allowed already
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (settings["memory"], settings["memory"]))
+    _write(out, b"P", b'{"done": 0, "what": "ready"}')
+    tell(lambda compiling: _write(out, b"K", b"01"[compiling : compiling + 1]))
+    asked_at_once: Any = ()
+    with suppress(OSError, ValueError):  # Windows watches sockets only
+        asked_at_once = select.select([source], [], [], _LULL)[0]
+    if not asked_at_once:
+        calls.get_ready()
+    with silent():
+        while (frame := _read(source)) is not None:
+            _write(out, *_answer(calls, frame[1], out))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
