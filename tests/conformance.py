@@ -18,10 +18,12 @@ ROTARY = {
     "permutation_equivariant": "scores depend on the offset j - i: the order is part of the input",
     "rotation_equivariant": "positions turn planes of coordinates: the basis is part of the model",
 }
-MODELS: dict[str, Callable[[], cy.Dynamics]] = {  # beside those of DYNAMICS
-    "rotary hardmax": lambda: cy.PureAttention(cy.Rotary(cy.Hardmax())),
-    "rotary softmax": lambda: cy.AttentionFlow(cy.Rotary(cy.Softmax(2.0), 50.0)),
-    "causal rotary": lambda: cy.PureAttention(cy.Causal(cy.Rotary(cy.Hardmax()))),
+MODELS: dict[str, Callable[[], cy.dynamics.Dynamics]] = {  # beside those of DYNAMICS
+    "rotary hardmax": lambda: cy.PureAttention(cy.attention.Rotary(cy.Hardmax())),
+    "rotary softmax": lambda: cy.dynamics.AttentionFlow(cy.attention.Rotary(cy.Softmax(2.0), 50.0)),
+    "causal rotary": lambda: cy.PureAttention(
+        cy.attention.Causal(cy.attention.Rotary(cy.Hardmax()))
+    ),
 }
 
 EXEMPT: dict[str, dict[str, str]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,10 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 # Not the kernels: numba compiles the plain functions. Not the packages above them: a name switches
 # on everything below it, kernels included. Not cli and web: typer and FastAPI read annotations.
-UNCHECKED = {"__init__", "engine", "kernels", "cli", "web"}
+UNCHECKED = {"__init__", "_exports", "engine", "classifier", "kernels", "gpu", "cli", "web"}
 CHECKED = sorted(
     ".".join(("cynosure", *path.relative_to(PACKAGE).with_suffix("").parts))
-    for folder in (PACKAGE, PACKAGE / "engine")
+    for folder in (PACKAGE, PACKAGE / "engine", PACKAGE / "classifier")
     for path in folder.iterdir()
     if (path.suffix == ".py" or (path / "__init__.py").exists()) and path.stem not in UNCHECKED
 )
@@ -49,8 +49,8 @@ hypothesis.settings.load_profile("repeatable")
 
 # Whole experiments and attacks, which call small functions a million times: there the check of a
 # shape costs ten times the function. Every one of those functions has tests where it is checked.
-MANY = {"attack", "experiments", "flow_controls", "flow_experiments_a", "flow_experiments_b"}
-MANY |= {"flow_experiments_c", "open_questions", "sentiment_experiments", "transformer_controls"}
+MANY = {"attack", "experiments", "flow_controls", "flow_judges", "flow_numbers"}
+MANY |= {"flow_measurements", "open_questions", "sentiment_experiments", "transformer_controls"}
 
 
 @pytest.fixture(autouse=True)
@@ -87,6 +87,30 @@ def imdb() -> Path:
     path = Path(os.environ.get("CYNOSURE_IMDB", beside))
     if not path.exists():
         pytest.skip(f"needs aclImdb.tar.gz: set CYNOSURE_IMDB (looked for {path.name})")
+    return path
+
+
+@pytest.fixture(scope="session")
+def weights() -> Callable[[str], Path]:
+    """Folders of trained weights: in $CYNOSURE_WEIGHTS, or kept beside the checkout."""
+    beside = ROOT.parent / "shared" / "data" / "weights"
+
+    def folder(name: str) -> Path:
+        path = Path(os.environ.get("CYNOSURE_WEIGHTS", beside)) / name
+        if not path.is_dir():
+            pytest.skip(f"needs the weights {name}: set CYNOSURE_WEIGHTS to the folder they lie in")
+        return path
+
+    return folder
+
+
+@pytest.fixture(scope="session")
+def published() -> Path:
+    """What arXiv 2407.01602 published: $CYNOSURE_PUBLISHED, or kept beside the checkout."""
+    beside = ROOT.parent / "shared" / "data" / "published"
+    path = Path(os.environ.get("CYNOSURE_PUBLISHED", beside))
+    if not (path / "reviews_128.npz").is_file():
+        pytest.skip("needs the published model: set CYNOSURE_PUBLISHED to the folder it lies in")
     return path
 
 

@@ -10,9 +10,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from cynosure.engine.gpu.passes import SPLIT
+from cynosure.engine.gpu.search import counted_candidates
 from cynosure.engine.kernels import run_batch
-from cynosure.engine.kernels.device import counted_candidates
-from cynosure.engine.kernels.passes import SPLIT
 from cynosure.engine.walk import Walk
 from test_kernels import PLANE, SPACE, complaints
 

@@ -4,8 +4,11 @@
 again for every one of them with each fault, and says what each run left behind. A kill is os._exit
 in a forked child: no handler runs, as with SIGKILL; a write that is killed has written half.
 
+`rounds(save, look)` lets two or three writers save at once, each its own, with and without a kill.
+
     PYTHONPATH=src python tests/faults.py        # the saves of the package, as JSON
     PYTHONPATH=src python tests/faults.py 40     # of many writes in a row each fortieth
+    PYTHONPATH=src python tests/faults.py rounds 200    # 200 rounds of writers at once
     PYTHONPATH=src python tests/faults.py 1 trajectory "surveys of texts"    # those two
 """
 
@@ -21,11 +24,14 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -190,6 +196,85 @@ def _run(save: Callable[[Path], Any], folder: Path, at: int, fault: Any) -> str:
     return {KILLED: "was killed", -signal.SIGALRM: "was killed", 0: "returned"}.get(code, "raised")
 
 
+def rounds(
+    prepare: Callable[[Path], Any],
+    save: Callable[[Path, int], Any],
+    look: Callable[[Path], Any],
+    may_refuse: tuple[type[Exception], ...],
+    writers: int,
+    count: int,
+    kills: bool = False,
+) -> dict[str, int]:
+    """`count` times `writers` processes make save(folder, k) at once, k = 1, 2, ...: what came out.
+
+    With `kills` one of them is killed at a random moment. Right is what one of those that returned
+    left, of the killed one, or what was there before where none returned; look(folder) gives k, 0
+    for what was there before, -1 for what is the same for all k. A writer may raise `may_refuse`
+    and nothing else. One more save must leave the same files as one that was alone.
+    """
+    random, outcomes = Random(writers), Counter[str]()
+    base = Path(tempfile.mkdtemp(prefix="rounds-"))
+    try:
+        expected = {}
+        for k in range(1, writers + 1):
+            save(clean := _fresh(base, prepare), k)
+            expected[k] = _names(clean)
+        for _ in range(count):
+            folder = _fresh(base, prepare)
+            ready, go = os.pipe()
+            children = [_writer(partial(save, folder, k), ready, go, may_refuse)
+                        for k in range(1, writers + 1)]  # fmt: skip
+            os.close(ready)
+            os.close(go)  # nobody holds it any more: all begin
+            if kills:
+                time.sleep(random.uniform(0, 0.03))
+                os.kill(children[0], signal.SIGKILL)
+            ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+            killed = {1} if ended[0] == -signal.SIGKILL else set()
+            right = killed | ({k for k, code in enumerate(ended, 1) if code == 0} or {0})
+            found = 0
+            try:
+                found = look(folder)
+                outcomes[
+                    "right"
+                    if found in right or found < 0
+                    else f"{found!r} where {right} were saved"
+                ] += 1
+            except Exception as error:
+                outcomes[f"unreadable: {type(error).__name__}: {str(error)[-90:]}"] += 1
+            for code in ended:
+                if code not in (0, REFUSED, -signal.SIGKILL):
+                    outcomes[f"a writer ended with {code}"] += 1
+            save(folder, max(found, 1))
+            outcomes["leftovers"] += _names(folder) != expected[max(found, 1)]
+            shutil.rmtree(folder)
+    finally:
+        shutil.rmtree(base)
+    return dict(+outcomes)
+
+
+REFUSED = 3
+
+
+def _writer(
+    save: Callable[[], Any], ready: int, go: int, may_refuse: tuple[type[Exception], ...]
+) -> int:
+    """A child that saves as soon as nobody holds `go` any more; its process."""
+    child = os.fork()
+    if child:
+        return child
+    code = 1
+    try:
+        os.close(go)
+        os.read(ready, 1)
+        save()
+        code = 0
+    except may_refuse:
+        code = REFUSED
+    finally:
+        os._exit(code)
+
+
 def _fresh(base: Path, prepare: Callable[[Path], Any]) -> Path:
     folder = Path(tempfile.mkdtemp(dir=base))
     (folder / "thesis.tex").write_text("precious")
@@ -225,9 +310,10 @@ def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
     import numpy as np
 
     import cynosure as cy
-    from cynosure.classifier.model import Model, Plane, load_files, save_files
-    from cynosure.classifier.text import Vocabulary
-    from cynosure.experiments._measurements import _read, keeping, kept
+    from cynosure.classifier.model.model import Model, load_files, save_files
+    from cynosure.classifier.model.plane import Plane
+    from cynosure.classifier.text.vocabulary import Vocabulary
+    from cynosure.study.measurements import _read, keeping, kept
 
     vocabulary, _ = Vocabulary.build(["good film", "good café !"], min_df=1)
     one = np.ones(1)
@@ -247,9 +333,12 @@ def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
         (folder / "model").symlink_to("elsewhere", target_is_directory=True)
 
     runs = {k: cy.simulate(cy.PureAttention(), np.eye(2) * k, layers=2) for k in (1.0, 2.0)}
-    pages = {k: cy.Report(f"Title {k}", tables=(cy.Table("T", ("a",), ((k,),)),)) for k in (1, 2)}
+    pages = {
+        k: cy.study.Report(f"Title {k}", tables=(cy.study.Table("T", ("a",), ((k,),)),))
+        for k in (1, 2)
+    }
 
-    networks = {k: cy.construct_classifier([[[0]], [[k]]], [0, k]) for k in (1, 2)}
+    networks = {k: cy.construction.construct_classifier([[[0]], [[k]]], [0, k]) for k in (1, 2)}
 
     def page(folder: Path) -> Any:
         text = (folder / "page.html").read_text()
@@ -275,9 +364,8 @@ def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
             return
         store = find(path, plan)
         assert store is not None
-        errors = np.array(["", "no"], dtype=object)
-        values = {"x": np.array([4.0, np.nan])}
-        store.write((slice(0, 2),), np.array([1, 2], dtype=np.int8), errors, values)
+        own = {"status": np.array([1, 2], dtype=np.int8), "error": np.array(["", "no"], object)}
+        store.write((slice(0, 2),), {"x": np.array([4.0, np.nan]), **own})
 
     def swept(folder: Path) -> Any:
         data = cy.open_sweep(folder / "s.zarr")
@@ -305,7 +393,9 @@ def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
         "exact classifier": (
             lambda folder: networks[1].save(folder / "network.json"),
             lambda folder: networks[2].save(folder / "network.json"),
-            precious(lambda f: cy.ExactClassifier.load(f / "network.json").classes[1], 1, 2),
+            precious(
+                lambda f: cy.construction.ExactClassifier.load(f / "network.json").classes[1], 1, 2
+            ),
         ),
         "report": (
             lambda folder: pages[1].save(folder / "page.html"),
@@ -326,9 +416,82 @@ def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
         "run --out": (
             lambda folder: experiment(folder, 1),
             lambda folder: experiment(folder, 2),
-            precious(experiment_found, "old", "new"),
+            precious(experiment_found, 1, 2),
         ),
     }
+
+
+def races() -> dict[str, tuple[Callable, Callable, Callable, tuple[type[Exception], ...]]]:
+    """(prepare, save, look, may_refuse) of the folders that several processes may write at once."""
+    import numpy as np
+
+    from cynosure.classifier.model.model import Model, load_files, save_files
+    from cynosure.classifier.model.plane import Plane
+    from cynosure.classifier.text.vocabulary import Vocabulary
+
+    vocabulary, _ = Vocabulary.build(["good film", "good café !"], min_df=1)
+    one = np.ones(1)
+
+    def model(folder: Path, k: int) -> None:
+        plane = Plane(
+            np.full((len(vocabulary), 2), float(k)), np.ones(2), np.ones((1, 2)), one, one
+        )
+        save_files(folder / "model", Model((plane,)), vocabulary, {})
+
+    def embedding(folder: Path) -> int:
+        if not (folder / "model").exists():
+            return 0
+        return int(load_files(folder / "model")[0].planes[0].embedding[0, 0])
+
+    def page(folder: Path) -> Any:
+        found = experiment_found(folder)
+        return found - 1 if isinstance(found, int) else found
+
+    nothing = lambda folder: None  # noqa: E731
+    return {
+        "model, replaced": (lambda folder: model(folder, 0), model, embedding, ()),
+        "model, new": (nothing, model, embedding, ()),
+        "bulk": (
+            lambda folder: (folder / "in.jsonl").write_text('{"text": "superb"}\n' * 6),
+            labelled,
+            labelled_found,
+            (ValueError,),
+        ),
+        "surveys of texts": (nothing, surveys, surveyed_by, (ValueError, TimeoutError)),
+        "run --out": (
+            lambda folder: experiment(folder, 1),
+            lambda folder, k: experiment(folder, k + 1),
+            page,
+            (TimeoutError,),
+        ),
+    }
+
+
+def labelled(folder: Path, k: int) -> None:
+    """Six texts read in partitions of k."""
+    from cynosure.classifier import bulk
+
+    bulk.predict(folder / "in.jsonl", out=folder / "out", rows=k)
+
+
+def labelled_found(folder: Path) -> int:
+    import pyarrow.parquet as pq
+
+    if not (folder / "out" / "_manifest.json").exists():
+        return 0
+    k = json.loads((folder / "out" / "_manifest.json").read_text())["options"]["rows"]
+    sizes = {pq.read_table(path).num_rows for path in (folder / "out").glob("part-*.parquet")}
+    assert sizes <= {k}, sizes
+    return k
+
+
+def surveyed_by(folder: Path) -> int:
+    """Whose texts were surveyed, where each array says the same of each text."""
+    if not (folder / "c.zarr").exists():
+        return 0
+    found = surveyed(folder)
+    assert found is None or (0 not in found[0] and found[1:] == [[3.0, 4.0]]), found
+    return -1
 
 
 def begun(folder: Path, model: Path) -> None:
@@ -358,7 +521,7 @@ def partition_found(folder: Path) -> Any:
     return pq.read_table(path)["label"].to_pylist(), len(bad)
 
 
-def surveys(folder: Path) -> None:
+def surveys(folder: Path, writer: int = 0) -> None:
     """Two texts in a transformer whose survey is the number of their letters; few arrays.
 
     The store is not read back here, which `survey_texts` does when all is saved.
@@ -367,7 +530,7 @@ def surveys(folder: Path) -> None:
 
     import numpy as np
 
-    from cynosure.pretrained import corpora
+    from cynosure.pretrained.reading import corpora
 
     def survey(text: str) -> Any:
         size = float(len(text))
@@ -380,7 +543,8 @@ def surveys(folder: Path) -> None:
     )
     with (
         patch.multiple(corpora, HEADS=("entropy",), TOKENS=("spread",), open_surveys=Path),
-        patch("cynosure.pretrained.inspection.weights_sha256", lambda transformer: "0"),
+        patch.multiple(corpora, BATCH=1 if writer else 16),  # else one write holds both texts
+        patch("cynosure.pretrained.reading.corpora.weights_sha256", lambda transformer: "0"),
     ):
         corpora.survey_texts(transformer, ["one", "four"], folder / "c.zarr")
 
@@ -416,15 +580,15 @@ class Params:
 def page_of(seed: int) -> Any:
     import cynosure as cy
 
-    tables = tuple(cy.Table(name, ("a",), ((seed,),)) for name in ("one", "two"))
-    return cy.Report(f"Seed {seed}", tables=tables, command="cynosure run tiny")
+    tables = tuple(cy.study.Table(name, ("a",), ((seed,),)) for name in ("one", "two"))
+    return cy.study.Report(f"Seed {seed}", tables=tables, command="cynosure run tiny")
 
 
 def experiment(folder: Path, seed: int) -> None:
     """`cynosure run tiny --out folder/exp --force`, where the user keeps files of his own."""
-    from cynosure import experiments
+    from cynosure import catalogue
     from cynosure.cli import running
-    from cynosure.experiments._measurements import kept
+    from cynosure.study.measurements import kept
 
     def run(p: Params, progress: Any) -> Any:
         kept(measured, p.seed)
@@ -435,31 +599,33 @@ def experiment(folder: Path, seed: int) -> None:
         (folder / "exp" / mine).write_bytes(b"mine") if seed == 1 else None
     tiny = SimpleNamespace(TITLE="Tiny", Params=Params, QUICK=Params(), run=run)
     context = SimpleNamespace(obj=running.Voice(quiet=True, command="cynosure run tiny"))
-    known, experiments.experiment = experiments.experiment, {"tiny": tiny}.__getitem__
+    known = catalogue.study, catalogue.question  # which would read the files of all studies
+    catalogue.study, catalogue.question = {"tiny": tiny}.__getitem__, lambda name: ""
     try:
         with redirect_stdout(io.StringIO()):
             out = folder / "exp"
             running.run(context, "tiny", out=out, set_=[f"seed={seed}"], force=True)  # type: ignore[arg-type]
     finally:
-        experiments.experiment = known
+        catalogue.study, catalogue.question = known
 
 
-def experiment_found(folder: Path) -> str:
-    """ "old" or "new" as the page is, and "new" only where all of it is."""
+def experiment_found(folder: Path) -> Any:
+    """The seed of the page, where it is that of all of it."""
     out = folder / "exp"
     if any((out / m).read_bytes() != b"mine" for m in ("measured/mine.npz", "data/mine.csv")):
         return "a file of the user's is gone"
-    reports = {seed: page_of(seed) for seed in (1, 2)}
+    reports = [page_of(seed) for seed in (1, 2, 3, 4)]
     files = {
-        "report.html": [reports[k].to_html() for k in (1, 2)],
-        "report.json": [reports[k].to_json() for k in (1, 2)],
-        "data/table1-one.csv": [reports[k].tables[0].to_csv() for k in (1, 2)],
-        "data/table2-two.csv": [reports[k].tables[1].to_csv() for k in (1, 2)],
+        "report.html": [report.to_html() for report in reports],
+        "report.json": [report.to_json() for report in reports],
+        "data/table1-one.csv": [report.tables[0].to_csv() for report in reports],
+        "data/table2-two.csv": [report.tables[1].to_csv() for report in reports],
     }
     seen = {name: texts.index((out / name).read_text()) for name, texts in files.items()}
-    if seen["report.html"] and not all(seen.values()):
+    page = seen["report.html"]
+    if page and set(seen.values()) != {page}:
         return "a new page beside old data"
-    return "new" if seen["report.html"] else "old"
+    return 1 + page
 
 
 def naive() -> tuple[Callable, Callable, Callable]:
@@ -471,7 +637,26 @@ def naive() -> tuple[Callable, Callable, Callable]:
     return put("old"), put("new!"), precious(lambda f: (f / "page.html").read_text(), "old", "new!")
 
 
+def at_once(count: int) -> dict[str, Any]:
+    """`rounds` of every folder that several processes may write, by name."""
+    from cynosure._files import writing
+
+    told = {}
+    for name, parts in races().items():
+        for writers, kills in ((2, False), (3, False), (2, True), (3, True)):
+            how = f"{name}, {writers} at once{', one killed' if kills else ''}"
+            if not (kills and name == "run --out"):  # a new table beside an old page is no fault
+                told[how] = rounds(*parts, writers, count, kills)
+    writing._LOCKS = None
+    prepare, save, look, _ = races()["model, replaced"]
+    found = rounds(prepare, save, look, (), 3, count, True)
+    return {**told, "model, without locks": {k: n for k, n in found.items() if k != "leftovers"}}
+
+
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["rounds"]:
+        print(json.dumps(at_once(int((sys.argv[2:] or ["200"])[0])), indent=1))
+        raise SystemExit
     step = int(sys.argv[1]) if len(sys.argv) > 1 else 1
     asked, named = saves(), sys.argv[2:]
     if step > 1 and not named:

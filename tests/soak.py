@@ -96,7 +96,7 @@ ROUNDS: dict[str, Callable[[np.random.Generator], object]] = {
     "limit": lambda rng: cy.limit(cy.PureAttention(alpha=0.5), _tokens(rng, 40, 3)),
     "exact": lambda rng: cy.limit(cy.PureAttention(), _tokens(rng, 8), exact=True, deadline=2.0),
     "check": lambda rng: cy.check(cy.simulate(cy.PureAttention(), _tokens(rng), layers=6)),
-    "flow": lambda rng: cy.simulate(cy.RescaledFlow(), rng.normal(size=(8, 2)), time=1.0),
+    "flow": lambda rng: cy.simulate(cy.dynamics.RescaledFlow(), rng.normal(size=(8, 2)), time=1.0),
     "sphere": lambda rng: cy.simulate(cy.SphereFlow(), rng.normal(size=(8, 3)), time=1.0),
     "control": lambda rng: cy.control(rng.normal(size=(8, 3)), int(rng.integers(8))),
     "hull": lambda rng: cy.hull(rng.normal(size=(30, 3))),

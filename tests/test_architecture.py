@@ -7,6 +7,7 @@ way round them. `violations` is itself judged: each rule is fed a tree that brea
 from __future__ import annotations
 
 import ast
+import importlib
 import os
 import subprocess
 import sys
@@ -21,14 +22,36 @@ SRC = ROOT / "src"
 
 # Top to bottom. The package's own __init__ imports lazily from all of them and is not in the list.
 STAGES = (
-    "_types _scale _deadline _display _frames _files engine attention dynamics simulation analysis "
-    "construction theorems drawing sweeps classifier pretrained experiments web cli __main__"
+    "_blame _exports _registry _shapes _types _scale _deadline _compiled _progress _display "
+    "_frames _files engine attention dynamics simulation analysis construction theorems drawing "
+    "sweeps classifier pretrained study figures catalogue web cli __main__"
 ).split()
 RANK = {name: rank for rank, name in enumerate(STAGES)}
 ABOVE = {name: set(STAGES[:rank]) for name, rank in RANK.items()}
+# Inside a stage, where it has an order: what stands later may import what stands before.
+ROOMS = {
+    "analysis": (
+        "projection vertices polytope clustering gaussian leaders limits probes control "
+        "spectra findings observing shadowing"
+    ).split(),
+    "classifier": (
+        "kernels text model fitting explaining linear published exports estimator bundled "
+        "evaluating bulk"
+    ).split(),
+    "pretrained": "loading families heads reading pages".split(),
+    "web": "requests answers workers gallery notebook static_page server connections".split(),
+}
 
-AUTOGRAD = {"classifier.training", "pretrained"}
-DRAWING = {"drawing", "classifier.explanation", "pretrained", "experiments"}
+AUTOGRAD = {"classifier.fitting.training", "pretrained"}
+DRAWING = {
+    "drawing",
+    "classifier.explaining.explanation",
+    "classifier.linear",
+    "classifier.published",
+    "pretrained",
+    "study",
+    "figures",
+}
 
 
 class Import(NamedTuple):
@@ -69,10 +92,12 @@ def _import_faults(home: str, found: Import) -> Iterator[str]:
     library, _, rest = found.module.partition(".")
     if library == "cynosure":
         target = rest.split(".")[0]
+        if target == stage in ROOMS:
+            yield from _room_faults(ROOMS[stage], home, rest)
         if target in RANK:
             if target != stage and target not in ABOVE[stage]:
                 yield f"imports {target}, which is not above it"
-        elif target != "__version__" and RANK[stage] < RANK["experiments"]:
+        elif target != "__version__" and RANK[stage] < RANK["figures"]:
             yield f"imports the public name {target or 'cynosure'}; name its module"
     if library == "matplotlib" and not _within(home, DRAWING):
         yield "imports matplotlib: that belongs to drawing and the few that show pictures"
@@ -80,6 +105,13 @@ def _import_faults(home: str, found: Import) -> Iterator[str]:
         yield "imports torch when it is imported; do it inside the function"
     if library == "transformers" and stage != "pretrained":
         yield "imports transformers: that belongs to pretrained"
+
+
+def _room_faults(order: list[str], home: str, target: str) -> Iterator[str]:
+    """What is wrong with an import between two rooms of one stage."""
+    here, there = (f"{name}.".split(".")[1] for name in (home, target))
+    if here in order and there in order and order.index(there) > order.index(here):
+        yield f"imports {there}, which is not above {here}"
 
 
 def _within(home: str, places: set[str]) -> bool:
@@ -131,10 +163,12 @@ def violations(src: Path) -> list[str]:
             faults.append(f"{path.name}:1: is in no stage: give {stage} its place in STAGES")
             continue
         home = ".".join(parts[1:])
+        if stage in ROOMS and len(parts) > 2 and parts[2] not in (*ROOMS[stage], "__init__"):
+            faults.append(f"{path.name}:1: give {parts[2]} its place in ROOMS[{stage!r}]")
         for found in imports(tree, ".".join(parts[:-1])):
             faults += [f"{path.name}:{found.line}: {what}" for what in _import_faults(home, found)]
         for node in ast.walk(tree):
-            if _is_call_of(node, "print") and RANK[stage] < RANK["experiments"]:
+            if _is_call_of(node, "print") and RANK[stage] < RANK["figures"]:
                 faults.append(f"{path.name}:{node.lineno}: prints; results are returned")
             if isinstance(node, ast.ClassDef):
                 what = _class_faults(node, concrete)
@@ -152,6 +186,29 @@ def test_the_tree_was_really_read() -> None:
         path.stem if path.stem != "__init__" else path.parent.name for path in SRC.rglob("*.py")
     }
     assert {"attention", "simulation", "limits", "kernels", "figure1"} <= read
+
+
+def private(source: str) -> list[str]:
+    """Imports of a study that a user could not write: names with an underscore, files by path."""
+    found = imports(ast.parse(source), "studies.hardmax")
+    names = [one.module for one in found if one.module.partition(".")[0] == "cynosure"]
+    return [name for name in names if any(part.startswith("_") for part in name.split("."))]
+
+
+def test_studies_use_public_names_only() -> None:
+    assert private("from cynosure._types import definite") == ["cynosure._types.definite"]
+    assert private("from cynosure.study.measurements import _packed")
+    assert not private("import cynosure as cy\nfrom .._extremes import standing_out")
+    files = sorted((ROOT / "studies").rglob("*.py"))
+    assert len(files) > 40
+    assert {path.name: found for path in files if (found := private(path.read_text("utf-8")))} == {}
+
+
+def test_the_package_does_not_import_studies() -> None:
+    trees = ((path, ast.parse(path.read_text("utf-8"))) for path in SRC.rglob("*.py"))
+    named = [(path.name, one) for path, tree in trees for one in imports(tree, "cynosure")]
+    assert len(named) > 1000
+    assert [pair for pair in named if pair[1].module.partition(".")[0] == "studies"] == []
 
 
 WRONG = [
@@ -179,17 +236,30 @@ WRONG = [
     ("analysis/limits.py", "import cynosure as cy", "imports the public name cynosure"),
     ("analysis/limits.py", "from cynosure import hull", "imports the public name hull"),
     ("analysis/leaders.py", "def f():\n    import matplotlib.pyplot as plt", "imports matplotlib"),
-    ("classifier/model.py", "import matplotlib", "imports matplotlib"),
+    ("classifier/model/model.py", "import matplotlib", "imports matplotlib"),
     ("simulation/loop.py", "import torch", "imports torch"),
-    ("classifier/model.py", "import torch", "imports torch"),
+    ("classifier/model/model.py", "import torch", "imports torch"),
     (
         "cli/demo.py",
         "try:\n    from torch import nn\nexcept ImportError:\n    nn = None",
         "imports torch",
     ),
     ("analysis/spectra/rates.py", "class S:\n    import torch", "imports torch"),
-    ("classifier/training.py", "def f():\n    import transformers", "imports transformers"),
+    ("classifier/fitting/training.py", "def f():\n    import transformers", "imports transformers"),
+    ("classifier/text/inputs.py", "from ..model import plane", "imports model, which is not above"),
+    ("classifier/odds.py", "x = 1", "give odds its place in ROOMS['classifier']"),
+    ("pretrained/heads/head.py", "from ..reading import traces", "imports reading, which is not"),
+    (
+        "pretrained/reading/traces.py",
+        "def f():\n    from ..pages.chapters import table_of",
+        "imports pages, which is not",
+    ),
     ("drawing/report.py", "def f():\n    print(1)", "prints"),
+    ("web/answers/tokens.py", "from ..workers.pool import Pool", "imports workers, which is not"),
+    ("web/requests/guard.py", "from .. import server", "imports server, which is not above"),
+    ("web/odds.py", "x = 1", "give odds its place in ROOMS['web']"),
+    ("analysis/limits.py", "from .control import steering", "imports control, which is not above"),
+    ("analysis/odds.py", "x = 1", "give odds its place in ROOMS['analysis']"),
     ("utils.py", "x = 1", "is in no stage"),
     ("utils/lists.py", "x = 1", "is in no stage"),
     ("dynamics/flows.py", "class A: ...\nclass B(A): ...", "B extends A, which is not abstract"),
@@ -207,12 +277,15 @@ RIGHT = [
     ),
     ("dynamics/flows.py", "from ..attention import Hardmax\nfrom .. import engine"),
     ("simulation/loop.py", "def f():\n    import torch\nif TYPE_CHECKING:\n    import torch"),
-    ("classifier/training.py", "import torch"),
-    ("pretrained/heads.py", "import torch, transformers"),
+    ("classifier/fitting/training.py", "import torch"),
+    ("pretrained/heads/head.py", "import torch, transformers"),
+    ("pretrained/pages/chapters.py", "from ..heads.head import Head\nfrom .pictures import grid"),
+    ("pretrained/__init__.py", "from .pages.inspection import inspection"),
     ("drawing/plot.py", "import matplotlib.pyplot as plt"),
-    ("experiments/hardmax/figure2.py", "import cynosure as cy\nprint(cy)"),
-    ("cli/demo.py", "from cynosure import experiments\nprint(1)"),
+    ("figures/figure2.py", "import cynosure as cy\nprint(cy)"),
+    ("cli/demo.py", "from cynosure import figures\nprint(1)"),
     ("drawing/report.py", "sheet.print()"),
+    ("web/workers/pool.py", "from ..requests.problems import Refusal\nfrom .worker import HEAD"),
     ("dynamics/flows.py", "class A(abc.ABC): ...\n@dataclass(frozen=True)\nclass B(A): ..."),
     ("dynamics/flows.py", "class A:\n    @abstractmethod\n    def f(self): ...\nclass B(A): ..."),
     ("__init__.py", "def __getattr__(name):\n    from . import cli"),
@@ -278,7 +351,7 @@ def test_the_watch_on_loaded_libraries_sees_one() -> None:
 def test_every_public_name_is_there() -> None:
     import cynosure
 
-    assert cynosure.__all__
+    assert 20 <= len(cynosure.__all__) <= 45
     for name in cynosure.__all__:
         assert getattr(cynosure, name) is not None
         assert name in dir(cynosure)
@@ -286,11 +359,35 @@ def test_every_public_name_is_there() -> None:
         cynosure.no_such_name  # noqa: B018
 
 
-def test_type_checkers_see_the_public_names() -> None:
-    """What `__getattr__` gives at run time stands under TYPE_CHECKING, name by name."""
+STUBS = sorted(str(path.parent.relative_to(SRC)) for path in SRC.rglob("__init__.pyi"))
+
+
+@pytest.mark.parametrize("package", STUBS)
+def test_type_checkers_see_the_public_names(package: str) -> None:
+    """A stub has each name once, as `name as name`, and it leads to what users get."""
+    module = importlib.import_module(package.replace(os.sep, "."))
+    tree = ast.parse((SRC / package / "__init__.pyi").read_text("utf-8"))
+    found = [node.names for node in tree.body if isinstance(node, ast.ImportFrom)]
+    assert all(len(names) == 1 and names[0].asname == names[0].name for names in found)
+    typed = [names[0].name for names in found]
+    assert sorted(typed) == sorted(set(module.__all__) - {"__version__"})
+    for name in typed:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        module.no_such_name  # noqa: B018
+
+
+def test_dir_of_a_public_module_shows_its_public_names() -> None:
     import cynosure
 
-    tree = ast.parse((SRC / "cynosure" / "__init__.py").read_text("utf-8"))
-    typed = {found.module.rpartition(".")[2] for found in imports(tree, "cynosure") if found.line}
-    typed -= {"annotations", "import_module", "TYPE_CHECKING", "Any"}
-    assert typed == set(cynosure.__all__) - {"__version__"}
+    modules = [x for name in cynosure.__all__ if hasattr(x := getattr(cynosure, name), "__path__")]
+    assert len(modules) > 5
+    for module in (*modules, cynosure.plot, cynosure.movie, cynosure.configurations):
+        shown = set(dir(module))
+        assert shown == set(getattr(module, "__all__", shown)), module
+        assert "gaussian" in shown if module is cynosure.configurations else shown
+        assert not {"np", "Any", "annotations"} & shown, module
+
+
+def test_packages_have_their_names_in_stubs() -> None:
+    assert len(STUBS) >= 8 and "cynosure" in STUBS

@@ -243,6 +243,18 @@ def test_causal_hardmax_against_prefixes(z):
         np.testing.assert_allclose(P[i, members], 1 / len(members))
 
 
+@given(tokens)
+def test_leaders_of_causal_hardmax_are_those_of_its_prefixes(z):
+    run = cy.simulate(cy.PureAttention(Causal(cy.Hardmax())), np.array(z, float), layers=4)
+    roles = cy.roles(run)
+    for k, state in enumerate(run.z):
+        sets = [oracle.followed(oracle.exact(state[: i + 1]))[i] for i in range(len(z))]
+        assert [members.tolist() for members in roles.followed(k)] == sets
+        assert set(np.flatnonzero(roles.born == k)) <= {i for i, c in enumerate(sets) if c == [i]}
+    with pytest.raises(ValueError, match="leaders are defined"):
+        cy.roles(cy.simulate(cy.PureAttention(Causal(Softmax())), run.z[0], layers=1))
+
+
 def test_causal_ties_are_those_of_exact_arithmetic():
     z = np.array([[1.0, 2.0**-30], [1.0, -(2.0**-30)], [0.5, 2.0**-40]])
     assert np.flatnonzero(Causal(cy.Hardmax()).weights(z)[2]).tolist() == [0]
@@ -358,11 +370,11 @@ def test_a_power_of_two_moves_between_tokens_and_temperature(k, A):
     """beta <A z, z'> 4^k is one number, whether tokens, A or beta carry the powers of two."""
     z = np.random.default_rng(0).normal(size=(6, 2))
     if abs(2 * k) < 1000:
-        for rule in (cy.Softmax, cy.Sinkhorn):
+        for rule in (cy.Softmax, cy.attention.Sinkhorn):
             expected = rule(float(np.ldexp(0.7, 2 * k)), A).weights(z)
             np.testing.assert_allclose(rule(0.7, A).weights(np.ldexp(z, k)), expected, rtol=1e-9)
-        near = cy.Localmax(float(np.ldexp(0.5, -2 * k)), A).weights(z)
-        np.testing.assert_array_equal(cy.Localmax(0.5, A).weights(np.ldexp(z, k)), near)
+        near = cy.attention.Localmax(float(np.ldexp(0.5, -2 * k)), A).weights(z)
+        np.testing.assert_array_equal(cy.attention.Localmax(0.5, A).weights(np.ldexp(z, k)), near)
         pulled = cy.Softmax(float(np.ldexp(0.7, 2 * k)), A).pull(z)
         moved = cy.Softmax(0.7, A).pull(np.ldexp(z, k))
         np.testing.assert_allclose(np.ldexp(moved, -k), pulled, rtol=1e-9)
@@ -385,11 +397,11 @@ def test_a_small_token_beside_a_large_one_still_looks_around():
 def test_sinkhorn_at_any_temperature_is_doubly_stochastic_where_it_converges():
     z = np.array([[2.0, 0.0], [0.0, 2.0], [-1.5, -1.5]])  # each is its own best partner
     for beta in (1e2, 1e150, 1e308):
-        np.testing.assert_allclose(cy.Sinkhorn(beta).weights(z), np.eye(3), atol=1e-100)
+        np.testing.assert_allclose(cy.attention.Sinkhorn(beta).weights(z), np.eye(3), atol=1e-100)
     z = np.random.default_rng(0).normal(size=(7, 2))
     mask = np.array([True] * 5 + [False] * 2)
     for beta in (1e308, -1e308):
-        P = cy.Sinkhorn(beta).weights(z, mask=mask)
+        P = cy.attention.Sinkhorn(beta).weights(z, mask=mask)
         assert np.isfinite(P).all() and (P[5:] == 0).all() and (P[:, 5:] == 0).all()
         np.testing.assert_allclose(P[:5].sum(axis=1), 1, rtol=1e-14)
 
@@ -400,7 +412,12 @@ def test_the_size_of_padding_is_nobodys_business():
     for size in (1e-300, 1e150, 1e300):
         padded = z.copy()
         padded[4:] *= size
-        for rule in (cy.Softmax(3.0), cy.Localmax(0.5), cy.Sinkhorn(2.0), cy.Causal(cy.Softmax())):
+        for rule in (
+            cy.Softmax(3.0),
+            cy.attention.Localmax(0.5),
+            cy.attention.Sinkhorn(2.0),
+            cy.attention.Causal(cy.Softmax()),
+        ):
             np.testing.assert_allclose(
                 rule.weights(padded, mask=mask)[:4, :4], rule.weights(z[:4]), rtol=1e-9
             )
@@ -412,7 +429,7 @@ def test_tensors_and_batches_at_both_ends():
 
     plain = np.random.default_rng(2).normal(size=(5, 2))
     z = np.stack([1e250 * plain, plain, 1e-250 * plain])
-    for rule in (cy.Softmax(2.0, TURN), cy.Sinkhorn(2.0), cy.Localmax(0.1)):
+    for rule in (cy.Softmax(2.0, TURN), cy.attention.Sinkhorn(2.0), cy.attention.Localmax(0.1)):
         together = rule.weights(z)
         for one, P in zip(z, together, strict=True):
             np.testing.assert_allclose(rule.weights(one), P, rtol=1e-12)
@@ -440,7 +457,7 @@ def test_a_matrix_that_single_precision_cannot_hold():
     z = np.ones((2, 2), dtype=np.float32)
     assert np.isfinite(cy.Softmax(1.0, 1e300 * TURN).weights(z)).all()
     with pytest.raises(ValueError, match="float64"):
-        cy.Heads([cy.Softmax()], [1e300 * TURN]).pull(z)
+        cy.attention.Heads([cy.Softmax()], [1e300 * TURN]).pull(z)
 
 
 @pytest.mark.parametrize("sizes", [(200, -200), (300, -300), (0, -320), (300, 0)])
@@ -450,7 +467,7 @@ def test_causal_ties_of_tokens_of_very_different_size(sizes):
     for A in (None, np.diag([1e200, 1e-200])):
         z = rng.integers(-2, 3, size=(7, 2)) * 10.0 ** rng.choice(sizes, size=(7, 2))
         form = [[Fraction(x) for x in row] for row in (np.eye(2) if A is None else A).tolist()]
-        P = cy.Causal(cy.Hardmax(A)).weights(z)
+        P = cy.attention.Causal(cy.Hardmax(A)).weights(z)
         rows = [[Fraction(x) for x in row] for row in z.tolist()]
         for i in range(len(z)):
             query = [sum(a * x for a, x in zip(row, rows[i])) for row in form]

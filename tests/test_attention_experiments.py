@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import cynosure as cy
-from cynosure.experiments.hardmax import localmax_sets, rotary_leaders
-from cynosure.experiments.heads import head_directions
-from cynosure.experiments.softmax import sinkhorn_balance, trapping
+from studies.hardmax import localmax_sets, rotary_leaders
+from studies.heads import _signed_line, several_heads
+from studies.softmax import sinkhorn_balance, trapping
 
-EXPERIMENTS = [localmax_sets, rotary_leaders, head_directions, sinkhorn_balance, trapping]
+EXPERIMENTS = [localmax_sets, rotary_leaders, several_heads, sinkhorn_balance, trapping]
 
 
 @pytest.mark.parametrize("module", EXPERIMENTS, ids=lambda m: m.__name__.rpartition(".")[2])
@@ -51,27 +51,38 @@ def test_a_quiescent_pair_contracts_to_its_mean() -> None:
 
 def test_rotary_counts_by_hand() -> None:
     z = np.array([[-2.0, 0], [-2, -1], [-2, 2]])  # see docs/mathematics.md A8
-    ends, growth = rotary_leaders._measured(cy.Rotary(cy.Hardmax()), z, 1.0, 10)
-    first, last, lost, clusters, _, sinks, mass, _ = ends
-    assert (first, last, lost, clusters) == (2, 3, 1, 3)
-    assert growth <= 1e-15 and sinks == 1 and mass == 0.5
-    plain, _ = rotary_leaders._measured(cy.Hardmax(), z, 1.0, 40)
-    assert plain[:4] == (2, 2, 0, 2)
+    rotary = cy.attention.Rotary(cy.Hardmax())
+    first, last, lost, mass = rotary_leaders._counted(rotary, z, 1.0, 10)
+    assert (first, last, lost, mass) == (2, 3, 1, 0.5)
+    assert rotary_leaders._counted(cy.Hardmax(), z, 1.0, 40)[:3] == (2, 2, 0)
+
+
+def test_tokens_that_swing_between_two_leaders_are_counted() -> None:
+    """Tokens 1, 2 and 3 follow two leaders in turn, and 2 and 3 meet: docs/mathematics.md A8."""
+    z, p = np.array(rotary_leaders.SWINGING), rotary_leaders.QUICK
+    for base in (10.0, 1e4, 1e8):
+        rule = cy.attention.Rotary(cy.Hardmax(), base)
+        moving, period, met, leading, growth = rotary_leaders._end(p, rule, z, 1.0)
+        assert (moving, period, met, leading) == (3, 10, 2, 3) and growth <= 1e-14
+    moving, period, met, leading, _ = rotary_leaders._end(p, cy.Hardmax(), z, 1.0)
+    assert (moving, period, met) == (0, 1, 0) and leading < 6
 
 
 def test_a_head_that_looks_across_grows_by_minus_its_value() -> None:
     """A = V = -I from both sides: each token follows the opposite one, and -V = I moves it away."""
     x = np.concatenate([np.eye(2)[:1], -np.eye(2)[:1]])
-    heads = cy.Heads([cy.Softmax(1.0, -np.eye(2))], [-np.diag([1.0, 0.5])])
+    heads = cy.attention.Heads([cy.Softmax(1.0, -np.eye(2))], [-np.diag([1.0, 0.5])])
     times = np.linspace(0, 16, 81)
-    tr = cy.simulate(cy.UnnormalizedFlow(heads), x, times=times, stepper=cy.RK4(0.1))
+    tr = cy.simulate(
+        cy.dynamics.UnnormalizedFlow(heads), x, times=times, stepper=cy.simulation.RK4(0.1)
+    )
     A, V = -np.eye(2)[None], -np.diag([1.0, 0.5])[None]
-    end = head_directions._settled(tr, A, V)
+    end = _signed_line.line_end(tr, A, V)
     assert end.on_a_line and end.sides == 2 and end.minus == 1 and end.clusters == 2
     assert end.signed == pytest.approx(1.0) and end.plain == pytest.approx(-0.5)
     assert end.growth == pytest.approx(1.0, abs=1e-3) and end.along == pytest.approx(1.0)
     assert end.gap == pytest.approx(0.5)
-    assert end.right(end.signed) and not end.right(end.plain)
+    assert end.right("signed") and not end.right("plain")
 
 
 def test_influences_are_those_of_the_product() -> None:

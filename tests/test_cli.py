@@ -16,11 +16,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.main import get_command
 
 import cynosure as cy
 from cynosure import cli, configurations, theorems
+from cynosure.catalogue import available
 from cynosure.cli import main
-from cynosure.experiments import available
 from test_report import Page
 
 SRC = Path(__file__).resolve().parent.parent / "src"
@@ -316,7 +317,7 @@ def test_run_leaves_report_tables_and_figures(here: Path, capsys) -> None:
 
 def test_parameters_take_the_type_they_have() -> None:
     from cynosure.cli.inputs import settings
-    from cynosure.experiments.hardmax import finite_depth
+    from studies.hardmax import finite_depth
 
     given = ["laws=gaussian", "d=2,3", "alpha=1,0.5", "embeddings=12.csv"]
     assert settings(finite_depth.Params(), given) == {
@@ -332,7 +333,7 @@ def test_run_lists_the_folder(capsys) -> None:
 
 
 def test_a_failed_check_in_a_report_is_exit_1(here: Path, capsys, monkeypatch) -> None:
-    from cynosure.experiments.hardmax import figure1
+    from cynosure.figures import figure1
     from test_report import a_check
 
     honest = figure1.run
@@ -361,15 +362,20 @@ def test_overflow_is_a_failed_run_that_says_why(here: Path, capsys) -> None:
 TURNS = {"scheduled", "scheduled_flow"}  # given by naming several dynamics
 
 
-@pytest.mark.parametrize("name", sorted(set(cy.DYNAMICS) - TURNS))
+@pytest.mark.parametrize("name", sorted(set(cy.dynamics.DYNAMICS) - TURNS))
 def test_every_dynamics_runs_is_saved_and_checked(name: str, here: Path, capsys) -> None:
-    clock = ["--time", "0.4"] if issubclass(cy.DYNAMICS[name], cy.Flow) else ["--layers", "2"]
+    clock = (
+        ["--time", "0.4"]
+        if issubclass(cy.dynamics.DYNAMICS[name], cy.dynamics.Flow)
+        else ["--layers", "2"]
+    )
     args = ["simulate", "tokens.csv", "--dynamics", name, *clock]
     assert main([*args, "--json", "--out", "run.npz"]) == 0
     result = json.loads(capsys.readouterr().out)["result"]
     tr = cy.load("run.npz")
     assert (
-        type(tr.dynamics) is cy.DYNAMICS[name] and result["dynamics"] == type(tr.dynamics).__name__
+        type(tr.dynamics) is cy.dynamics.DYNAMICS[name]
+        and result["dynamics"] == type(tr.dynamics).__name__
     )
     assert result["z"] == tr.z[-1].tolist() and {"limit", "leaders"} & set(result)
     assert main(["check", "run.npz"]) == 0
@@ -382,52 +388,58 @@ def test_the_help_names_every_model(capsys) -> None:
     """The text is written by hand, since help must not import NumPy."""
     assert main(["simulate", "--help"]) == 0
     words = set(re.findall(r"\w+", capsys.readouterr().out))
-    assert {*cy.DYNAMICS, *cy.ATTENTIONS, *cy.STEPPERS} - TURNS <= words
+    assert {
+        *cy.dynamics.DYNAMICS,
+        *cy.attention.ATTENTIONS,
+        *cy.simulation.STEPPERS,
+    } - TURNS <= words
 
 
 SAME = {
     "--attention rotary:attention=softmax,base=20 --A A.csv --beta 3 --layers 3 --alpha 1": (
-        lambda A: cy.PureAttention(cy.Rotary(cy.Softmax(3.0, A), 20.0), 1)
+        lambda A: cy.PureAttention(cy.attention.Rotary(cy.Softmax(3.0, A), 20.0), 1)
     ),
     "--attention rotary:base=20 --causal --layers 3 --alpha 1": (
-        lambda A: cy.PureAttention(cy.Causal(cy.Rotary(cy.Hardmax(), 20.0)), 1)
+        lambda A: cy.PureAttention(cy.attention.Causal(cy.attention.Rotary(cy.Hardmax(), 20.0)), 1)
     ),
     "--dynamics rescaled --V A.csv --beta 2 --time 0.5": (
-        lambda A: cy.RescaledFlow(Q=2 * np.eye(2), V=A)
+        lambda A: cy.dynamics.RescaledFlow(Q=2 * np.eye(2), V=A)
     ),
     "--dynamics leading --Q A.csv --K skew.csv --time 0.5": (
-        lambda A: cy.LeadingFlow(Q=A, K=[[1.0, 2.0], [0.0, 1.0]])
+        lambda A: cy.dynamics.LeadingFlow(Q=A, K=[[1.0, 2.0], [0.0, 1.0]])
     ),
-    "--dynamics euclidean --A A.csv --time 0.5": lambda A: cy.EuclideanFlow(Q=A),
+    "--dynamics euclidean --A A.csv --time 0.5": lambda A: cy.dynamics.EuclideanFlow(Q=A),
     "--dynamics sphere --beta 3 --A A.csv --causal --time 0.5": (
-        lambda A: cy.SphereFlow(cy.Causal(cy.Softmax(3.0, A)))
+        lambda A: cy.SphereFlow(cy.attention.Causal(cy.Softmax(3.0, A)))
     ),
     "--dynamics unnormalized_sphere --beta 0.5 --V A.csv --time 0.5": (
-        lambda A: cy.UnnormalizedSphereFlow(0.5, V=A)
+        lambda A: cy.dynamics.UnnormalizedSphereFlow(0.5, V=A)
     ),
     "--dynamics attention_flow --attention localmax:sensitivity=0.3 --time 0.5": (
-        lambda A: cy.AttentionFlow(cy.Localmax(0.3))
+        lambda A: cy.dynamics.AttentionFlow(cy.attention.Localmax(0.3))
     ),
-    "--dynamics value --V A.csv --layers 3": lambda A: cy.ValueAttention(V=A),
+    "--dynamics value --V A.csv --layers 3": lambda A: cy.dynamics.ValueAttention(V=A),
     "--dynamics noisy:sigma=0.3,seed=2,dt=0.1 --layers 3": (
-        lambda A: cy.NoisySphere(sigma=0.3, seed=2, dt=0.1)
+        lambda A: cy.dynamics.NoisySphere(sigma=0.3, seed=2, dt=0.1)
     ),
     "--dynamics jump:g=0.25,seed=3 --beta 2 --layers 3": (
-        lambda A: cy.JumpChain(cy.Softmax(2.0), 0.25, 3)
+        lambda A: cy.dynamics.JumpChain(cy.Softmax(2.0), 0.25, 3)
     ),
     "--dynamics pure:alpha=1/2 --dynamics pure:alpha=2 --attention softmax --layers 3": lambda A: (
-        cy.Scheduled([cy.PureAttention(cy.Softmax(), "1/2"), cy.PureAttention(cy.Softmax(), 2.0)])
+        cy.dynamics.Scheduled(
+            [cy.PureAttention(cy.Softmax(), "1/2"), cy.PureAttention(cy.Softmax(), 2.0)]
+        )
     ),
     "--dynamics rescaled --dynamics rescaled:V=A.csv --span 0.2 --time 0.5": lambda A: (
-        cy.ScheduledFlow([cy.RescaledFlow(), cy.RescaledFlow(V=A)], 0.2)
+        cy.dynamics.ScheduledFlow([cy.dynamics.RescaledFlow(), cy.dynamics.RescaledFlow(V=A)], 0.2)
     ),
     "--attention softmax:beta=2,V=A.csv --attention hardmax:A=A.csv --sum-heads --layers 3": (
         lambda A: cy.PureAttention(
-            cy.Heads([cy.Softmax(2.0), cy.Hardmax(A)], [A, None], average=False), 0.5
+            cy.attention.Heads([cy.Softmax(2.0), cy.Hardmax(A)], [A, None], average=False), 0.5
         )
     ),
     "--attention sinkhorn:iterations=7 --beta 2 --alpha 1/3 --layers 3": (
-        lambda A: cy.PureAttention(cy.Sinkhorn(2.0, iterations=7), "1/3")
+        lambda A: cy.PureAttention(cy.attention.Sinkhorn(2.0, iterations=7), "1/3")
     ),
 }
 
@@ -436,7 +448,7 @@ SAME = {
 def test_flags_build_the_dynamics_they_name(flags: str, here: Path, capsys) -> None:
     assert main(["simulate", "tokens.csv", "--out", "run.npz", *flags.split()]) == 0
     dynamics = SAME[flags](np.array([[2.0, 1.0], [1.0, 2.0]]))
-    clock = {"time": 0.5} if isinstance(dynamics, cy.Flow) else {"layers": 3}
+    clock = {"time": 0.5} if isinstance(dynamics, cy.dynamics.Flow) else {"layers": 3}
     expected = cy.simulate(dynamics, configurations.golden("G2"), **clock)
     np.testing.assert_array_equal(cy.load("run.npz").z, expected.z)
 
@@ -449,7 +461,7 @@ def test_a_flow_is_stepped_drawn_filmed_and_named(here: Path, capsys) -> None:
     result = json.loads(out)["result"]
     assert result["stepper"] == "RK4(dt=0.5)" and result["time"] == 30
     assert result["limit"]["kind"] == "polytope" and "limit: polytope: " in err
-    assert cy.load("r.npz").stepper == cy.RK4(0.5)
+    assert cy.load("r.npz").stepper == cy.simulation.RK4(0.5)
     assert Path("f.png").read_bytes()[:4] == b"\x89PNG" and Path("f.gif").read_bytes()[:3] == b"GIF"
 
 
@@ -511,7 +523,7 @@ def test_info_has_what_a_bug_report_needs(capsys) -> None:
     assert main(["info", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert data["cynosure"] == cy.__version__ and data["packages"]["numpy"] == np.__version__
-    assert {"python", "extras", "devices", "ffmpeg", "numba_cache", "blas"} <= set(data)
+    assert {"python", "extras", "devices", "ffmpeg", "kernels", "blas"} <= set(data)
     assert main(["info"]) == 0
     assert np.__version__ in capsys.readouterr().out
 
@@ -569,7 +581,7 @@ BAD = [
     (["simulate", "tokens.csv", "--dynamics", "leading", "--V", "A3.csv"], "d = 2"),
     (["simulate", "tokens.csv", "--attention", "softmax:A=gone.csv"], "gone.csv does not exist"),
     (["simulate", "tokens.csv", "--attention", "sinkhorn", "--causal"], "at once"),
-    (["run", "figure9"], "figure1, figure2"),
+    (["run", "figure99"], "figure1, figure2"),
     (["run"], "no name given"),
     (["run", "figure1", "--set", "sed=1"], "KEY of n, seed"),
     (["run", "figure1", "--set", "seed=x"], "whole number"),
@@ -680,6 +692,8 @@ def test_a_flag_that_may_be_repeated_is_a_word_or_a_list_in_a_config(
     [
         ("[simulate]\nalhpa = 1\n", "unknown key 'alhpa'"),
         ("[simulat]\nalpha = 1\n", "no command [simulat]"),
+        ("[inspect.txt]\nwords = true\n", "no command [inspect.txt]"),
+        ("[inspect.text]\nword = true\n", "unknown key 'word'"),
         ("loud = true\n", "unknown key 'loud'"),
         ("[simulate\n", "not TOML"),
         ("[simulate]\nlayers = -3\n", "layers"),
@@ -729,6 +743,42 @@ def test_version_and_help(capsys) -> None:
         assert f"cynosure {command}" in capsys.readouterr().out
 
 
+def test_every_command_says_what_it_does_in_one_short_line() -> None:
+    group = get_command(cli.app)
+    commands = list(group.commands.values())
+    commands += [inner for c in commands if hasattr(c, "commands") for inner in c.commands.values()]
+    lines = {command.name: command.get_short_help_str(200) for command in commands}
+    assert len(lines) >= 19
+    assert not {name: line for name, line in lines.items() if not 15 <= len(line) <= 55}
+    assert not {name: line for name, line in lines.items() if line.split()[0].endswith("s")}
+
+
+def test_simulate_shows_ten_options_before_the_rest(capsys) -> None:
+    assert main(["simulate", "--help"]) == 0
+    first, rest = capsys.readouterr().out.split("More options:")
+    shown = re.findall(r"^  (--\w+)", first.split("Options:")[1], re.M)
+    assert len(shown) == 10 and "--plot" in shown
+    assert "--stepper" in rest and "<" not in first.split("Arguments:")[1].split("Options:")[0]
+
+
+def test_a_shell_is_told_how_a_word_can_go_on(monkeypatch, capsys) -> None:
+    monkeypatch.setenv("_CYNOSURE_COMPLETE", "complete_bash")
+    for typed, words in COMPLETIONS.items():
+        monkeypatch.setenv("COMP_WORDS", typed)
+        monkeypatch.setenv("COMP_CWORD", str(len(typed.split(" ")) - 1))
+        main([])
+        assert set(capsys.readouterr().out.split()) == words, typed
+
+
+COMPLETIONS = {
+    "cynosure sim": {"simulate"},
+    "cynosure inspect i": {"image", "iterate"},
+    "cynosure run figure": {"figure1", "figure2", "figure3", "figure4", "figure5"},
+    "cynosure simulate x.csv --dynamics eu": {"euclidean_flow"},
+    "cynosure simulate x.csv --attention so": {"softmax"},
+}
+
+
 # --- in a process of its own ---------------------------------------------------------------------
 
 
@@ -769,6 +819,19 @@ def test_an_interrupt_is_130_and_leaves_no_file(here: Path) -> None:
     assert err.splitlines()[-1] == "cynosure: interrupted"
     assert set(err.splitlines()[:-1]) <= {"computing ..."}  # it took long enough to be said
     assert left(here) == set()
+
+
+def test_the_demo_refuses_before_the_work(tmp_path: Path, monkeypatch, capsys) -> None:
+    def begun(*_: object) -> None:
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr("cynosure.cli.demo.demo", begun)
+    (tmp_path / "file").touch()
+    assert main(["demo", "--out", str(tmp_path / "file" / "x")]) == 2
+    assert "is a file" in capsys.readouterr().err
+    monkeypatch.setattr("os.access", lambda *_: False)  # a disk that is read-only
+    assert main(["demo", "--out", str(tmp_path / "x")]) == 2
+    assert "may not be written to" in capsys.readouterr().err
 
 
 def test_the_demo_replaces_its_own_page_only(tmp_path: Path, capsys) -> None:

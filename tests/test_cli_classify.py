@@ -19,8 +19,8 @@ import numpy as np
 import pytest
 
 from cynosure import datasets
+from cynosure.classifier.bundled import load_pretrained
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.shipped import load_pretrained
 from cynosure.cli import main
 from cynosure.cli.terminal import coloured, plain, wants_colour
 
@@ -146,8 +146,12 @@ def test_predict_one_line_in_one_line_out(here: Path, trained: Path, capsys, mon
     clf = HardmaxClassifier.load(trained)
     p = clf.predict_proba(texts)
     lines = [line.split("\t") for line in out.splitlines()]
-    assert [label for label, _ in lines] == clf.predict(texts).tolist()
-    assert [float(x) for _, x in lines] == pytest.approx(p.max(axis=1), abs=1e-6)
+    said_of = clf.read(texts).evidence
+    assert said_of.tolist() == [True, False, True, False]
+    assert [label for label, _ in lines] == clf.predict(texts, abstain="").tolist()
+    assert [x == "" for _, x in lines] == (~said_of).tolist()
+    given = [float(x) for _, x in lines if x]
+    assert given == pytest.approx(p.max(axis=1)[said_of], abs=1e-6)
     assert "4 texts" in err
 
 
@@ -180,7 +184,7 @@ def test_predict_keeps_number_labels(here: Path, capsys) -> None:
     Path("t.txt").write_text("a wonderful film\n")
     assert main(["predict", "stars", "t.txt", "--jsonl", "-q"]) == 0
     assert json.loads(said(capsys)[0])["label"] == 5
-    assert main(["explain", "stars", "wonderful", "--label", "1", "-q"]) == 0
+    assert main(["explain", "--model", "stars", "wonderful", "--label", "1", "-q"]) == 0
 
 
 def test_predict_streams_without_reading_ahead(trained: Path, monkeypatch) -> None:
@@ -257,19 +261,21 @@ def test_explain_says_what_python_says_offline(here: Path, capsys) -> None:
 def test_either_of_two_labels_is_explained(trained: Path, capsys) -> None:
     found = {}
     for label in ("positive", "negative"):
-        command = ["explain", str(trained), "a wonderful, dull film", "--label", label]
+        command = ["explain", "--model", str(trained), "a wonderful, dull film", "--label", label]
         assert main([*command, "--json", "-q"]) == 0
         found[label] = json.loads(said(capsys)[0])["result"]
         assert found[label]["label"] == label
         assert main([*command, "-q"]) == 0
-        assert f"log-odds of {label} {found[label]['decision']:+.3f}" in said(capsys)[0]
+        shown = said(capsys)[0]
+        assert f"{found[label]['decision']:+.3f} = intercept" in shown
+        assert f"+ speaks for {label}" in shown
     assert found["negative"]["decision"] == -found["positive"]["decision"] != 0
     assert found["negative"]["probability"] == pytest.approx(1 - found["positive"]["probability"])
 
 
 def test_explain_is_plain_when_not_on_a_terminal(trained: Path, capsys, monkeypatch) -> None:
     monkeypatch.setattr("sys.stdin", Stdin(b"not great, a dull story\n"))
-    assert main(["explain", str(trained), "-"]) == 0
+    assert main(["explain", "--model", str(trained), "-"]) == 0
     out, _ = said(capsys)
     assert "\x1b" not in out
     ex = HardmaxClassifier.load(trained).explain("not great, a dull story\n")
@@ -280,7 +286,7 @@ def test_explain_is_plain_when_not_on_a_terminal(trained: Path, capsys, monkeypa
 
 def test_explain_a_text_without_known_words_names_the_prior(trained: Path, capsys) -> None:
     for text in ("", "zzzz qqqq"):
-        assert main(["explain", str(trained), text]) == 0
+        assert main(["explain", "--model", str(trained), text]) == 0
         assert "prior" in said(capsys)[0]
 
 
@@ -288,15 +294,10 @@ def test_colours_paint_the_words_and_nothing_else(trained: Path, monkeypatch) ->
     text = "a wonderful cast, a dull and tedious plot"
     ex = HardmaxClassifier.load(trained).explain(text)
     shown = coloured(ex)
-    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == text
-    pieces = dict(
-        (word, codes.split(";")) for codes, word in re.findall(r"\x1b\[([0-9;]+)m([^\x1b]+)", shown)
-    )
-    heads = [x.text for x in ex.leaders if x.text in ("wonderful", "dull", "tedious")]
-    assert heads
-    for word in heads:
-        (codes,) = [c for piece, c in pieces.items() if word in piece]
-        assert "4" in codes  # leaders are underlined
+    assert re.sub(r"\x1b\[[0-9;]*m", "", shown) == ex.marked
+    styled = re.findall(r"\x1b\[([0-9;]+)m([^\x1b]+)", shown)
+    bold = {said for codes, said in styled if "1" in codes.split(";")}
+    assert bold == {text[a:b] for passage in ex.passages for a, b in passage.read} != set()
 
     class Terminal(io.StringIO):
         def isatty(self) -> bool:
@@ -433,19 +434,39 @@ def test_texts_without_evidence_are_said_so(trained: Path, capsys, monkeypatch) 
     assert first.startswith("positive\t") and second.startswith("unknown\t")
     assert main(["predict", str(trained), "two.txt", "--jsonl", "-q"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert "evidence" not in rows[0] and rows[1]["evidence"] is False
-    assert main(["explain", str(trained), "xyzzy", "-q"]) == 0
-    assert capsys.readouterr().out.startswith("no evidence")
+    assert "evidence" not in rows[0] and rows[1] == {
+        "label": None,
+        "score": None,
+        "evidence": False,
+    }
+    assert main(["explain", "--model", str(trained), "xyzzy", "-q"]) == 0
+    assert capsys.readouterr().out.startswith("no verdict")
+    assert main(["explain", "--model", str(trained), "xyzzy", "--json", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out)["result"]["verdict"] is None
+
+
+def test_one_number_of_the_predicted_label(trained: Path, capsys) -> None:
+    """Labels, explanation and page give the same probability, that of the label they name."""
+    clf = HardmaxClassifier.load(trained)
+    for text in ("a dull, tedious film", "a wonderful, moving film"):
+        p, label = clf.predict_proba([text]).max(), clf.predict([text])[0]
+        for asked in (None, *clf.classes_.tolist()):
+            ex = clf.explain(text, asked)
+            assert ex.verdict == label and ex.sure == pytest.approx(p, abs=1e-12)
+            assert ex.log_odds == pytest.approx(abs(ex.decision), abs=1e-12)
+            assert f"<title>{label} {100 * p:.1f} %, log-odds +" in ex.to_html()
+        assert main(["explain", "--model", str(trained), text, "-q"]) == 0
+        assert capsys.readouterr().out.startswith(f"{label} {100 * p:.1f} %, log-odds +")
 
 
 def test_every_text_of_a_file_is_explained(trained: Path, capsys, monkeypatch) -> None:
     monkeypatch.chdir(trained.parent)
     Path("three.txt").write_text("wonderful film\nxyzzy\na dull story\n", "utf-8")
-    assert main(["explain", str(trained), "--file", "three.txt", "-q"]) == 0
+    assert main(["explain", "--model", str(trained), "--file", "three.txt", "-q"]) == 0
     rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     clf = HardmaxClassifier.load(trained)
     assert rows == clf.explain_all(["wonderful film", "xyzzy", "a dull story"])
-    assert main(["explain", str(trained), "text", "--file", "three.txt", "-q"]) == 2
+    assert main(["explain", "--model", str(trained), "text", "--file", "three.txt", "-q"]) == 2
     assert main(["explain", "-q"]) == 2
 
 

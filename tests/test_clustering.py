@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import cynosure as cy
 from cynosure.analysis.clustering import clusters, tolerance_curve
-
-module = sys.modules[clusters.__module__]
+from cynosure.engine import joining
 
 
 def brute_labels(z, tol) -> list[int]:
@@ -52,7 +52,7 @@ def test_labels_equal_union_find(tokens, squared):
 @pytest.mark.parametrize("limit", [None, 0])
 def test_random_tokens_with_and_without_listing_pairs(d, limit, monkeypatch):
     if limit is not None:
-        monkeypatch.setattr(module, "PAIR_LIMIT", limit)  # forces the path for collapsed tokens
+        monkeypatch.setattr(joining, "PAIR_LIMIT", limit)  # forces the path for collapsed tokens
     rng = np.random.default_rng(d)
     for tol in (1e-3, 0.03, 0.3, 1.0):
         centres = rng.standard_normal((6, d))
@@ -91,15 +91,31 @@ def test_collapsed_tokens_cost_no_square():
 
 
 def test_default_tolerance():
-    z = np.array([[0.0, 0.0], [3e-6, 0.0], [4.0, 0.0]])
+    z = np.array([[0.0, 0.0], [3e-3, 0.0], [4.0, 0.0]])
     c = clusters(z)
-    assert c.tol == pytest.approx(1e-6 * np.linalg.norm(z - z.mean(axis=0), axis=1).max())
-    assert c.count == 3 and clusters(z, 4e-6).count == 2
+    assert c.tol == pytest.approx(1e-3 * 4) and c.count == 2 and clusters(z, 2e-3).count == 3
     for scale in (1e-200, 1e200):
-        assert clusters(z * scale).count == 3 and clusters(z * scale, 4e-6 * scale).count == 2
+        assert clusters(z * scale).count == 2 and clusters(z * scale, 2e-3 * scale).count == 3
     same = clusters([[0.1, 0.2]] * 3)
     assert same.count == 1 and same.centres.tolist() == [[0.1, 0.2]] and same.tol > 0
     assert clusters([[5.0]]).labels.tolist() == [0]
+    assert "0.001 of the longest" in repr(c) and "longest" not in repr(clusters(z, 0.1))
+
+
+@pytest.mark.parametrize(
+    ("dynamics", "how"),
+    [
+        (cy.SphereFlow(cy.Softmax(9.0)), {"time": 60.0}),
+        (cy.dynamics.RescaledFlow(V=-np.eye(3)), {"time": 20.0}),
+        (cy.dynamics.UnnormalizedAttention(), {"layers": 12}),
+    ],
+)
+def test_one_rule_for_clusters(dynamics, how):
+    """clusters, recognise and observe count the same; tokens that shrink or grow included."""
+    run = cy.simulate(dynamics, cy.configurations.sphere(40, 3, seed=1), **how)
+    found, end = cy.clusters(run), cy.recognise(run)
+    assert found.count == len(end.points) == cy.observe(run, "clusters").clusters.values[-1]
+    assert found.labels.tolist() == end.labels.tolist()
 
 
 def test_tolerance_curve_equals_repeated_clusters(monkeypatch):
@@ -107,7 +123,7 @@ def test_tolerance_curve_equals_repeated_clusters(monkeypatch):
     tols, counts = tolerance_curve(z)
     assert counts.tolist() == [clusters(z, float(t)).count for t in tols]
     assert (np.diff(counts) <= 0).all() and counts[0] == 80 and counts[-1] == 1
-    monkeypatch.setattr(module, "LINKAGE_LIMIT", 10)
+    monkeypatch.setattr(sys.modules[clusters.__module__], "LINKAGE_LIMIT", 10)
     np.testing.assert_array_equal(tolerance_curve(z)[1], counts)
     assert tolerance_curve(z, [0.0, 100.0])[1].tolist() == [80, 1]
     assert tolerance_curve([[1.0, 2.0]], [1.0])[1].tolist() == [1]

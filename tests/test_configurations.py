@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cynosure._files import _read_slowly, _rows
+from cynosure._files.tokens import _read_slowly, _rows
 from cynosure.simulation.configurations import (
     CONFIGURATIONS,
     GOLDEN,
@@ -21,9 +21,13 @@ from cynosure.simulation.configurations import (
     golden,
     golden_exact,
     grid,
+    group,
+    like,
+    mixture,
     polygon,
     read,
     rotated_square,
+    shells,
     sphere,
 )
 
@@ -35,12 +39,12 @@ def test_every_configuration_is_a_finite_reproducible_float64_matrix(name):
     np.testing.assert_array_equal(z, CONFIGURATIONS[name]())
 
 
-@pytest.mark.parametrize("f", [gaussian, ball, box, sphere, grid])
+@pytest.mark.parametrize("f", [gaussian, ball, box, sphere, grid, shells, mixture])
 def test_shape_and_seed_are_obeyed(f):
     assert f(7, 3, seed=1).shape == (7, 3)
     assert not np.array_equal(f(7, 3, seed=1), f(7, 3, seed=2))
     for n, d in ((0, 2), (3, 0)):
-        with pytest.raises(ValueError, match="n >= 1"):
+        with pytest.raises(ValueError, match=r"n >= 1|groups"):
             f(n, d)
 
 
@@ -54,6 +58,63 @@ def test_laws_of_the_random_tokens():
     assert np.abs(box(1000, 2)).max() <= 1 < np.abs(gaussian(1000, 2)).max()
     z = grid(500, 2, size=2)
     assert set(np.unique(z)) == {-2, -1, 0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("norms", "beyond"),  # P(|z| > 2) of the law
+    [
+        ("pareto:2", 1 / 4),
+        ("lognormal:0.5", 0.0828),
+        ("uniform:1:3", 1 / 2),
+        ("student:2", 1 / 3),  # in the plane P(|z| > r) = 1 / (1 + r^2 / 2)
+        ("1.5", 0.0),
+    ],
+)
+def test_laws_of_the_norms(norms, beyond):
+    z, plain = gaussian(20_000, 2, seed=3, norms=norms), gaussian(20_000, 2, seed=3)
+    size = np.linalg.norm(z, axis=1)
+    assert abs(np.mean(size > 2) - beyond) < 4 * np.sqrt(0.25 / 20_000)
+    unit = plain / np.linalg.norm(plain, axis=1, keepdims=True)
+    np.testing.assert_allclose(z, unit * size[:, None], atol=1e-12)  # directions stay
+    np.testing.assert_array_equal(
+        gaussian(50, 2, scale=3, norms=norms)[0], 3 * gaussian(50, 2, norms=norms)[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "norms", ["pareto", "pareto:0", "pareto:x", "uniform:2:1", "cauchy:1", "-1:2"]
+)
+def test_a_law_that_is_none_is_refused(norms):
+    with pytest.raises(ValueError, match="pareto:A, lognormal:S"):
+        gaussian(5, 2, norms=norms)
+
+
+def test_scale_shells_and_mixtures():
+    for f in (gaussian, box, sphere, ball):
+        np.testing.assert_array_equal(f(9, 3, seed=1, scale=2), 2 * f(9, 3, seed=1))
+    assert group(7, 3).tolist() == [0, 0, 0, 1, 1, 2, 2]
+    radii = np.linalg.norm(shells(60, 4, seed=2, count=3, inner=1, outer=5), axis=1)
+    np.testing.assert_allclose(radii, np.repeat([1, 3, 5], 20))
+    z, label = mixture(3000, 5, seed=4, groups=3, spread=0.1), group(3000, 3)
+    assert all(abs(z[label == g].std(axis=0).mean() - 0.1) < 0.01 for g in range(3))
+    for bad in (
+        lambda: shells(5, 2, inner=0),
+        lambda: mixture(5, 2, groups=6),
+        lambda: group(3, 0),
+    ):
+        with pytest.raises(ValueError, match=r"radii|groups"):
+            bad()
+
+
+def test_like_has_the_size_of_what_is_given_and_nothing_else():
+    seen = mixture(40, 16, seed=5, groups=2) * np.linspace(1, 9, 40)[:, None]
+    z, size = like(seen, seed=1), np.linalg.norm(seen, axis=1)
+    np.testing.assert_allclose(np.linalg.norm(z, axis=1), size)
+    cosines = (z * seen).sum(axis=1) / size**2
+    assert np.abs(cosines.mean()) < 0.15 and (like(seen, seed=1) == z).all()
+    more = np.linalg.norm(like(seen, n=500), axis=1)
+    assert all(np.isclose(x, size).any() for x in more) and len(np.unique(more.round(9))) > 30
+    assert (like(np.zeros((3, 2))) == 0).all()
 
 
 def test_polygon_is_regular_and_holds_its_interior_tokens():

@@ -70,9 +70,9 @@ def naive(tree: dict, sequence) -> list[list[list[Fraction]]]:
     return states
 
 
-def judged(sequences, labels, tmp_path) -> cy.ExactClassifier:
+def judged(sequences, labels, tmp_path) -> cy.construction.ExactClassifier:
     """The network of these sequences, after everything that is claimed of it was looked at."""
-    network = cy.construct_classifier(sequences, labels)
+    network = cy.construction.construct_classifier(sequences, labels)
     tree = json.loads(network.save(tmp_path / "network.json").read_text())
     N, d = len(sequences), len(sequences[0][0])
     assert network.verify() == ()
@@ -156,7 +156,7 @@ def words(N: int, vocabulary: int, longest: int, d: int, seed: int) -> list[np.n
 def test_shared_tokens_and_random_labels() -> None:
     sequences = words(120, 40, 20, 3, seed=1)
     labels = RNG.integers(0, 3, 120)
-    network = cy.construct_classifier(sequences, labels)
+    network = cy.construction.construct_classifier(sequences, labels)
     assert network.verify() == () and 2 <= network.attentions <= 20
 
 
@@ -166,7 +166,7 @@ def test_a_thousand_sequences(seed: int) -> None:
     N = 1000
     labels = np.random.default_rng(seed).integers(0, 2, N)
     for sequences in (words(N, 60, 50, 4, seed), random_sequences(N, 8, 50, seed)):
-        network = cy.construct_classifier(sequences, labels)
+        network = cy.construction.construct_classifier(sequences, labels)
         assert network.verify() == () and network.attentions <= 20
 
 
@@ -199,13 +199,13 @@ def test_any_small_bags(tmp_path_factory, bags) -> None:
 )
 def test_what_nothing_can_tell_apart_is_refused_by_name(one, other) -> None:
     with pytest.raises(ValueError, match=r"1 and 2 hold the same tokens.*'b' and 'c'"):
-        cy.construct_classifier([[[9, 9]], one, other], "abc")
-    assert cy.construct_classifier([[[9, 9]], one, other], "abb").verify() == ()
+        cy.construction.construct_classifier([[[9, 9]], one, other], "abc")
+    assert cy.construction.construct_classifier([[[9, 9]], one, other], "abb").verify() == ()
 
 
 def test_order_and_repetition_of_the_whole_do_not_count() -> None:
     sequences = words(30, 12, 8, 2, seed=3)
-    network = cy.construct_classifier(sequences, list(range(30)))
+    network = cy.construction.construct_classifier(sequences, list(range(30)))
     for k, z in enumerate(sequences):
         assert network.predict(z[::-1]) == k
         assert network.predict(np.vstack([z, z, z])) == k
@@ -214,7 +214,7 @@ def test_order_and_repetition_of_the_whole_do_not_count() -> None:
 def test_the_largest_bound_on_attention_is_attained() -> None:
     """Sequences that miss one token each: a landmark parts one of them from the others."""
     sequences = FAMILIES["all but one"]
-    network = cy.construct_classifier(sequences, list(range(12)))
+    network = cy.construction.construct_classifier(sequences, list(range(12)))
     assert network.attentions == 11
 
 
@@ -222,7 +222,9 @@ def test_the_largest_bound_on_attention_is_attained() -> None:
 
 
 def test_the_sets_are_those_of_hardmax() -> None:
-    network = cy.construct_classifier(FAMILIES["sets and proportions"], list(range(10)))
+    network = cy.construction.construct_classifier(
+        FAMILIES["sets and proportions"], list(range(10))
+    )
     seen = set()
     for sequence in [*FAMILIES["sets and proportions"], [[7], [-3], [0]]]:
         states = network.run(sequence)
@@ -252,7 +254,7 @@ def test_a_pull_follows_the_definition_also_for_negative_scores(v) -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_an_unknown_sequence_ends_in_one_point_of_the_known_classes(seed: int) -> None:
     sequences = FAMILIES["all subsets of five tokens"]
-    network = cy.construct_classifier(sequences, [len(s) for s in sequences])
+    network = cy.construction.construct_classifier(sequences, [len(s) for s in sequences])
     for scale in (1e-9, 1.0, 1e9):
         z = scale * np.random.default_rng(seed).standard_normal((7, 2))
         end = network.run(z).tokens[-1]
@@ -265,7 +267,7 @@ def test_an_unknown_sequence_ends_in_one_point_of_the_known_classes(seed: int) -
 
 def test_a_spoilt_network_is_noticed() -> None:
     sequences = FAMILIES["all subsets of five tokens"]
-    network = cy.construct_classifier(sequences, list(range(len(sequences))))
+    network = cy.construction.construct_classifier(sequences, list(range(len(sequences))))
     spoilt = 0
     for k, layer in enumerate(network.layers):
         if isinstance(layer, FeedForward):
@@ -279,7 +281,7 @@ def test_a_spoilt_network_is_noticed() -> None:
 def test_without_attention_it_is_wrong() -> None:
     """The same layers with every v = 0, so that tokens are averaged: attention does the work."""
     sequences = words(60, 20, 10, 2, seed=4)
-    network = cy.construct_classifier(sequences, (np.arange(60) % 2).tolist())
+    network = cy.construction.construct_classifier(sequences, (np.arange(60) % 2).tolist())
     layers = [replace(x, v=0 * x.v) if isinstance(x, Pull) else x for x in network.layers]
     assert len(replace(network, layers=tuple(layers)).verify()) > 10
 
@@ -289,20 +291,20 @@ def test_without_attention_it_is_wrong() -> None:
 
 def test_the_direction_is_a_small_power_and_keeps_tokens_apart() -> None:
     tokens = [[[i, j]] for i in range(6) for j in range(6)]
-    network = cy.construct_classifier(tokens, list(range(36)))
+    network = cy.construction.construct_classifier(tokens, list(range(36)))
     first, second = network.layers[0].arrays[0][0]
     assert second / first == 8  # the first power of two that is larger than the grid
     assert network.bits < 16
     scaled = [[[Fraction(a, 10**40) for a in row] for row in s] for s in tokens]
     assert (
-        cy.construct_classifier(scaled, list(range(36))).run(scaled[7]).tokens[1:]
+        cy.construction.construct_classifier(scaled, list(range(36))).run(scaled[7]).tokens[1:]
         == (network.run(tokens[7]).tokens[1:])
     )
 
 
 def test_codes_are_whole_and_grow_slowly() -> None:
     """The largest token parts nested sequences in one block, and the codes are small numbers."""
-    network = cy.construct_classifier(FAMILIES["nested"], list(range(11)))
+    network = cy.construction.construct_classifier(FAMILIES["nested"], list(range(11)))
     assert network.attentions == 1 and network.bits <= 6
     codes = {network.run(s).tokens[-1][0][1] for s in FAMILIES["nested"]}
     assert len(codes) == 11 and all(c.denominator == 1 for c in codes)
@@ -313,7 +315,7 @@ def test_codes_are_whole_and_grow_slowly() -> None:
 
 
 def test_it_shows_itself() -> None:
-    network = cy.construct_classifier([[[0.0]], [[1.0]]], ["<b>", "no"])
+    network = cy.construction.construct_classifier([[[0.0]], [[1.0]]], ["<b>", "no"])
     assert repr(network) == (
         "ExactClassifier(d=1, 2 classes, 3 blocks (1 with attention), 51 parameters)"
     )
@@ -329,13 +331,13 @@ def test_it_shows_itself() -> None:
 
 def test_one_sequence_or_one_class_needs_no_attention() -> None:
     for sequences in ([[[1.0, 2.0], [3.0, 4.0]]], [[[1.0, 2.0]], [[3.0, 4.0], [0.0, 0.0]]]):
-        network = cy.construct_classifier(sequences, ["only"] * len(sequences))
+        network = cy.construction.construct_classifier(sequences, ["only"] * len(sequences))
         assert network.attentions == 0 and network.blocks == 1 and network.verify() == ()
         assert len(set(network.run(sequences[-1]).tokens[-1])) == 1
 
 
 def test_numbers_beyond_floats_stay_exact() -> None:
-    network = cy.construct_classifier(FAMILIES["scales"], list(range(7)))
+    network = cy.construction.construct_classifier(FAMILIES["scales"], list(range(7)))
     passage = network.run(FAMILIES["scales"][4])
     with pytest.raises(OverflowError, match="read `tokens`"):
         passage.as_floats()
@@ -345,13 +347,13 @@ def test_sequences_may_be_an_array_or_tensors() -> None:
     import torch
 
     z = np.random.default_rng(8).standard_normal((5, 3, 2))
-    network = cy.construct_classifier(z, np.arange(5))
+    network = cy.construction.construct_classifier(z, np.arange(5))
     assert network.verify() == () and network.verify(list(torch.tensor(z)), range(5)) == ()
 
 
 def test_labels_are_any_hashables() -> None:
     labels = [("a", 1), None, frozenset({2})]
-    network = cy.construct_classifier([[[0]], [[1]], [[2]]], labels)
+    network = cy.construction.construct_classifier([[[0]], [[1]], [[2]]], labels)
     assert [network.predict([[k]]) for k in range(3)] == labels
 
 
@@ -376,18 +378,18 @@ def test_labels_are_any_hashables() -> None:
 )
 def test_what_cannot_be_built(sequences, labels, error, complaint: str) -> None:
     with pytest.raises(error, match=complaint):
-        cy.construct_classifier(sequences, labels)
+        cy.construction.construct_classifier(sequences, labels)
 
 
 def test_what_cannot_be_asked(tmp_path) -> None:
-    network = cy.construct_classifier([[[0, 0]], [[1, 1]]], [0, 1])
+    network = cy.construction.construct_classifier([[[0, 0]], [[1, 1]]], [0, 1])
     with pytest.raises(ValueError, match="expected tokens with d = 2, got 1"):
         network.predict([[1.0]])
     with pytest.raises(ValueError, match="both sequences and labels"):
         network.verify([[[0, 0]]])
     with pytest.raises(ValueError, match="expected 1 of them, got 2"):
         network.verify([[[0, 0]]], [0, 1])
-    again = cy.ExactClassifier.load(network.save(tmp_path / "n.json"))
+    again = cy.construction.ExactClassifier.load(network.save(tmp_path / "n.json"))
     with pytest.raises(ValueError, match="no sequences of its own"):
         again.verify()
     assert "read from a file" in again._repr_html_()
@@ -399,8 +401,8 @@ def test_what_cannot_be_asked(tmp_path) -> None:
 
 def test_a_network_is_read_as_it_was_written(tmp_path) -> None:
     labels = ["é", "b", 3, 2.5, None, True, "a/b"]
-    network = cy.construct_classifier(FAMILIES["scales"], labels)
-    again = cy.ExactClassifier.load(network.save(tmp_path / "n.json"))
+    network = cy.construction.construct_classifier(FAMILIES["scales"], labels)
+    again = cy.construction.ExactClassifier.load(network.save(tmp_path / "n.json"))
     assert again.classes == network.classes and again.parameters == network.parameters
     for one, other in zip(network.layers, again.layers, strict=True):
         assert [a.tolist() for a in one.arrays] == [a.tolist() for a in other.arrays]
@@ -410,20 +412,20 @@ def test_a_network_is_read_as_it_was_written(tmp_path) -> None:
 def test_numbers_of_any_length_are_written(tmp_path) -> None:
     """Python refuses decimals of more than 4300 digits: beyond 10,000 bits they are hexadecimal."""
     sequences = [[[Fraction(1, 3**9000)]], [[-(2**20000)]], [[0], [Fraction(5, 3**9000)]]]
-    network = cy.construct_classifier(sequences, ["a", "b", "c"])
-    again = cy.ExactClassifier.load(network.save(tmp_path / "n.json"))
+    network = cy.construction.construct_classifier(sequences, ["a", "b", "c"])
+    again = cy.construction.ExactClassifier.load(network.save(tmp_path / "n.json"))
     assert again.bits == network.bits > 20000 and again.verify(sequences, ["a", "b", "c"]) == ()
 
 
 def test_labels_that_json_cannot_hold_are_refused_before_writing(tmp_path) -> None:
-    network = cy.construct_classifier([[[0]], [[1]]], [("a", 1), "b"])
+    network = cy.construction.construct_classifier([[[0]], [[1]]], [("a", 1), "b"])
     with pytest.raises(TypeError, match="labels that JSON can hold"):
         network.save(tmp_path / "n.json")
     assert list(tmp_path.iterdir()) == []
 
 
 def _tree(tmp_path) -> dict:
-    network = cy.construct_classifier([[[0, 0]], [[1, 1]]], [0, 1])
+    network = cy.construction.construct_classifier([[[0, 0]], [[1, 1]]], [0, 1])
     return json.loads(network.save(tmp_path / "good.json").read_text())
 
 
@@ -457,10 +459,10 @@ def test_a_damaged_file_is_a_value_error_that_names_it(tmp_path, spoil) -> None:
     path = tmp_path / "bad.json"
     path.write_text(json.dumps(tree))
     with pytest.raises(ValueError, match=r"bad\.json"):
-        cy.ExactClassifier.load(path)
+        cy.construction.ExactClassifier.load(path)
 
 
 def test_examples_run() -> None:
-    assert cy.construct_classifier and cy.ExactClassifier
+    assert cy.construction.construct_classifier and cy.construction.ExactClassifier
     module = sys.modules["cynosure.construction.classifying"]
     assert doctest.testmod(module).attempted > 2 and doctest.testmod(module).failed == 0

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from cynosure.cli import main
-from cynosure.pretrained import corpora, load_transformer, open_surveys, survey_texts
-from cynosure.pretrained.transformer import Transformer
+from cynosure.pretrained import load_transformer, open_surveys, survey_texts
+from cynosure.pretrained.reading import corpora
+from cynosure.pretrained.reading.transformer import Transformer
 from tiny_models import TEXT, tiny_model, tiny_tokenizer
 
 torch = pytest.importorskip("torch")
@@ -115,7 +116,7 @@ def test_the_command(tmp_path, capsys) -> None:
     tiny_tokenizer("llama").save_pretrained(folder)
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(TEXTS[:3]) + "\n\n")
-    asked = ["inspect", str(folder), "--texts", str(lines), "--store", str(tmp_path / "c.zarr")]
+    asked = ["inspect", "survey", str(folder), str(lines), "--store", str(tmp_path / "c.zarr")]
     assert main([*asked, "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     found = open_surveys(tmp_path / "c.zarr")
@@ -124,7 +125,7 @@ def test_the_command(tmp_path, capsys) -> None:
     assert main(asked) == 0
     assert "first_mass" in capsys.readouterr().out
     assert main(asked[:4]) == 2
-    assert "one needs the other" in capsys.readouterr().err
+    assert "--store" in capsys.readouterr().err
     lines.write_text("other\n")
     assert main(asked) == 2
     out, err = capsys.readouterr()

@@ -11,8 +11,9 @@ import pytest
 import cynosure as cy
 from conformance import tokens
 from cynosure.dynamics import Flow
-from cynosure.engine.kernels import device, run_batch
-from cynosure.engine.kernels.passes import passes_for
+from cynosure.engine.gpu import search as device
+from cynosure.engine.gpu.passes import passes_for
+from cynosure.engine.kernels import run_batch
 from cynosure.simulation.steppers import RK4, Adaptive
 from device_cases import SEARCHES, batch_faults, search_faults, split_faults, walk_faults
 
@@ -21,10 +22,10 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a C
 
 SOFT = {
     "softmax": lambda: cy.Softmax(2.0),
-    "localmax": lambda: cy.Localmax(),
-    "sinkhorn": lambda: cy.Sinkhorn(),
-    "causal": lambda: cy.Causal(cy.Softmax(2.0)),
-    "heads": lambda: cy.Heads((cy.Softmax(1.0), cy.Softmax(3.0))),
+    "localmax": lambda: cy.attention.Localmax(),
+    "sinkhorn": lambda: cy.attention.Sinkhorn(),
+    "causal": lambda: cy.attention.Causal(cy.Softmax(2.0)),
+    "heads": lambda: cy.attention.Heads((cy.Softmax(1.0), cy.Softmax(3.0))),
 }
 
 
@@ -38,9 +39,9 @@ def end(dynamics, z, **options):
     return cy.simulate(dynamics, z, layers=4)
 
 
-@pytest.mark.parametrize("name", sorted(cy.DYNAMICS))
+@pytest.mark.parametrize("name", sorted(cy.dynamics.DYNAMICS))
 def test_every_dynamics_agrees_with_the_cpu(name):
-    dynamics, z = cy.DYNAMICS[name](), tokens()
+    dynamics, z = cy.dynamics.DYNAMICS[name](), tokens()
     found = end(dynamics, there(z))
     assert found.z.device.type == "cuda"
     np.testing.assert_allclose(found.z.cpu().numpy(), end(dynamics, z).z, atol=1e-11)
@@ -57,7 +58,11 @@ def test_every_attention_agrees_with_the_cpu(name):
 @pytest.mark.parametrize("stepper", [RK4(0.05), Adaptive(1e-10, 1e-12)], ids=["rk4", "adaptive"])
 def test_flows_follow_the_cpu(stepper):
     V = np.array([[0.6, 0.8, 0.1], [0.6, 0.6, 0.0], [0.0, 0.2, 0.3]])
-    for flow in (cy.RescaledFlow(V=V), cy.SphereFlow(cy.Softmax(4.0)), cy.AttentionFlow()):
+    for flow in (
+        cy.dynamics.RescaledFlow(V=V),
+        cy.SphereFlow(cy.Softmax(4.0)),
+        cy.dynamics.AttentionFlow(),
+    ):
         z = 0.7 * tokens()
         here, far = end(flow, z, stepper=stepper), end(flow, there(z), stepper=stepper)
         np.testing.assert_allclose(far.z.cpu().numpy(), here.z, atol=1e-8)
@@ -85,7 +90,7 @@ def test_a_large_layer_is_never_n_by_n():
 
 def test_the_learned_classifier_fits_on_the_device():
     data = cy.datasets.synthetic(300)
-    clf = cy.HardmaxClassifier(method=cy.Learned(epochs=20, device="cuda"), leaders=6)
+    clf = cy.HardmaxClassifier(method=cy.classifier.Learned(epochs=20, device="cuda"), leaders=6)
     clf.fit(data.texts, data.labels)
     assert clf.score(data.texts, data.labels) > 0.6
     ex = clf.explain(data.texts[0])

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cynosure.classifier.datasets import Dataset, blocks, imdb, read, stream, synthetic
+from cynosure.classifier.text.datasets import Dataset, blocks, imdb, read, stream, synthetic
 
 REVIEWS = {
     "aclImdb/train/pos/10_9.txt": "lovely",
@@ -56,7 +56,7 @@ def test_members_outside_are_refused(tmp_path: Path, name: str) -> None:
 
 
 def test_a_huge_member_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cynosure.classifier.datasets._LARGEST_REVIEW", 5)
+    monkeypatch.setattr("cynosure.classifier.text.datasets._LARGEST_REVIEW", 5)
     with pytest.raises(ValueError, match="too large"):
         imdb(pack(tmp_path / "a.tar.gz", REVIEWS))
 

@@ -16,10 +16,11 @@ import cynosure as cy
 from cynosure.attention import scores
 from cynosure.attention.scores import sides, softmax_pull
 from cynosure.engine import kernels
-from cynosure.engine.device_tokens import DeviceTokens
-from cynosure.engine.kernels import classes, device, device_batch
-from cynosure.engine.kernels.equality import all_distinct
-from cynosure.engine.kernels.passes import Plain, Task
+from cynosure.engine.gpu import batch, search
+from cynosure.engine.gpu.passes import Plain, Task
+from cynosure.engine.gpu.tokens import DeviceTokens
+from cynosure.engine.kernels import classes
+from cynosure.engine.kernels.plain import all_distinct
 from cynosure.engine.layers import certified_layers
 from cynosure.engine.walk import Walk
 from device_cases import SEARCHES, search_faults, split_faults, walk_faults
@@ -34,14 +35,14 @@ def test_searches_find_the_sets_of_the_oracle(name):
 
 
 def test_many_pairs_are_listed_for_fewer_rows_at_a_time(monkeypatch):
-    monkeypatch.setattr(device, "MOST_PAIRS", 300)
-    monkeypatch.setattr(device, "MOST_NUMBERS", 64)
+    monkeypatch.setattr(search, "MOST_PAIRS", 300)
+    monkeypatch.setattr(search, "MOST_NUMBERS", 64)
     for name in ("crowded circle", "lattice", "mixed magnitudes"):
         assert search_faults(SEARCHES[name], torch.tensor) == []
 
 
 def test_a_device_without_memory_searches_fewer_rows_at_a_time(monkeypatch):
-    decided, sizes = device._decided, []
+    decided, sizes = search._decided, []
 
     def cramped(pairs, order, q, *rest):
         if len(q) > 100:
@@ -49,10 +50,10 @@ def test_a_device_without_memory_searches_fewer_rows_at_a_time(monkeypatch):
         sizes.append(len(q))
         return decided(pairs, order, q, *rest)
 
-    monkeypatch.setattr(device, "_decided", cramped)
+    monkeypatch.setattr(search, "_decided", cramped)
     assert search_faults(SEARCHES["crowded circle"], torch.tensor) == []
     assert max(sizes) <= 100
-    monkeypatch.setattr(device, "_decided", lambda *a: cramped(*a[:2], range(101), *a[3:]))
+    monkeypatch.setattr(search, "_decided", lambda *a: cramped(*a[:2], range(101), *a[3:]))
     with pytest.raises(MemoryError, match="move the tokens to the CPU"):
         search_faults(SEARCHES["two tokens"], torch.tensor)
 
@@ -61,10 +62,10 @@ def test_a_device_without_memory_for_a_batch_says_so(monkeypatch):
     def full(*args):
         raise torch.cuda.OutOfMemoryError
 
-    monkeypatch.setattr(device_batch, "_carried", full)
+    monkeypatch.setattr(batch, "_carried", full)
     z = torch.zeros(7, 5, 2, dtype=torch.float64)
     with pytest.raises(MemoryError, match="7 configurations of 5 tokens, d = 2, at 1 saved"):
-        device_batch.device_run_batch(z, np.ones((7, 5), bool), None, 0.5, 0.5, np.array([3]))
+        batch.device_run_batch(z, np.ones((7, 5), bool), None, 0.5, 0.5, np.array([3]))
 
 
 class Forgetful(Plain):
@@ -97,7 +98,7 @@ def errors_of(z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Largest |score of the passes - exact score| of each row, the bound, and its rounded part."""
     keys, queries = (Plain().split(torch.tensor(z), together=t) for t in (True, False))
     order = torch.arange(len(z))
-    task = device._task(queries, keys, order)
+    task = search._task(queries, keys, order)
     scores = (task.q.float() @ task.z.float().T)[:, : len(z)].double().numpy()
     scale = (queries.power * keys.power).numpy()
     exact = [[Fraction(x) for x in row] for row in z.tolist()]
@@ -107,10 +108,10 @@ def errors_of(z: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         power = Fraction(scale[i])
         worst.append(max(abs(Fraction(s) - p * power) for s, p in zip(scores[i], products)))
     d = z.shape[1]
-    largest = device.Largest.of(keys)
-    bound = device.score_error(queries, largest, d).numpy()
+    largest = search.Largest.of(keys)
+    bound = search.score_error(queries, largest, d).numpy()
     free = queries._replace(rest=0 * queries.rest), largest._replace(rest=0.0)
-    return np.array(worst, dtype=float), bound, device.score_error(*free, d).numpy()
+    return np.array(worst, dtype=float), bound, search.score_error(*free, d).numpy()
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 21, 22, 40])
@@ -126,7 +127,7 @@ def test_the_bound_on_scores_in_halves_bounds_the_actual_error(d):
         assert (worst <= bound).all()
     worst, bound, without = errors_of(np.full((2, d), 1 + 2.0**-11 - 2.0**-30))
     assert (worst <= bound).all()
-    if d > device.SPLIT:  # the part of the bound for what halves leave out is needed
+    if d > search.SPLIT:  # the part of the bound for what halves leave out is needed
         assert (worst > without).all()
 
 
@@ -200,8 +201,8 @@ def test_distinct_rows_are_proved_distinct_and_equal_ones_are_not():
 
 INTERPRETED = """
 import numpy as np, torch
-from cynosure.engine.kernels.launch import Fused
-from cynosure.engine.kernels.device_batch import device_run_batch
+from cynosure.engine.gpu.launch import Fused
+from cynosure.engine.gpu.batch import device_run_batch
 from device_cases import SEARCHES, batch_faults, search_faults, split_faults
 rng = np.random.default_rng(0)
 for name in ("gaussian", "circle", "grid 5", "lattice", "mixed magnitudes 3", "many", "deep"):
@@ -227,14 +228,14 @@ def test_the_fused_passes_under_the_interpreter():
 
 def test_nothing_of_this_is_imported_before_a_tensor_comes():
     code = "import sys, cynosure as cy; cy.limit(cy.PureAttention(), [[1.0, 2.0], [0.5, 0.0]]); "
-    code += "assert not {'torch', 'triton', 'cynosure.engine.kernels.fused'} & set(sys.modules)"
+    code += "assert not {'torch', 'triton', 'cynosure.engine.gpu.fused'} & set(sys.modules)"
     env = {**os.environ, "PYTHONPATH": str(HERE.parent / "src")}
     subprocess.run([sys.executable, "-c", code], check=True, env=env)
 
 
 def test_a_task_of_some_rows_keeps_all_keys():
     keys = Plain().split(torch.tensor(SEARCHES["lattice"]), together=True)
-    task = device._task(keys, keys, torch.arange(len(keys.norm)))
+    task = search._task(keys, keys, torch.arange(len(keys.norm)))
     some = task.of(torch.tensor([3, 1]))
     assert isinstance(some, Task) and len(some.q) == 2 and len(some.z) == len(task.z)
 
@@ -284,10 +285,14 @@ def test_a_batch_on_a_device_is_not_copied_to_the_host(monkeypatch, copied):
         assert (getattr(found.history, name) == getattr(right.history, name)).all()
 
 
-@pytest.mark.parametrize("dynamics", [cy.PureAttention(cy.Softmax()), cy.RescaledFlow()])
+@pytest.mark.parametrize("dynamics", [cy.PureAttention(cy.Softmax()), cy.dynamics.RescaledFlow()])
 def test_tensors_that_torch_steps_are_validated_where_they_are(dynamics, copied):
     z = torch.randn(30, 2, dtype=torch.float64)
-    clock = {"times": [0.0, 0.1], "stepper": cy.RK4(0.1)} if dynamics.in_time else {"layers": 2}
+    clock = (
+        {"times": [0.0, 0.1], "stepper": cy.simulation.RK4(0.1)}
+        if dynamics.in_time
+        else {"layers": 2}
+    )
     cy.simulate(dynamics, z, **clock)
     assert not [size for size in copied if size >= z.numel()]
 

@@ -9,10 +9,16 @@ import numpy as np
 import pytest
 
 from cynosure import datasets
+from cynosure.classifier.bundled import available, load_pretrained
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.evaluation import Evaluation, LogRatio, Rivals, calibration_error, evaluate
-from cynosure.classifier.shipped import available, load_pretrained
-from cynosure.classifier.text import surface
+from cynosure.classifier.evaluating.evaluation import (
+    Evaluation,
+    LogRatio,
+    Rivals,
+    calibration_error,
+    evaluate,
+)
+from cynosure.classifier.text.vocabulary import surface
 
 DATA = datasets.synthetic(300, seed=1, noise=0.25)
 TEST = datasets.synthetic(60, seed=2, noise=0.25)
@@ -143,10 +149,10 @@ def test_the_naive_bayes_ratio_by_hand() -> None:
 
 
 def test_the_shipped_model_is_small_reads_reviews_and_explains_exactly() -> None:
-    from cynosure.classifier import shipped
+    from cynosure.classifier import bundled
 
-    folder = shipped._FOLDER / "imdb"
-    assert sum(f.stat().st_size for f in folder.iterdir()) <= 3_000_000
+    folder = bundled._FOLDER / "imdb"
+    assert sum(f.stat().st_size for f in folder.iterdir()) <= 3_500_000
     clf = load_pretrained("imdb")
     good = "A wonderful film: moving, funny and beautifully acted. I loved every minute of it."
     bad = "A dreadful waste of time. The plot is stupid and the acting is wooden and boring."

@@ -16,13 +16,14 @@ import pytest
 import cynosure as cy
 from cynosure import configurations
 from cynosure.analysis.limits import Limit, limit
+from cynosure.catalogue import available
 from cynosure.cli import demo as demo_module
 from cynosure.cli.demo import demo
 from cynosure.drawing.report import Report
 from cynosure.dynamics import PureAttention, UnnormalizedAttention
-from cynosure.experiments import available, keeping
-from cynosure.experiments.hardmax import figure1, figure2, first_checks
+from cynosure.figures import figure1, figure2, first_checks
 from cynosure.simulation.loop import simulate
+from cynosure.study import keeping
 from cynosure.theorems import THEOREMS
 from test_report import Page
 
@@ -66,9 +67,11 @@ def test_quick_runs_and_every_check_that_applies_holds(name: str) -> None:
     assert report.params == dataclasses.asdict(EXPERIMENTS[name].QUICK)
     assert report.command.startswith(f"cynosure run {name}")
     assert report.failures == []
-    assert any(r.figures for r in report.parts()) and any(r.tables for r in report.parts())
+    assert any(r.figures for r in report.parts())
     shares = [share for share, _ in told]
-    assert shares == sorted(shares) and shares[0] >= 0 and shares[-1] <= 1
+    drawing = name == "figure3"  # of architectures: it measures nothing
+    assert drawing or (shares and any(r.tables for r in report.parts()))
+    assert shares == sorted(shares) and all(0 <= share <= 1 for share in shares)
     json.loads(report.to_json())
     page = Page(report.to_html())
     assert page.open == [] and len(page.ids) == len(set(page.ids))
@@ -86,10 +89,10 @@ def test_a_second_run_without_progress_gives_the_same(name: str) -> None:
 
 
 LONG = (
-    "basins control_leaders emergent_leaders feed_forward figure4 figure5 finite_depth head_count "
-    "initialisation leader_count multi_head random_matrices repulsion token_count"
+    "basins control_leaders feed_forward figure4 figure5 finite_depth leader_count "
+    "limit_count random_matrices repulsion several_heads"
 ).split()
-LONGER = "codimension cylinder_flow hyperplane_polytope hyperplanes polytope_flow robustness_A "
+LONGER = "cylinder_flow leading_eigenvalues robustness_A "
 LONGER += "value_spectrum"
 
 

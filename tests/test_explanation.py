@@ -13,12 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cynosure as cy
-from cynosure.classifier.datasets import synthetic
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.explanation import Explanation, explain
-from cynosure.classifier.model import Model, Plane
-from cynosure.classifier.striking import spans
-from cynosure.classifier.text import Documents, Vocabulary
+from cynosure.classifier.explaining.deletion import TextModel, spans
+from cynosure.classifier.explaining.explanation import Explanation, explain
+from cynosure.classifier.model.model import Model
+from cynosure.classifier.model.plane import Plane
+from cynosure.classifier.text.datasets import synthetic
+from cynosure.classifier.text.documents import Documents
+from cynosure.classifier.text.vocabulary import Vocabulary
 
 DATA = synthetic(200)
 CLF = HardmaxClassifier(leaders=6).fit(DATA.texts, DATA.labels)
@@ -41,6 +43,13 @@ def loose_classifier(seed: int) -> tuple[Vocabulary, Model]:
 
 def all_words(ex: Explanation) -> list[tuple[str, int]]:
     return [(w.text, w.token) for leader in ex.leaders for w in (leader, *leader.followers)]
+
+
+def explained(text: str, vocabulary: Vocabulary, model: Model, row: int) -> Explanation:
+    return explain(
+        text, TextModel(vocabulary, model), row, 1.0, label="a", other="b", probability=0.5,
+        others=None, struck=frozenset(), evidence=True,
+    )  # fmt: skip
 
 
 @given(TEXTS)
@@ -66,7 +75,7 @@ def test_wandering_tokens_are_accounted_for(text: str, seed: int) -> None:
     vocabulary, model = loose_classifier(seed)
     reading = model.read(vocabulary.encode([text]))
     for row in range(2):
-        ex = explain(text, vocabulary, model, row, "a", "b", 0.5)
+        ex = explained(text, vocabulary, model, row)
         assert ex.decision == pytest.approx(reading.decision[0, row], abs=1e-9)
         total = sum(x.contribution for x in ex.leaders) + ex.intercept
         assert total == pytest.approx(ex.decision, abs=1e-9)
@@ -176,7 +185,7 @@ def test_gradient_times_token_is_the_derivative_in_its_length(seed: int) -> None
     """Scale one term by 1 + e: the decision changes by e times its share; the shares add up."""
     vocabulary, model = loose_classifier(seed)
     text = "the film was superb and moving, not dull or boring"
-    ex = explain(text, vocabulary, model, 1, "a", "b", 0.5)
+    ex = explained(text, vocabulary, model, 1)
     share = ex.gradient_times_token()
     assert ex.intercept + share.sum() == pytest.approx(ex.decision, abs=1e-12)
     words = list(ex.trajectory.words or ())
@@ -185,14 +194,14 @@ def test_gradient_times_token_is_the_derivative_in_its_length(seed: int) -> None
         embedding = plane.embedding.copy()
         embedding[vocabulary.index[word]] *= 1 + 1e-7
         moved = replace(model, planes=(replace(plane, embedding=embedding),))
-        after = explain(text, vocabulary, moved, 1, "a", "b", 0.5)
+        after = explained(text, vocabulary, moved, 1)
         assert (after.decision - ex.decision) / 1e-7 == pytest.approx(share[token], abs=1e-5)
 
 
 @pytest.mark.parametrize("words", [["wonderful"], ["A", "film"], ["Slow", "ending", "nothing"]])
 def test_struck_words_leave_what_deletions_leave(words: list[str]) -> None:
     """The oracle: `deletions` strikes words from the set of terms and reads the rest again."""
-    from cynosure.classifier.deletions import _case, _probabilities
+    from cynosure.classifier.evaluating.faithfulness import _case, _probabilities
 
     clf, text = cy.load_pretrained(), "A slow film, but what a wonderful ending of a film!"
     case = _case(clf, clf.explain(text))
@@ -273,3 +282,19 @@ def test_the_page_of_a_long_text_is_bounded() -> None:
     assert len(text) > 900_000
     page = clf.explain(text).to_html()
     assert len(page) < 3_000_000 and "shown in part" in page
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(1000, marks=pytest.mark.slow)])
+def test_the_run_that_is_shown_has_the_decision_of_the_fast_path(count: int) -> None:
+    """Decisions go along rays; what is shown is a run of `simulate`, whose mean token decides."""
+    clf = cy.load_pretrained()
+    draw = np.random.default_rng(0)
+    words = [term for term in clf.vocabulary_.terms if " " not in term]
+    texts = [" ".join(draw.choice(words, draw.integers(1, 60))) for _ in range(count)]
+    for text, decision in zip(texts, clf.decision_function(texts), strict=True):
+        ex = clf.explain(text)
+        z = ex.trajectory.values[-1]
+        weight = np.ones(len(z))
+        weight[0] = ex.count
+        shown = ex.intercept + ex.v @ (weight @ z) / ex.total
+        assert shown == pytest.approx(decision, rel=1e-12, abs=1e-12)

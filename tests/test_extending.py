@@ -119,13 +119,13 @@ def norms_never_grow(run: AnyRun) -> list[Part]:
     return [least("norms", -np.diff(norms, axis=0), 0.0, "layer", "token")]
 """,
     },
-    "an experiment": {
-        "experiments/hardmax/hello.py": """
-\"\"\"An experiment that says hello.\"\"\"
+    "a study": {
+        "figures/hello.py": """
+\"\"\"A study that says hello.\"\"\"
 
 from dataclasses import dataclass
 
-from .._frame import report_of
+from cynosure.study import report_of
 
 TITLE = "Hello"
 
@@ -139,7 +139,7 @@ QUICK = Params(n=2)
 
 
 def run(p, progress=None):
-    return report_of(__name__, p, f"{p.n} times hello.", controls=())
+    return report_of(p, f"{p.n} times hello.", controls=())
 """,
     },
     "a command": {
@@ -158,7 +158,7 @@ app.command(epilog=COMMON)(greet)
 PROBE = """
 import contextlib, io, json
 from cynosure.cli import main
-from cynosure.experiments import chapters
+from cynosure.catalogue import chapters
 import cynosure as cy
 import conformance
 
@@ -169,7 +169,7 @@ def say(*args):
     return [code, out.getvalue()]
 
 for name in ("batch_is_a_loop", "padding_inert", "permutation_equivariant"):
-    getattr(conformance, name)(cy.DYNAMICS["halving"]())
+    getattr(conformance, name)(cy.dynamics.DYNAMICS["halving"]())
 print(json.dumps({
     "configuration": say("simulate", "diagonal:n=4", "--dynamics", "halving:rate=0.25",
                          "--layers", "2", "--out", "run.npz", "--json"),
@@ -179,7 +179,7 @@ print(json.dumps({
                      "--time", "1", "--out", "flow.npz", "--json"),
     "flow": [str(cy.load("flow.npz").dynamics), str(cy.load("flow.npz").stepper)],
     "check": say("check", "run.npz", "--only", "B99", "--json"),
-    "theorems": list(cy.THEOREMS),
+    "theorems": list(cy.theorems.THEOREMS),
     "list": say("run", "--list"),
     "chapters": chapters(),
     "run": say("run", "hello", "--quick", "--out", "hello", "--json"),

@@ -94,14 +94,16 @@ def attentions() -> dict[str, Any]:
         "repelling": cy.Softmax(-1e308),
         "big A": cy.Softmax(1.0, big),
         "small A": cy.Softmax(1e300, small),
-        "localmax": cy.Localmax(0.1),
-        "localmax of all": cy.Localmax(1e308),
-        "sinkhorn": cy.Sinkhorn(1.0),
-        "cold sinkhorn": cy.Sinkhorn(1e308),
-        "sinkhorn big A": cy.Sinkhorn(-1e308, big, iterations=20),
-        "causal": cy.Causal(cy.Softmax(1e308)),
-        "causal localmax": cy.Causal(cy.Localmax(0.0)),
-        "heads": cy.Heads([cy.Softmax(1e308), cy.Sinkhorn(2.0)], [None, 1e300 * np.eye(2)]),
+        "localmax": cy.attention.Localmax(0.1),
+        "localmax of all": cy.attention.Localmax(1e308),
+        "sinkhorn": cy.attention.Sinkhorn(1.0),
+        "cold sinkhorn": cy.attention.Sinkhorn(1e308),
+        "sinkhorn big A": cy.attention.Sinkhorn(-1e308, big, iterations=20),
+        "causal": cy.attention.Causal(cy.Softmax(1e308)),
+        "causal localmax": cy.attention.Causal(cy.attention.Localmax(0.0)),
+        "heads": cy.attention.Heads(
+            [cy.Softmax(1e308), cy.attention.Sinkhorn(2.0)], [None, 1e300 * np.eye(2)]
+        ),
     }
 
 
@@ -109,7 +111,7 @@ def with_attention(name: str, attention: Any) -> Any:
     """A dynamics with this attention, None where it takes none or not this one."""
     kind = DYNAMICS[name]
     if kind is ScheduledFlow:
-        return ScheduledFlow((cy.AttentionFlow(attention), cy.AttentionFlow()))
+        return ScheduledFlow((cy.dynamics.AttentionFlow(attention), cy.dynamics.AttentionFlow()))
     try:
         return kind(attention=attention)
     except TypeError:
@@ -198,7 +200,7 @@ def test_every_attention_has_finite_weights_and_pulls_into_the_box(start: str) -
 # --- the judge is judged -------------------------------------------------------------------------
 
 
-class Broken(cy.LayerMap):
+class Broken(cy.dynamics.LayerMap):
     """Wrong in the way it is told to be."""
 
     def __init__(self, how: str) -> None:
@@ -224,7 +226,7 @@ def test_the_judge_notices_a_hang_a_bare_error_and_a_nan() -> None:
     if hasattr(signal, "setitimer"):
         with pytest.raises(Hang):
             judge(lambda: cy.simulate(Broken("hangs"), z, layers=1), seconds=0.2)
-    tr = cy.simulate(cy.AttentionFlow(), z, time=1.0)
+    tr = cy.simulate(cy.dynamics.AttentionFlow(), z, time=1.0)
     tr.z[-1] = np.nan
     with pytest.raises(AssertionError, match="silently"):
         judge(lambda: tr)
@@ -235,13 +237,13 @@ def test_the_judge_notices_a_hang_a_bare_error_and_a_nan() -> None:
 def test_a_factor_beyond_the_floats_times_subnormal_tokens() -> None:
     """(1 + alpha)^k is infinite at layer 2, its product with the tokens is not."""
     z = np.array([[3e-310, -3e-310], [1e-310, 2e-310], [-2e-310, 1e-310]])
-    grown = cy.simulate(cy.UnnormalizedAttention(alpha=1e200), z, layers=4, throw=False)
+    grown = cy.simulate(cy.dynamics.UnnormalizedAttention(alpha=1e200), z, layers=4, throw=False)
     plain = cy.simulate(cy.PureAttention(alpha=1e200), z, layers=len(grown.t) - 1)
     assert grown.status.code == "overflow" and grown.t.tolist() == [0, 1, 2, 3]
     for k, layer in enumerate(grown.z):
         want = [[Fraction(x) * Fraction(1e200) ** k for x in row] for row in plain.z[k].tolist()]
         np.testing.assert_allclose(layer, np.array(want, dtype=float), rtol=1e-14)
-    zero = cy.simulate(cy.UnnormalizedAttention(alpha=1e300), np.zeros((2, 1)), layers=4)
+    zero = cy.simulate(cy.dynamics.UnnormalizedAttention(alpha=1e300), np.zeros((2, 1)), layers=4)
     assert (zero.z == 0).all() and len(zero.t) == 5
 
 
@@ -273,7 +275,7 @@ def test_a_step_towards_the_largest_float_does_not_round_past_it(alpha: float) -
     """z + half + half of a step of nearly 1 rounded to infinity."""
     top = np.finfo(float).max
     z = np.array([[1e200], [5e307], [-top], [top], [1.5e308]])
-    dynamics = cy.PureAttention(cy.Rotary(cy.Hardmax(np.array([[5.0]]))), alpha)
+    dynamics = cy.PureAttention(cy.attention.Rotary(cy.Hardmax(np.array([[5.0]]))), alpha)
     got = cy.simulate(dynamics, z, layers=3).values
     for k in range(3):
         low, high = np.minimum(got[k], top), np.maximum(got[k], top)
@@ -288,7 +290,7 @@ def test_many_layers_of_small_steps_arrive(alpha: float, layers: int) -> None:
     run = cy.simulate(cy.PureAttention(alpha=alpha), z, layers=layers, save_every=layers)
     np.testing.assert_allclose(run.z[-1, 1], [2 - left, 0.5 * left], rtol=1e-14)
     if alpha < 1:
-        free = cy.UnnormalizedAttention(alpha=alpha)
+        free = cy.dynamics.UnnormalizedAttention(alpha=alpha)
         grown = cy.simulate(free, z, layers=layers, save_every=layers).z[-1]
         np.testing.assert_allclose(grown * left, run.z[-1], rtol=1e-14)
 
@@ -317,7 +319,7 @@ def test_a_small_column_beside_a_large_one_is_looked_at() -> None:
 
 def test_statements_of_a_run_that_grows_beyond_the_floats() -> None:
     """(1 + alpha)^1100 is no float, the tokens are."""
-    free = cy.UnnormalizedAttention(alpha=1.0)
+    free = cy.dynamics.UnnormalizedAttention(alpha=1.0)
     run = cy.simulate(free, [[2e-200, 0.0], [1e-200, 5e-201]], layers=1100)
     assert all(c.holds for c in cy.check(run) if c.applies)
     run.values[1099, 1, 0] *= 1.0001
@@ -364,7 +366,7 @@ def test_no_statement_fails_beyond_the_reach_of_scaling(z: Any, A: list[list[flo
 
 
 def test_a_run_that_grows_too_large_at_once_has_its_start() -> None:
-    free = cy.UnnormalizedAttention(alpha=1.0)
+    free = cy.dynamics.UnnormalizedAttention(alpha=1.0)
     run = cy.simulate(free, [[1e308, 1.0], [3.0, 2.0]], layers=4, throw=False)
     assert run.status.code == "overflow" and run.t.tolist() == [0]
     assert not any(c.applies for c in cy.check(run))
@@ -373,7 +375,7 @@ def test_a_run_that_grows_too_large_at_once_has_its_start() -> None:
 def test_a_run_cut_short_knows_nothing_of_later_layers(tmp_path: Path) -> None:
     """It could not be loaded again: its roles were those of layers that it does not have."""
     z = [[7.5, 4.0], [4.0, -7.5], [4.0, 7.5], [-7.5, -4.0], [-4.0, -7.5]]
-    free = cy.UnnormalizedAttention(cy.Hardmax([[5.0, -12.0], [12.0, 5.0]]), 1e300)
+    free = cy.dynamics.UnnormalizedAttention(cy.Hardmax([[5.0, -12.0], [12.0, 5.0]]), 1e300)
     run = cy.simulate(free, z, layers=11, throw=False)
     assert run.t.tolist() == [0, 1] and run.history is not None
     assert run.history.settled_at.max() <= 1
@@ -404,7 +406,7 @@ def test_flat_forms_and_vertices_that_floats_do_not_see(z: Any, A: Any, layers: 
 def test_a_growth_beyond_the_floats_is_refused_where_tokens_grow() -> None:
     """It was a bare OverflowError of a division; normalised layers take any step."""
     with pytest.raises(ValueError, match=r"1 \+ alpha.*at most 1\.8e\+308.*PureAttention"):
-        cy.UnnormalizedAttention(alpha=Fraction(10**400))
+        cy.dynamics.UnnormalizedAttention(alpha=Fraction(10**400))
     assert cy.limit(cy.PureAttention(alpha=Fraction(10**400)), np.eye(2)).certified
 
 

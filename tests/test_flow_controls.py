@@ -12,36 +12,34 @@ from scipy.stats import spearmanr
 from cynosure import configurations
 from cynosure.attention import Softmax
 from cynosure.dynamics import PureAttention, RescaledFlow
-from cynosure.experiments.softmax import (
+from cynosure.simulation.loop import simulate
+from cynosure.simulation.steppers import Adaptive
+from cynosure.theorems import expected_leaders
+from studies.softmax import (
     _shrinking,
     boolean_attention,
-    codimension,
-    hyperplanes,
-    initialisation,
+    leading_eigenvalues,
+    limit_count,
     long_context,
     master_equation,
     random_matrices,
     repulsion,
     softmax_to_hardmax,
-    token_count,
     value_spectrum,
 )
-from cynosure.experiments.sphere import causal_collapse, equiangular, metastability, sphere_beta
-from cynosure.simulation.loop import simulate
-from cynosure.simulation.steppers import Adaptive
-from cynosure.theorems import expected_leaders
+from studies.sphere import causal_collapse, equiangular, metastability, sphere_beta
 from test_experiments import quick
 
 CONTROLLED = (
-    "boolean_attention causal_collapse codimension common_noise equiangular gaussian_crowd "
-    "hyperplanes initialisation normalisation long_context master_equation metastability "
-    "random_matrices repulsion softmax_to_hardmax sphere_beta token_count value_spectrum"
+    "boolean_attention causal_collapse common_noise equiangular gaussian_crowd "
+    "normalisation leading_eigenvalues limit_count long_context master_equation metastability "
+    "random_matrices repulsion softmax_to_hardmax sphere_beta value_spectrum"
 ).split()
 
 
 @pytest.mark.parametrize("name", CONTROLLED)
 def test_every_finding_stands_beside_a_control_with_numbers(name: str) -> None:
-    controls = quick(name)[0].controls
+    controls = [control for part in quick(name)[0].parts() for control in part.controls]
     assert len(controls) >= 2 and len({c.claim for c in controls}) == len(controls)
     assert all(any(sign.isdigit() for sign in c.seen) for c in controls)
     assert all(isinstance(c.survives, bool) for c in controls)
@@ -52,12 +50,12 @@ def test_every_finding_stands_beside_a_control_with_numbers(name: str) -> None:
 
 @pytest.mark.parametrize("d", [2, 3, 5])
 def test_the_exact_law_grows_as_it_should(d: int) -> None:
-    ratio = [expected_leaders(n, d) / token_count.growth(n, d) for n in (10**3, 10**6, 10**12)]
+    ratio = [expected_leaders(n, d) / limit_count.growth(n, d) for n in (10**3, 10**6, 10**12)]
     assert ratio == sorted(ratio, reverse=True) and ratio[-1] == pytest.approx(1, abs=0.07)
     # r_n is sqrt(2 log n) to leading order: sqrt(4 pi log n) in the plane, 4 log n in space
     first = {2: np.sqrt(4 * np.pi * np.log(1e300)), 3: 4 * np.log(1e300)}
     if d in first:
-        assert token_count.growth(10**300, d) == pytest.approx(first[d], rel=0.01)
+        assert limit_count.growth(10**300, d) == pytest.approx(first[d], rel=0.01)
 
 
 # --- V that should shrink ------------------------------------------------------------------------
@@ -135,17 +133,17 @@ def test_two_leaders_are_a_matter_of_size() -> None:
 
 
 def test_distance_from_the_corners_of_the_box() -> None:
-    p = replace(initialisation.QUICK, size=2.0)
+    p = replace(limit_count.QUICK, size=2.0)
     half = 2 * np.sqrt(1.5)
     corners = half * np.array([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0]])
-    assert initialisation._corners(p, corners) == 0
-    assert initialisation._corners(p, np.zeros((3, 2))) == pytest.approx(np.sqrt(2))
+    assert limit_count._corners(p, corners) == 0
+    assert limit_count._corners(p, np.zeros((3, 2))) == pytest.approx(np.sqrt(2))
 
 
 def test_more_than_three_limits_would_be_a_counterexample() -> None:
-    def census(limits: list[int]) -> codimension.LimitCensus:
+    def census(limits: list[int]) -> leading_eigenvalues.LineCensus:
         others = [(k, k) for k in limits]
-        return codimension.LimitCensus(
+        return leading_eigenvalues.LineCensus(
             d=3,
             k=2,
             kind="real",
@@ -157,14 +155,17 @@ def test_more_than_three_limits_would_be_a_counterexample() -> None:
             gap=1.0,
         )
 
-    p = codimension.QUICK
+    p = leading_eigenvalues.QUICK
     for limits, expected in (
         ([2, 2], (True, False)),
         ([2, 3], (True, True)),
         ([4, 3], (False, True)),
     ):
         cells = [census(limits)]
-        assert tuple(c.survives for c in codimension._comparisons(p, cells, cells)) == expected
+        assert (
+            tuple(c.survives for c in leading_eigenvalues._line_controls(p, cells, cells))
+            == expected
+        )
 
 
 # --- order of arrival, phase diagram -------------------------------------------------------------
@@ -254,8 +255,9 @@ def test_the_blind_prediction_is_that_of_the_uniform_matrix() -> None:
 
 
 def test_uniform_attention_ends_on_one_hyperplane() -> None:
-    p = replace(hyperplanes.QUICK, starts=2)
-    found = {k: hyperplanes._count(p, "2-D", (5.0, 12, k)).counts for k in hyperplanes.KINDS}
+    p, kinds = leading_eigenvalues.QUICK, leading_eigenvalues.KINDS
+    census = leading_eigenvalues._plane_census
+    found = {k: census(p, "2-D", (5.0, 12, k)).counts for k in kinds}
     assert found == {"softmax": [2, 2], "uniform": [1, 1], "turned round": [1, 1]}
 
 

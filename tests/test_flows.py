@@ -287,7 +287,7 @@ def test_flows_that_cannot_take_turns_are_refused():
 @pytest.mark.parametrize("normalised", [True, False])
 def test_small_layers_are_the_flow(attention, normalised):
     z = np.random.default_rng(9).normal(size=(6, 2)) * 0.5
-    layer = cy.PureAttention if normalised else cy.UnnormalizedAttention
+    layer = cy.PureAttention if normalised else cy.dynamics.UnnormalizedAttention
     flow = AttentionFlow(attention) if normalised else UnnormalizedFlow(attention)
     best = cy.simulate(flow, z, times=[1.0]).z[-1]
     steps = (16, 32, 64)
@@ -355,7 +355,7 @@ def test_two_tokens_in_common_noise_keep_their_law():
     """Without drift the angle's law does not depend on dt: the Stratonovich limit is reached."""
     x = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
 
-    class Nothing(cy.Attention):
+    class Nothing(cy.attention.Attention):
         def weights(self, z, *, mask=None):
             raise NotImplementedError
 

@@ -5,15 +5,21 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import cynosure as cy
-from cynosure.experiments import _frame, chapters, experiment, keeping
-from cynosure.experiments._frame import (
+from cynosure.catalogue import chapters
+from cynosure.catalogue import study as experiment
+from cynosure.study import frame as _frame
+from cynosure.study import keeping
+from cynosure.study.frame import (
     all_of,
     at_most,
+    bars,
+    by_question,
     counted,
     judged,
     over_grid,
@@ -21,8 +27,10 @@ from cynosure.experiments._frame import (
     report_of,
     require,
     resampled,
+    shares,
     wilson,
 )
+from cynosure.study.records import columns, curves, grouped, interval, told
 
 TITLE = "A module that stands for an experiment"
 
@@ -41,10 +49,11 @@ def test_a_grid_is_every_combination_with_the_last_axis_fastest(tmp_path: Path) 
     axes = {"d": (2, 3), "alpha": (0.5, 1.0)}
     with keeping(tmp_path) as store:
         cells = over_grid(_cell, 3, axes, lambda share, what: said.append((share, what)))
+    with keeping(tmp_path) as later:
         again = over_grid(_cell, 3, axes)
     assert [(c["d"], c["alpha"]) for c in cells] == [(2, 0.5), (2, 1.0), (3, 0.5), (3, 1.0)]
     assert said[2] == (0.5, "d = 3, alpha = 0.5")
-    assert again == cells and len(store.made) == len(store.reused) == 4
+    assert again == cells and len(store.made) == len(later.reused) == 4
 
 
 def _looped(tree: ast.AST) -> list[int]:
@@ -64,8 +73,9 @@ def test_every_grid_of_an_experiment_can_be_measured_by_workers() -> None:
     assert _looped(ast.parse("x = [kept(f, k) for k in y]")) == [1]
     assert not _looped(ast.parse("x = kept_each(f, [(k,) for k in y])"))
     found = {}
-    for path in Path(_frame.__file__).parent.rglob("*.py"):
-        if path.name != "_measurements.py":
+    root = Path(__file__).resolve().parents[1]
+    for folder in (root / "studies", root / "src/cynosure/figures"):
+        for path in folder.rglob("*.py"):
             found[path.name] = _looped(ast.parse(path.read_text(encoding="utf-8")))
     assert len(found) > 40 and not any(found.values()), found
 
@@ -79,10 +89,12 @@ def test_a_part_of_the_progress() -> None:
 
 
 def test_a_report_knows_its_module() -> None:
-    table = cy.Table.of("t", [np.array([1.0, 2.0])], {"sum": lambda row: row.sum(), "n": "size"})
-    control = cy.Comparison("it rains", "a null model", "3 of 4", survives=False)
+    table = cy.study.Table.of(
+        "t", [np.array([1.0, 2.0])], {"sum": lambda row: row.sum(), "n": "size"}
+    )
+    control = cy.study.Comparison("it rains", "a null model", "3 of 4", survives=False)
     report = report_of(
-        __name__, Params(), "text", controls=[control], tables=[table], checks={"x": [_right()]}
+        Params(), "text", controls=[control], tables=[table], checks={"x": [_right()]}
     )
     assert report.controls == (control,)
     assert (report.title, report.params, report.summary) == (TITLE, {"seed": 3}, "text")
@@ -91,7 +103,19 @@ def test_a_report_knows_its_module() -> None:
     assert report.checks == {"x": (_right(),)}
 
 
-def _right() -> cy.Check:
+def test_the_docstring_of_a_drawing_is_its_caption() -> None:
+    def draw(p: Params, word: str) -> str:
+        """Left: seeds,
+        against nothing.
+        """
+        return f"{word} {p.seed}"
+
+    picture = cy.study.Picture.of("Seeds", draw, Params(), "seed")
+    assert (picture.title, picture.drawing) == ("Seeds", "seed 3")
+    assert picture.caption == "Left: seeds, against nothing."
+
+
+def _right() -> cy.theorems.Check:
     return at_most("few", "nowhere", "at most two", 1, 2, runs=7)
 
 
@@ -119,8 +143,9 @@ def test_a_theorem_is_judged_on_its_tightest_run() -> None:
 def test_an_experiment_is_found_in_its_chapter() -> None:
     names = [name for group in chapters().values() for name in group]
     assert len(names) == len(set(names)) >= 41
-    assert experiment("figure1").__name__ == "cynosure.experiments.hardmax.figure1"
-    with pytest.raises(ValueError, match="no experiment 'nothing'"):
+    assert experiment("figure1").__name__ == "cynosure.figures.figure1"
+    assert experiment("finite_depth").__name__ == "studies.hardmax.finite_depth"
+    with pytest.raises(ValueError, match="no study 'nothing'"):
         experiment("nothing")
 
 
@@ -163,3 +188,82 @@ def test_a_rate_is_told_with_its_cases_and_a_mean_with_its_interval() -> None:
     low, high = resampled(x)
     assert low < 3.0 < high and high - low == pytest.approx(4 * x.std() / 20, rel=0.1)
     assert resampled([0, 0, 0, 0, 100], np.median)[0] == 0
+
+
+class Point(NamedTuple):
+    kind: str
+    x: float
+    y: float | None
+
+
+POINTS = [Point("a", 1, 2.0), Point("b", 1, 3.0), Point("a", 2, None)]
+
+
+def test_records_are_grouped_in_order() -> None:
+    assert grouped(POINTS, "kind") == {"a": [POINTS[0], POINTS[2]], "b": [POINTS[1]]}
+    assert list(grouped(POINTS, "kind", "x")) == [("a", 1), ("b", 1), ("a", 2)]
+
+
+def test_columns_are_told_as_one_text() -> None:
+    runs = [Point("a b", 3, 0.5), Point("", 0, None)]
+    told_ = columns("kind, letters = len kind, height = y") | {"twice": lambda c: 2 * c.x}
+    table = cy.study.Table.of("", runs, told_)
+    assert table.columns == ("kind", "letters", "height", "twice")
+    assert table.rows == (("a b", 3, 0.5, 6), ("", 0, None, 0))
+    with pytest.raises(ValueError, match="expected one of len, min"):
+        columns("x = longest kind")
+
+
+def test_curves_draw_what_the_records_say() -> None:
+    _, ((ax,),) = cy.plot.sheet(1, 1)
+    reach = lambda c: (c.x - 1, c.x + 3)  # noqa: E731
+    curves(ax, POINTS, "x", "y", "kind", label="kind {}")
+    curves(ax, POINTS[:2], "y", "x", ends=reach)
+    first, second, third = (container.lines for container in ax.containers)
+    assert first[0].get_xdata().tolist() == [1, 2]
+    np.testing.assert_array_equal(first[0].get_ydata(), [2, np.nan])
+    assert second[0].get_ydata().tolist() == [3] and not second[2]
+    assert [bar[:, 1].tolist() for bar in third[2][0].get_segments()] == [[0, 4], [0, 4]]
+    assert ax.get_legend_handles_labels()[1] == ["kind a", "kind b"]
+
+
+def test_a_mean_is_told_with_its_interval() -> None:
+    assert told([1.0, 1.0, 1.0]) == "1 (95 %: 1 to 1)"
+    assert told([0.0, 1.0] * 50, 2).startswith("0.5 (95 %: 0.4")
+    from_, to = interval(lambda c: (c, 10)).values()
+    assert (from_(3), to(3)) == wilson(3, 10)
+
+
+@dataclass(frozen=True)
+class Questions:
+    questions: tuple[str, ...] = ("one", "two")
+
+
+def test_a_study_of_several_questions_asks_those_that_are_named() -> None:
+    steps: list[float] = []
+
+    def chapter(p: Questions, progress) -> cy.study.Report:
+        progress(0.5, "half")
+        return report_of(p, "found", controls=(), title="a chapter")
+
+    asked = {"one": chapter, "two": chapter}
+    whole = by_question(Questions(), "all", asked, lambda share, _: steps.append(share))
+    assert steps == [0.25, 0.75] and [c.title for c in whole.chapters] == ["a chapter"] * 2
+    assert whole.title == TITLE and whole.params == {"questions": ("one", "two")}
+    assert whole.chapters[0].params == {} and whole.chapters[0].command == ""
+    assert len(by_question(Questions(("two",)), "", asked).chapters) == 1
+    for wrong in ((), ("three",)):
+        with pytest.raises(ValueError, match="expected questions of one, two"):
+            by_question(Questions(wrong), "", asked)
+
+
+def test_rates_by_name_and_means_with_bars() -> None:
+    values = [1.0, 2.0, 3.0, 6.0]
+    low, high = resampled(values)
+    said = shares({"a": (3, 4), 7: (0, 0)})
+    assert said == f"a: {counted(3, 4)}; 7: none"
+    _, ((ax,),) = cy.plot.sheet(1, 1)
+    bars(ax, [5], [values], over=2)
+    (bar,) = ax.containers
+    (segment,) = bar.lines[2][0].get_segments()
+    np.testing.assert_allclose(segment[:, 1], np.array([low, high]) / 2)

@@ -38,6 +38,20 @@ def test_mutated_files_and_commands_work_or_are_refused(
     assert told["cases"] == told["next"] == count and not told["findings"]
 
 
+def test_public_functions_answer_or_name_the_argument() -> None:
+    words = ["-m", "tests.fuzz.signatures", "--count", "150", "--seed", "1"]
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert "150 calls of" in done.stdout
+
+
+def test_a_raw_exception_is_a_finding() -> None:
+    for source, kind in (("3 + 4", "ok"), ("int('x')", "traceback"), ("{}['x']", "traceback")):
+        assert (
+            outcomes.act(Case("", source, lambda source=source: eval(source) and None))[0] == kind
+        )
+
+
 def test_a_run_that_is_stopped_tells_where_to_go_on(tmp_path: Path) -> None:
     words = ["-m", "tests.fuzz", "--families", "tokens", "--count", "100000", "--first", "7"]
     words += ["--out", str(tmp_path / "fuzz.json")]
@@ -137,8 +151,9 @@ def test_a_batch_of_any_magnitude_stays_inside_its_arrays() -> None:
 def test_a_model_of_a_billion_layers_is_neither_saved_nor_loaded(tmp_path: Path) -> None:
     import numpy as np
 
-    from cynosure.classifier.model import Model, Plane, save_files
-    from cynosure.classifier.text import Vocabulary
+    from cynosure.classifier.model.model import Model, save_files
+    from cynosure.classifier.model.plane import Plane
+    from cynosure.classifier.text.vocabulary import Vocabulary
 
     vocabulary, _ = Vocabulary.build(["good film"], min_df=1)
     one = np.ones(1)

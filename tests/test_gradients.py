@@ -38,23 +38,36 @@ def value(dynamics, z, how):
     ("make", "how"),
     [
         (lambda A: cy.PureAttention(cy.Softmax(2.0, A)), LAYERS),
-        (lambda A: cy.PureAttention(cy.Sinkhorn(1.0, A)), LAYERS),
-        (lambda A: cy.PureAttention(cy.Causal(cy.Softmax(1.0, A))), LAYERS),
-        (lambda A: cy.PureAttention(cy.Heads([cy.Softmax(), cy.Softmax(2.0)], [A, None])), LAYERS),
-        (lambda A: cy.FeedForward(A, None, 0.5), LAYERS),
-        (lambda A: cy.FeedForward(None, A, 0.5), LAYERS),
-        (lambda A: cy.Scheduled([cy.PureAttention(cy.Softmax(1.0, A)), cy.FeedForward()]), LAYERS),
-        (lambda A: cy.AttentionFlow(cy.Softmax(1.0, A)), TIME),
+        (lambda A: cy.PureAttention(cy.attention.Sinkhorn(1.0, A)), LAYERS),
+        (lambda A: cy.PureAttention(cy.attention.Causal(cy.Softmax(1.0, A))), LAYERS),
+        (
+            lambda A: cy.PureAttention(
+                cy.attention.Heads([cy.Softmax(), cy.Softmax(2.0)], [A, None])
+            ),
+            LAYERS,
+        ),
+        (lambda A: cy.dynamics.FeedForward(A, None, 0.5), LAYERS),
+        (lambda A: cy.dynamics.FeedForward(None, A, 0.5), LAYERS),
+        (
+            lambda A: cy.dynamics.Scheduled(
+                [cy.PureAttention(cy.Softmax(1.0, A)), cy.dynamics.FeedForward()]
+            ),
+            LAYERS,
+        ),
+        (lambda A: cy.dynamics.AttentionFlow(cy.Softmax(1.0, A)), TIME),
         (lambda A: cy.SphereFlow(cy.Softmax(1.0, A)), TIME),
         (lambda A: cy.SphereFlow(V=A), TIME),
-        (lambda A: cy.PreNormFlow(V=A), TIME),
-        (lambda A: cy.UnnormalizedSphereFlow(1.0, A), TIME),
-        (lambda A: cy.UnnormalizedFlow(cy.Heads([cy.Softmax(1.0, A)], [A])), TIME),
+        (lambda A: cy.dynamics.PreNormFlow(V=A), TIME),
+        (lambda A: cy.dynamics.UnnormalizedSphereFlow(1.0, A), TIME),
         (
-            lambda A: cy.AttentionFlow(cy.Softmax(1.0, A)),
+            lambda A: cy.dynamics.UnnormalizedFlow(cy.attention.Heads([cy.Softmax(1.0, A)], [A])),
+            TIME,
+        ),
+        (
+            lambda A: cy.dynamics.AttentionFlow(cy.Softmax(1.0, A)),
             {"times": [0.0, 0.3], "stepper": Adaptive(1e-10, 1e-12)},
         ),
-        (lambda A: cy.AttentionFlow(cy.Softmax(1.0, A)), {"time": 0.03}),
+        (lambda A: cy.dynamics.AttentionFlow(cy.Softmax(1.0, A)), {"time": 0.03}),
     ],
 )
 @pytest.mark.parametrize("kind", ["start as well", "matrix alone"])
@@ -73,7 +86,7 @@ def test_the_gradient_of_a_matrix(make, how, kind):
     np.testing.assert_allclose(A.grad.numpy(), expected, rtol=rtol, atol=1e-6)
 
 
-@pytest.mark.parametrize("layer", [cy.PureAttention, cy.UnnormalizedAttention])
+@pytest.mark.parametrize("layer", [cy.PureAttention, cy.dynamics.UnnormalizedAttention])
 @pytest.mark.parametrize("attention", [cy.Softmax(2.0), cy.Hardmax()])
 def test_the_gradient_of_alpha(layer, attention):
     alpha = torch.tensor(0.5, dtype=torch.float64, requires_grad=True)
@@ -99,10 +112,10 @@ def test_the_record_of_a_trained_run_holds_numbers(tmp_path):
     "make",
     [
         lambda A: cy.Hardmax(A),
-        lambda A: cy.Localmax(0.1, A),
-        lambda A: cy.EuclideanFlow(Q=A),
-        lambda A: cy.RescaledFlow(V=A),
-        lambda A: cy.ValueAttention(V=A),
+        lambda A: cy.attention.Localmax(0.1, A),
+        lambda A: cy.dynamics.EuclideanFlow(Q=A),
+        lambda A: cy.dynamics.RescaledFlow(V=A),
+        lambda A: cy.dynamics.ValueAttention(V=A),
         lambda A: cy.hull(Z).project(Z, A),
     ],
 )
@@ -129,7 +142,7 @@ def test_gradients_need_tokens_that_are_a_tensor():
 
 @pytest.mark.parametrize(
     "flow",
-    [cy.SphereFlow(cy.Softmax(3.0)), cy.SphereFlow(V=M), cy.UnnormalizedSphereFlow(2.0)],
+    [cy.SphereFlow(cy.Softmax(3.0)), cy.SphereFlow(V=M), cy.dynamics.UnnormalizedSphereFlow(2.0)],
 )
 @pytest.mark.parametrize("stepper", [RK4(0.1), Adaptive(1e-12, 1e-14)])
 @pytest.mark.parametrize("length", [1.0, 2.5])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import shlex
 import shutil
 import socket
 from pathlib import Path
@@ -12,10 +14,10 @@ import numpy as np
 import pytest
 
 from cynosure.analysis.spectra import freeze
+from cynosure.catalogue import study as experiment
 from cynosure.cli import main
 from cynosure.drawing.plot import new_axes
 from cynosure.drawing.report import Report
-from cynosure.experiments import experiment
 from cynosure.pretrained import (
     HYPOTHESES,
     Head,
@@ -27,16 +29,17 @@ from cynosure.pretrained import (
     sentence_table,
     settling,
 )
-from cynosure.pretrained import examples as examples_module
-from cynosure.pretrained.chapters import heads_chapter, tokens_chapter, visible
-from cynosure.pretrained.examples import (
+from cynosure.pretrained.pages.chapters import heads_chapter, tokens_chapter, visible
+from cynosure.pretrained.pages.inspection import inspection, iteration_chapter
+from cynosure.pretrained.pages.pictures import token_map, write_words
+from cynosure.pretrained.reading import examples as examples_module
+from cynosure.pretrained.reading.examples import (
     RANDOM,
     example_transformer,
     random_transformer,
     weights_note,
 )
-from cynosure.pretrained.inspection import inspection, iteration_chapter, weights_sha256
-from cynosure.pretrained.iterations import (
+from cynosure.pretrained.reading.iterations import (
     agreement,
     foretold,
     frozen_error,
@@ -45,8 +48,8 @@ from cynosure.pretrained.iterations import (
     places,
     random_tokens,
 )
-from cynosure.pretrained.jacobians import block_jacobians, coupling
-from cynosure.pretrained.pictures import token_map, write_words
+from cynosure.pretrained.reading.jacobians import block_jacobians, coupling
+from cynosure.pretrained.reading.weights import weights_sha256
 from cynosure.simulation.loop import simulate
 from cynosure.simulation.steppers import RK4
 from cynosure.simulation.trajectory import Status, Trajectory
@@ -73,7 +76,7 @@ def m(folder):
 
 @pytest.fixture(scope="module")
 def report(m) -> Report:
-    return m.report(TEXT, layer=1, head=2)
+    return inspection(m, TEXT, layer=1, head=2)
 
 
 def rows(report: Report, title: str) -> list[dict]:
@@ -86,9 +89,9 @@ def rows(report: Report, title: str) -> list[dict]:
 
 def test_the_report_has_its_chapters_figures_and_movie(m, report: Report) -> None:
     titles = ["Tokens by layer", "Attention by layer and head", "Sinks and gathering by layer",
-              "Heads"]  # fmt: skip
+              "Heads", "Does hardmax describe these heads?"]  # fmt: skip
     assert [c.title for c in report.chapters] == titles
-    assert [len(c.figures) for c in report.chapters] == [3, 2, 1, 2]
+    assert [len(c.figures) for c in report.chapters] == [3, 2, 1, 2, 0]
     assert report.chapters[0].movies[0].drawing.startswith(b"GIF8")
     assert "Spectra of L1H2" in [p.title for p in report.chapters[3].figures]
     assert report.params["weights_sha256"] == weights_sha256(m) and TEXT in report.title
@@ -183,6 +186,8 @@ def test_words_and_layers_of_the_text(m) -> None:
     assert found.params["words"] is True and found.params["layers"] == 1
     with pytest.raises(ValueError, match="about a text"):
         inspection(m, layers=1)
+    titles = [chapter.title for chapter in found.chapters]
+    assert "Sinks and gathering by layer" in titles, "no chapter leaves without a word"
     albert = load_transformer(tiny_model("albert"), tokenizer=tiny_tokenizer("albert"))
     long = inspection(albert, TEXT, layers=48, pictures=False)
     assert len(rows(long, "Tokens by layer")) == 49
@@ -261,9 +266,9 @@ def test_a_long_list_keeps_off_its_tokens_in_the_svg_of_a_page() -> None:
 
 def test_two_panels_are_laid_out_before_their_words(monkeypatch) -> None:
     """Words keep off tokens where the tokens are in the end, not where they were on the way."""
-    from cynosure.pretrained import pictures
-    from cynosure.pretrained.inspection import beside
-    from cynosure.pretrained.iterations import Iterated
+    from cynosure.pretrained.pages import pictures
+    from cynosure.pretrained.pages.inspection import beside
+    from cynosure.pretrained.reading.iterations import Iterated
 
     places = []
 
@@ -453,12 +458,13 @@ def test_the_model_of_the_experiments(no_wheel, folder) -> None:
     assert weights_sha256(random_transformer(seed=1)) != weights_sha256(random)
 
 
+@pytest.mark.filterwarnings("ignore:.*unknown to the tokenizer")  # tiny vocabulary, real texts
 @pytest.mark.parametrize(
     ("name", "change"),
     [
         ("head_spectra", {"panels": 2}),
         ("head_flow", {"tokens": 4}),
-        ("sentence_collapse", {"times": 5}),
+        ("sentence_flow", {"times": 5}),
     ],
 )
 def test_random_weights_are_called_random(name: str, change: dict, no_wheel) -> None:
@@ -474,7 +480,7 @@ def test_random_weights_are_called_random(name: str, change: dict, no_wheel) -> 
         ("head_spectra", {"panels": 0}),
         ("head_flow", {"time": 0.0}),
         ("sentence_flow", {"layers": -1}),
-        ("sentence_collapse", {"times": 1}),
+        ("layer_cycles", {"times": 1}),
         ("block_coupling", {"K": 0}),
     ],
 )
@@ -513,7 +519,7 @@ def a_good_head() -> Head:
 
 
 def test_three_values_can_fail() -> None:
-    from cynosure.experiments.transformers.head_flow import three_values
+    from studies.transformers.head_flow import three_values
 
     head, z = a_good_head(), np.random.default_rng(3).standard_normal((9, 4))
     tr = simulate(head.leading_flow(), z, time=12.0, stepper=RK4(0.05))
@@ -531,7 +537,7 @@ def test_three_values_can_fail() -> None:
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_flow_of_the_experiment_is_that_of_the_whole_head(causal: bool) -> None:
     """Run in the small space the head acts on, against the flow in all d dimensions."""
-    from cynosure.pretrained.head_flows import growth_rate, head_run
+    from cynosure.pretrained.reading.head_flows import growth_rate, head_run
 
     head = random_head(2, 11, seed=4, causal=causal)  # 8 of 11 dimensions
     z = np.random.default_rng(0).standard_normal((6, 11)) / 3
@@ -544,8 +550,8 @@ def test_the_flow_of_the_experiment_is_that_of_the_whole_head(causal: bool) -> N
 
 
 def test_decay_growth_and_values_of_a_run() -> None:
-    from cynosure.experiments.transformers.head_flow import _row
-    from cynosure.pretrained.head_flows import decay
+    from cynosure.pretrained.reading.head_flows import decay
+    from studies.transformers.head_flow import _row
 
     head, t = a_good_head(), np.linspace(0, 15, 61)
     ends = np.array([[1.0, 0, 0, 0], [1, 0, 0, 0], [-2, 0, 0, 0]])
@@ -566,7 +572,7 @@ def test_decay_growth_and_values_of_a_run() -> None:
 
 def test_all_heads_on_the_sphere_meet() -> None:
     """Two equal heads with V = I are one with 2I, and B30 says that its tokens meet."""
-    from cynosure.pretrained.head_flows import pace, sphere_run
+    from cynosure.pretrained.reading.head_flows import pace, sphere_run
 
     head = dataclasses.replace(a_good_head(), W_V=np.eye(4))
     z = np.random.default_rng(1).standard_normal((7, 4)) / 2  # beta = |z|² about 1
@@ -593,24 +599,24 @@ def test_frozen_attention_of_a_head_is_the_master_equation() -> None:
 
 
 def test_a_model_alone_prints_its_heads(folder, capsys) -> None:
-    assert main(["inspect", str(folder)]) == 0
+    assert main(["inspect", "heads", str(folder)]) == 0
     out, err = capsys.readouterr()
     assert "Hypotheses of the theorems" in out and "L1H3" in out
     assert "bert, 2 layers of 4 heads" in err
-    assert main(["inspect", str(folder), "--layer", "1", "-q"]) == 0
+    assert main(["inspect", "heads", str(folder), "--layer", "1", "-q"]) == 0
     out, err = capsys.readouterr()
     assert "L1H3" in out and "\nL0H" not in out and err == ""
-    assert main(["inspect", str(folder), "--layer", "1", "--head", "2"]) == 0
+    assert main(["inspect", "heads", str(folder), "--layer", "1", "--head", "2"]) == 0
     out = capsys.readouterr().out
     assert "Eigenvalues of L1H2" in out and "\nL1H3" not in out
 
 
 def test_a_text_prints_tokens_and_attention(folder, capsys) -> None:
-    assert main(["inspect", str(folder), "--text", TEXT]) == 0
+    assert main(["inspect", "text", str(folder), TEXT]) == 0
     out, err = capsys.readouterr()
     assert out.startswith("Tokens by layer") and "Attention by layer and head" in out
     assert "mean cosine" in err and "[CLS]" in out
-    assert main(["inspect", str(folder), "--text", TEXT * 10]) == 0
+    assert main(["inspect", "text", str(folder), TEXT * 10]) == 0
     assert "cut after character" in capsys.readouterr().err
 
 
@@ -619,7 +625,7 @@ def test_a_folder_of_another_family_from_end_to_end(family, tmp_path, capsys) ->
     path = tmp_path / family
     tiny_model(family).save_pretrained(path)
     tiny_tokenizer(family).save_pretrained(path)
-    text = ["inspect", str(path), "--text", TEXT, "--words", "-q"]
+    text = ["inspect", "text", str(path), TEXT, "--words", "-q"]
     assert main([*text, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     tables = {t["title"]: t["rows"] for c in data["chapters"] for t in c["tables"]}
@@ -628,37 +634,48 @@ def test_a_folder_of_another_family_from_end_to_end(family, tmp_path, capsys) ->
     assert main([*text, "--layers", "48"]) == (0 if family == "albert" else 2)
     out, err = capsys.readouterr()
     assert ("L47H3" in out) == (family == "albert")
-    assert ("only a weight-shared model goes on" in err) == (family == "gpt2")
-    assert main(["inspect", str(path), "--layer", "1", "-q"]) == 0
+    assert ("only a weight-shared model can be run deeper" in err) == (family == "gpt2")
+    assert main(["inspect", "heads", str(path), "--layer", "1", "-q"]) == 0
     heads = capsys.readouterr().out  # of ALBERT, layer 1 is layer 0 again
     assert ("\nL0H3" in heads, "\nL1H3" in heads) == (family == "albert", family == "gpt2")
-    assert main(["inspect", str(path), "--layer", "1", "--iterate", "3", "-q"]) == 0
+    assert main(["inspect", "iterate", str(path), "--layer", "1", "--times", "3", "-q"]) == 0
     assert "unit sphere" in capsys.readouterr().out
 
 
 def test_json_is_one_document(folder, capsys) -> None:
-    assert main(["inspect", str(folder), "--text", TEXT, "--json", "-q"]) == 0
+    assert main(["inspect", "text", str(folder), TEXT, "--json", "-q"]) == 0
     out, err = capsys.readouterr()
     data = json.loads(out)
     assert err == "" and data["command"].startswith("cynosure inspect")
     assert data["params"]["text"] == TEXT and len(data["params"]["weights_sha256"]) == 64
-    assert [c["title"] for c in data["chapters"]][-1] == "Heads"
+    assert [c["title"] for c in data["chapters"]][-2] == "Heads"
 
 
 def test_iteration_prints_the_control(folder, capsys) -> None:
-    args = ["inspect", str(folder), "--layer", "1", "--head", "2", "--iterate", "4"]
+    args = ["inspect", "iterate", str(folder), "--layer", "1", "--head", "2", "--times", "4"]
     assert main(args) == 0
     out, err = capsys.readouterr()
     assert "head 2" in out and "no head" in out and "head 1" not in out
     assert "random tokens" in err and "silent" in err
-    assert main([*args[:4], "--iterate", "2", "--text", TEXT]) == 0
+    assert main([*args[:5], "--times", "2", "--text", TEXT]) == 0
     out, err = capsys.readouterr()
     assert "head 3" in out and "the tokens of the text" in err
 
 
 def test_a_page_with_everything_is_left_and_not_overwritten(folder, tmp_path, capsys) -> None:
     out = tmp_path / "page"
-    args = ["inspect", str(folder), "--layer", "0", "--head", "1", "--iterate", "3", "--out"]
+    args = [
+        "inspect",
+        "iterate",
+        str(folder),
+        "--layer",
+        "0",
+        "--head",
+        "1",
+        "--times",
+        "3",
+        "--out",
+    ]
     out.mkdir()
     (out / "report.html").write_text("an earlier one")
     assert main([*args, str(out)]) == 2
@@ -676,22 +693,28 @@ def test_a_page_with_everything_is_left_and_not_overwritten(folder, tmp_path, ca
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--layer", "2"], "layers 0 to 1"),
-        (["--layer", "-1"], "layers 0 to 1"),
-        (["--layer", "1", "--head", "4"], "heads 0 to 3"),
-        (["--head", "1"], "say which layer"),
-        (["--iterate", "3"], "say which layer"),
-        (["--iterate", "0", "--layer", "0"], "--iterate"),
-        (["--text", "  "], "empty"),
-        (["--text", TEXT, "--layers", "3"], "only a weight-shared model goes on"),
-        (["--text", TEXT, "--layers", "0"], "at least 1"),
-        (["--words"], "about a text"),
-        (["--text"], "--text"),
-        (["--layer", "x"], "--layer"),
+        ("heads MODEL --layer 2", "layers 0 to 1"),
+        ("heads MODEL --layer -1", "layers 0 to 1"),
+        ("heads MODEL --layer 1 --head 4", "heads 0 to 3"),
+        ("heads MODEL --head 1", "say which layer"),
+        ("heads MODEL --layer x", "--layer"),
+        ("heads MODEL --words", "--words"),
+        ("iterate MODEL --times 3", "say which layer"),
+        ("iterate MODEL --times 0 --layer 0", "--times"),
+        ("iterate MODEL --layer 0 --words", "about a text"),
+        ("iterate MODEL --layer 0 --text a --image b.png", "one or the other"),
+        ("text MODEL '  '", "empty"),
+        ("text MODEL a --layers 3", "only a weight-shared model can be run deeper"),
+        ("text MODEL a --layers 0", "at least 1"),
+        ("text MODEL", "TEXT"),
+        ("survey MODEL lines.txt", "--store"),
+        ("survey MODEL lines.txt --store c.zarr --layer 0", "--layer"),
+        ("MODEL", "No such command"),
     ],
 )
 def test_bad_options_are_one_line_and_exit_2(folder, args, words, capsys) -> None:
-    assert main(["inspect", str(folder), *args]) == 2
+    words_typed = [str(folder) if word == "MODEL" else word for word in shlex.split(args)]
+    assert main(["inspect", *words_typed]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and words in err and "Traceback" not in err
 
@@ -706,14 +729,14 @@ def test_bad_models_are_one_line_and_exit_2(folder, tmp_path, capsys) -> None:
     cases = [(["./nowhere"], "no such folder"), ([str(tmp_path)], "no config.json"),
              ([str(broken)], "pickled")]  # fmt: skip
     for args, words in cases:
-        assert main(["inspect", *args]) == 2
+        assert main(["inspect", "heads", *args]) == 2
         out, err = capsys.readouterr()
         assert out == "" and err.count("\n") == 1 and words in err
-    assert main(["inspect", str(broken), "--allow-pickle"]) == 0
+    assert main(["inspect", "heads", str(broken), "--allow-pickle"]) == 0
     (broken / "tokenizer.json").unlink()
     (broken / "tokenizer_config.json").unlink()
     capsys.readouterr()
-    assert main(["inspect", str(broken), "--allow-pickle", "--text", TEXT]) == 2
+    assert main(["inspect", "text", str(broken), TEXT, "--allow-pickle"]) == 2
     assert "without a tokenizer" in capsys.readouterr().err
 
 
@@ -723,10 +746,16 @@ def test_a_folder_needs_no_network(folder, monkeypatch, capsys) -> None:
 
     monkeypatch.setattr(socket, "create_connection", refuse)
     monkeypatch.setattr(socket.socket, "connect", refuse)
-    assert main(["inspect", str(folder), "--text", TEXT, "--json"]) == 0
+    assert main(["inspect", "text", str(folder), TEXT, "--json"]) == 0
     json.loads(capsys.readouterr().out)
 
 
 def test_help_is_light() -> None:
-    program = "from cynosure.cli import main\nassert main(['inspect', '--help']) == 0"
+    program = "from cynosure.cli import main\nassert main(['inspect', 'text', '--help']) == 0"
     assert _loaded_by(program, "torch transformers matplotlib sklearn scipy") == []
+
+
+def test_a_text_may_come_from_stdin(folder, monkeypatch, capsys) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO(TEXT + "\n"))
+    assert main(["inspect", "text", str(folder), "-", "--json", "-q"]) == 0
+    assert json.loads(capsys.readouterr().out)["params"]["text"] == TEXT

@@ -6,14 +6,12 @@ import os
 import subprocess
 import sys
 from fractions import Fraction
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 
 import numpy as np
 import pytest
-import scipy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
 from cynosure.engine.kernels import (
     Candidates,
@@ -21,14 +19,12 @@ from cynosure.engine.kernels import (
     classes,
     place,
     planar,
-    reference_candidates,
     run_batch,
-    spatial,
 )
 from cynosure.engine.kernels.planar import planar_candidates
 from cynosure.engine.kernels.pruned import WIDTH, by_norm, pruned_candidates, reaches
-from cynosure.engine.kernels.spatial import _facets, inside_hull, pays, spatial_candidates
 from cynosure.engine.layers import certified_layers
+from oracle import reference_candidates
 
 U = 2.0**-53
 RNG = np.random.default_rng(20240701)
@@ -152,7 +148,7 @@ SPACE = {
     "one token": np.array([[1.0, -2.0, 0.5]]),
 }
 SLACKS = [0.0, 1e-15, 1e-12, 0.1]
-SPECIAL = {2: planar_candidates, 3: spatial_candidates}  # the kernel of a dimension, if any
+SPECIAL = {2: planar_candidates}  # the kernel of a dimension, if any
 
 
 @pytest.mark.parametrize("runner_up", [False, True])
@@ -221,23 +217,6 @@ def test_planar_sets_on_rotated_ties_are_exact_maximisers() -> None:
             assert {j for j, v in enumerate(scores) if v == max(scores)} <= rows[i]
 
 
-def test_the_spatial_path_is_taken_where_it_pays_and_agrees(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """4,000 tokens on a sphere: pruning would compare all pairs; rows in several orders of size."""
-    z = np.vstack((sphere(4000), grid(5, 3) / 8))
-    easy, many = RNG.normal(size=(4000, 3)), sphere(20_000)
-    slack = 20 * U * np.linalg.norm(z, axis=1)
-    assert pays(z, z, False) and pays(many, many, True)  # the runner-up is a second search
-    assert not any(pays(easy, easy, runner_up) for runner_up in (False, True))
-    monkeypatch.setattr(spatial, "pays", lambda q, z, runner_up: runner_up or pays(q, z, False))
-    for runner_up in (False, True):
-        found = candidates(z, z, slack, runner_up=runner_up)
-        right = spatial_candidates(z, z, slack, runner_up=runner_up)
-        assert all((x == y).all() for x, y in zip(found, right, strict=True))
-        assert complaints(found, z, z, slack) == []
-
-
 def test_lists_and_ties_that_need_more_room_are_searched_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -248,58 +227,23 @@ def test_lists_and_ties_that_need_more_room_are_searched_again(
         search = getattr(module, name)
         monkeypatch.setattr(module, name, lambda *given: runs.append(name) or search(*given))
 
-    counted(spatial, "_divided")
     counted(planar, "_walked")
-    beam = np.array([-0.3, 0.2, -0.8]) + 1e-6 * RNG.normal(size=(600, 3))
-    axis = np.tile([1.0, 0.0, 0.0], (600, 1))
-    for kernel, q, z in (
-        (spatial_candidates, beam, SPACE["crowded cube"]),  # lists that do not become shorter
-        (spatial_candidates, axis, SPACE["grid 3"]),  # 36 ties in a row
-        (planar_candidates, axis[:, :2], grid(20, 2)),
-    ):
-        runs.clear()
-        slack = np.zeros(len(q))
-        assert complaints(kernel(q, z, slack), q, z, slack) == []
-        assert len(runs) > 1
+    q, z, slack = np.tile([1.0, 0.0], (600, 1)), grid(20, 2), np.zeros(600)
+    assert complaints(planar_candidates(q, z, slack), q, z, slack) == []
+    assert len(runs) > 1
 
 
 @pytest.mark.parametrize("width", [1e-2, 1e-6])
 @pytest.mark.parametrize("name", ["sphere", "grid 3", "ball in a cube", "crowded cube"])
-def test_a_narrow_beam_of_queries_reaches_the_finest_cones(name: str, width: float) -> None:
-    """Hundreds of queries in one direction, some of them exactly: cells are divided to the last."""
+def test_a_narrow_beam_of_queries_finds_every_candidate(name: str, width: float) -> None:
+    """Hundreds of queries in one direction, some of them exactly."""
     z = SPACE[name]
     for axis in ([1.0, 0.0, 0.0], [0.0, -1.0, 1.0], [-0.3, 0.2, -0.8]):
         q = np.array(axis) + width * RNG.normal(size=(600, 3))
         q[::4] = axis
         for slack in (np.zeros(600), np.full(600, 1e-12)):
-            found = spatial_candidates(q, z, slack, runner_up=width < 1e-3)
+            found = pruned_candidates(q, z, slack, runner_up=width < 1e-3)
             assert complaints(found, q, z, slack) == []
-
-
-@pytest.mark.parametrize("name", ["ball", "grid 3", "gaussian 3", "cube 3", "ball in a cube"])
-def test_keys_called_inner_are_convex_combinations_with_room(name: str) -> None:
-    """The oracle is a linear programme: each end of the margin is in the hull of the others."""
-    z = SPACE[name]
-    depth = 0.02
-    inner = inside_hull(z, depth)
-    assert 0 < inner.sum() < len(z)
-    corners = z[~inner]
-    equations = np.vstack((corners.T, np.ones(len(corners))))
-    room = depth * np.linalg.norm(z, axis=1).max()
-    for key in RNG.choice(np.flatnonzero(inner), 8):
-        for step in room * sphere(4):
-            point = np.append(z[key] + step, 1.0)
-            assert linprog(np.zeros(len(corners)), A_eq=equations, b_eq=point).status == 0
-
-
-def test_facets_that_do_not_close_up_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Qhull is not trusted: one facet lost, or twice the same, and nothing is discarded."""
-    whole = scipy.spatial.ConvexHull(BALL).simplices
-    assert _facets(BALL, 1e-9) is not None and inside_hull(BALL, 1e-9).any()
-    for broken in (whole[1:], np.vstack((whole, whole[:1])), whole[:, [0, 0, 1]]):
-        hull = SimpleNamespace(simplices=broken)
-        monkeypatch.setattr(scipy.spatial, "ConvexHull", lambda x, hull=hull: hull)
-        assert _facets(BALL, 1e-9) is None
 
 
 def test_large_grids_do_not_need_the_gram_matrix() -> None:

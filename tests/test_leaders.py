@@ -34,6 +34,6 @@ def test_layers_outside_and_foreign_trajectories():
     for k in (-1, 4):
         with pytest.raises(ValueError, match="outside"):
             cy.roles(tr).followed(k)
-    foreign = cy.Trajectory(np.zeros((2, 3, 2)), np.arange(2), cy.Status("moving", ""))
+    foreign = cy.Trajectory(np.zeros((2, 3, 2)), np.arange(2), cy.simulation.Status("moving", ""))
     with pytest.raises(ValueError, match="hardmax"):
         cy.roles(foreign)

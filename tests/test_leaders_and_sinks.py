@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cynosure.experiments.transformers import leaders_and_sinks as experiment
 from cynosure.pretrained import load_transformer
+from studies.transformers import leaders_and_sinks as experiment
 from tiny_models import tiny_config, tiny_model, tiny_tokenizer
 
 torch = pytest.importorskip("torch")
@@ -37,7 +37,12 @@ def test_a_model_is_measured_beside_its_controls(found) -> None:
     head_distances = {row[2] for row in found.offsets}
     assert len(head_distances) > 1  # a form changes with the offset
     controls = experiment._controls(found)
-    assert len(controls) == 6 and all(any(x.isdigit() for x in c.seen) for c in controls)
+    assert found.long.n > max(s.n for s in found.real)
+    assert len(controls) == 8 and all(any(x.isdigit() for x in c.seen) for c in controls)
+
+
+def changed_tokens(surveys, name, of):
+    return tuple(replace(s, tokens={**s.tokens, name: of(s.tokens[name])}) for s in surveys)
 
 
 def test_controls_can_fail_and_can_hold(found) -> None:
@@ -58,6 +63,11 @@ def test_controls_can_fail_and_can_hold(found) -> None:
     flat = found._replace(real=changed(found.real, "evenness", 1.0))
     for one, holds in ((sharp, True), (flat, False)):
         assert said(one)["training makes attention less even."] is holds
+    grown = changed_tokens(found.real, "spread", lambda x: np.arange(1, len(x) + 1.0))
+    claim = "trained, its tokens part again in the last layers."
+    assert said(found._replace(real=grown))[claim] is True
+    same = found._replace(real=grown, before=grown)
+    assert said(same)[claim] is False  # they part before training too
     middle = (found.moved[0].n - 1) // 2
     one = found._replace(moved=changed(found.moved[:1], "sink", float(middle)))
     place = found._replace(moved=changed(found.moved[:1], "sink", 0.0))

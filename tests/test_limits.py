@@ -203,7 +203,7 @@ def test_rules_in_words():
     assert broken.in_words(6) == "stays where it is, proved at layer 0"
     turning = cy.PureAttention(cy.Hardmax([[0.0, -1.0], [1.0, 0.0]]))
     assert cy.limit(turning, cf.polygon(3), max_layers=4).in_words(2) == "undecided after 4 layers"
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="from 0 to 6, got 7"):
         li.in_words(7)
 
 
@@ -211,7 +211,7 @@ def test_bad_input_says_what_to_do():
     with pytest.raises(ValueError, match="one configuration"):
         cy.limit(cy.PureAttention(), np.zeros((2, 3, 4)))
     with pytest.raises(TypeError, match="PureAttention"):
-        cy.limit(cy.UnnormalizedAttention(), np.ones((2, 2)))
+        cy.limit(cy.dynamics.UnnormalizedAttention(), np.ones((2, 2)))
     with pytest.raises(ValueError, match="max_layers"):
         cy.limit(cy.PureAttention(), np.ones((2, 2)), max_layers=-1)
     with pytest.raises(ValueError, match="expected shape"):
@@ -241,7 +241,7 @@ def test_the_sets_of_layer_0_are_known_whatever_the_rest_costs(monkeypatch) -> N
     assert (born >= 0).any() and (li.born == born).all() and len(li.undecided)
 
 
-def chattering(n: int) -> cy.Limit:
+def chattering(n: int) -> cy.analysis.Limit:
     """One token crosses 0 at nearly every layer, for some 1e9 of them: nothing is ever constant."""
     far = np.linspace(2.0, 3.0, n - 1)[:, None]
     z = np.concatenate((far * (-1.0) ** np.arange(n - 1)[:, None], [[0.0]]))

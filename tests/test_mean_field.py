@@ -12,8 +12,6 @@ from scipy.special import digamma
 
 import cynosure as cy
 from cynosure.attention import Softmax
-from cynosure.experiments.softmax import gaussian_crowd
-from cynosure.experiments.sphere import common_noise, normalisation
 from cynosure.theorems.mean_field import normality
 from cynosure.theorems.noise import (
     PairLaw,
@@ -22,6 +20,8 @@ from cynosure.theorems.noise import (
     tail_of_ends,
 )
 from cynosure.theorems.normalisation import equiangular_directions
+from studies.softmax import gaussian_crowd
+from studies.sphere import common_noise, normalisation
 
 # --- two tokens in common noise -------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ def test_covariance_and_mean_in_closed_form() -> None:
         0.7,
         0.4,
     )
-    found = cy.GaussianFlow(m0, S0, A, v * np.eye(2)).solve([0.0, t])
+    found = cy.analysis.GaussianFlow(m0, S0, A, v * np.eye(2)).solve([0.0, t])
     S = np.linalg.inv(np.linalg.inv(S0) - 2 * v * t * A)
     np.testing.assert_allclose(found.covariance[1], S, rtol=1e-9)
     R = np.linalg.cholesky(S0)
@@ -154,9 +154,9 @@ def test_the_moments_are_those_of_tokens_moved_alone() -> None:
     """x' = V(m + S A x) moves each token by itself once m and S are known: for any V, A."""
     rng = np.random.default_rng(0)
     A, V = rng.normal(size=(2, 3, 3))
-    flow = cy.GaussianFlow([0.1, 0.2, 0.3], 0.2 * np.eye(3), A, V)
+    flow = cy.analysis.GaussianFlow([0.1, 0.2, 0.3], 0.2 * np.eye(3), A, V)
     z = flow.sample(50, 1)
-    own = cy.GaussianFlow.of(z, A, V)
+    own = cy.analysis.GaussianFlow.of(z, A, V)
 
     def velocity(t: float, y: np.ndarray) -> np.ndarray:
         x = y.reshape(50, 3)
@@ -171,15 +171,15 @@ def test_the_moments_are_those_of_tokens_moved_alone() -> None:
 
 @pytest.mark.parametrize(("v", "a", "s"), [(1.0, 1.0, 0.5), (2.0, 0.5, 0.3), (-1.0, -2.0, 0.25)])
 def test_blow_up_is_at_the_time_of_the_formula(v: float, a: float, s: float) -> None:
-    flow = cy.GaussianFlow([0.0], [[s]], [[a]], [[v]])
+    flow = cy.analysis.GaussianFlow([0.0], [[s]], [[a]], [[v]])
     end = 1 / (2 * v * a * s)
     assert flow.blow_up == pytest.approx(end, rel=1e-12)
     late = flow.solve([0.999 * end]).covariance[0, 0, 0]
     assert late == pytest.approx(s / 0.001, rel=1e-6)
     with pytest.raises(ValueError, match=f"infinite at about t = {end:.3g}"[:-1]):
         flow.solve([1.01 * end])
-    assert cy.GaussianFlow([0.0], [[s]], [[-a]], [[v]]).blow_up == np.inf
-    assert cy.GaussianFlow([0.0, 0.0], np.eye(2), None, [[1.0, 1], [0, 1]]).blow_up is None
+    assert cy.analysis.GaussianFlow([0.0], [[s]], [[-a]], [[v]]).blow_up == np.inf
+    assert cy.analysis.GaussianFlow([0.0, 0.0], np.eye(2), None, [[1.0, 1], [0, 1]]).blow_up is None
 
 
 @pytest.mark.parametrize(
@@ -193,13 +193,15 @@ def test_blow_up_is_at_the_time_of_the_formula(v: float, a: float, s: float) -> 
 )
 def test_refused_laws(arguments: tuple, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        cy.GaussianFlow(*arguments)
+        cy.analysis.GaussianFlow(*arguments)
     with pytest.raises(ValueError, match="increasing"):
-        cy.GaussianFlow([0.0], [[1.0]]).solve([0.2, 0.1])
+        cy.analysis.GaussianFlow([0.0], [[1.0]]).solve([0.2, 0.1])
 
 
 def test_rank_of_the_covariance_does_not_grow() -> None:
-    S = cy.GaussianFlow([0.0, 1.0], [[1.0, 1.0], [1.0, 1.0]], np.diag([0.1, 0.2])).solve([0.5])
+    S = cy.analysis.GaussianFlow([0.0, 1.0], [[1.0, 1.0], [1.0, 1.0]], np.diag([0.1, 0.2])).solve(
+        [0.5]
+    )
     values = np.linalg.eigvalsh(S.covariance[0])
     assert abs(values[0]) < 1e-12 * values[1]
 
@@ -225,9 +227,9 @@ def test_directions_turn_at_the_speed_of_their_scheme(scheme: str) -> None:
         z /= np.linalg.norm(z, axis=1, keepdims=True)
     flow = {
         "post": cy.SphereFlow(Softmax(2.0), V),
-        "pre": cy.PreNormFlow(Softmax(2.0), V),
-        "peri": cy.PeriNormFlow(Softmax(2.0), V),
-        "nGPT": cy.NGPTFlow(Softmax(2.0), V, gamma),
+        "pre": cy.dynamics.PreNormFlow(Softmax(2.0), V),
+        "peri": cy.dynamics.PeriNormFlow(Softmax(2.0), V),
+        "nGPT": cy.dynamics.NGPTFlow(Softmax(2.0), V, gamma),
     }[scheme]
     found = flow.velocity(z, 0.0)
     theta = [x / np.sqrt(x @ x) for x in z]
@@ -244,12 +246,15 @@ def test_directions_turn_at_the_speed_of_their_scheme(scheme: str) -> None:
 
 def test_mixed_is_post_then_pre() -> None:
     x = cy.configurations.sphere(6, 3, 2)
-    found = cy.simulate(cy.MixedNormFlow(tau=0.7), x, times=[0.0, 0.7, 2.0]).values
+    found = cy.simulate(cy.dynamics.MixedNormFlow(tau=0.7), x, times=[0.0, 0.7, 2.0]).values
     post = cy.simulate(cy.SphereFlow(), x, times=[0.7]).values[-1]
     np.testing.assert_allclose(found[1], post, atol=1e-8)
-    pre = cy.simulate(cy.PreNormFlow(), post, times=[1.3]).values[-1]
+    pre = cy.simulate(cy.dynamics.PreNormFlow(), post, times=[1.3]).values[-1]
     np.testing.assert_allclose(found[2], pre, atol=1e-7)
-    for make in (lambda: cy.MixedNormFlow(tau=0.0), lambda: cy.NGPTFlow(gamma=-1.0)):
+    for make in (
+        lambda: cy.dynamics.MixedNormFlow(tau=0.0),
+        lambda: cy.dynamics.NGPTFlow(gamma=-1.0),
+    ):
         with pytest.raises(ValueError, match="expected a"):
             make()
 
@@ -259,7 +264,7 @@ def test_mixed_is_post_then_pre() -> None:
 
 def test_a_layer_of_the_ensemble_is_a_layer_of_the_noisy_sphere() -> None:
     x = cy.configurations.sphere(5, 3, 1)
-    noisy = cy.NoisySphere(Softmax(2.0), sigma=0.4, dt=0.02, seed=7)
+    noisy = cy.dynamics.NoisySphere(Softmax(2.0), sigma=0.4, dt=0.02, seed=7)
     G = np.random.default_rng([7, 11]).standard_normal((3, 3))
     found = common_noise.layer(x[None], (x @ G.T)[None], 2.0, 0.4, 0.02)[0]
     np.testing.assert_allclose(found, noisy.step(x, 11), atol=1e-15)
@@ -303,7 +308,7 @@ def test_pre_and_peri_go_the_same_way_at_other_speeds() -> None:
     times = np.linspace(0, 8, 400)
     (gap, length), (other, grown) = (
         equiangular_directions(flow, 0.0, 0.5, times, 5)
-        for flow in (cy.PreNormFlow(), cy.PeriNormFlow())
+        for flow in (cy.dynamics.PreNormFlow(), cy.dynamics.PeriNormFlow())
     )
     inside = grown < length[-1]
     assert np.interp(grown[inside], length, np.log(gap)) == pytest.approx(
@@ -315,8 +320,8 @@ def test_pre_and_peri_go_the_same_way_at_other_speeds() -> None:
 def test_rates_of_the_schemes_can_be_told_apart() -> None:
     t, s = np.linspace(0, 12, 121), np.append(0, np.geomspace(0.05, 1000, 120))
     for power in (1.0, 2.0):
-        post = normalisation.Decay("post", "full", 4, 3, 1.0, 0, t, np.exp(-power * t))
-        pre = normalisation.Decay("pre", "full", 4, 3, 1.0, 0, s, (1 + s) ** -power)
+        post = normalisation.Decay("post", "full", 4, 3, 1.0, "I", 0, t, np.exp(-power * t))
+        pre = normalisation.Decay("pre", "full", 4, 3, 1.0, "I", 0, s, (1 + s) ** -power)
         assert post.exponent == pytest.approx(power) or power == 1  # e^-12 is not late enough
         assert pre.exponent == pytest.approx(power, abs=0.02)
 
@@ -332,4 +337,4 @@ def test_the_power_of_n_is_fitted_with_an_interval() -> None:
 @pytest.mark.parametrize("mean", ["x", {}, [[1.0], [1.0, 2.0]], [float("nan")]])
 def test_a_mean_that_is_no_vector_is_refused_by_name(mean) -> None:
     with pytest.raises((ValueError, TypeError), match="mean"):
-        cy.GaussianFlow(mean, [[1.0]])
+        cy.analysis.GaussianFlow(mean, [[1.0]])

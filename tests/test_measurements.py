@@ -16,17 +16,18 @@ import pytest
 from matplotlib.figure import Figure
 
 from cynosure import configurations
+from cynosure.analysis.control.steering import control
 from cynosure.analysis.limits import limit
-from cynosure.analysis.steering import control
 from cynosure.cli import main
 from cynosure.drawing.report import Picture, Report, Table
 from cynosure.dynamics import PureAttention
-from cynosure.experiments import keeping
-from cynosure.experiments._frame import over_grid
-from cynosure.experiments._measurements import _packed, _unpacked, forget, kept
-from cynosure.experiments.hardmax import emergent_leaders, leader_count
+from cynosure.figures import figure4
 from cynosure.simulation.loop import simulate
+from cynosure.study import keeping
+from cynosure.study.frame import over_grid
+from cynosure.study.measurements import _packed, _unpacked, forget, kept
 from cynosure.theorems import check
+from studies.hardmax import leader_count
 
 
 def same(a: Any, b: Any) -> bool:
@@ -50,7 +51,7 @@ def there_and_back(value: Any, folder: Path) -> Any:
     def give(what: Any) -> Any:
         return value
 
-    give.__qualname__ = "give"
+    give.__qualname__, give.__module__ = "give", "studies.hardmax"  # whose records it may keep
     with keeping(folder):
         assert kept(give, "x") is value
     value = None
@@ -76,10 +77,8 @@ VALUES = {
     "numpy scalars": [np.float32(0.1), np.int8(3), np.bool_(True), np.complex128(1 + 2j)],
     "arrays": (np.arange(6.0).reshape(2, 3)[:, ::2], np.array([], dtype=np.int32), np.array("S")),
     "nested": {("gaussian", 2): [(1, [np.eye(2)])], 0.5: {}, "": ()},
-    "named tuple": emergent_leaders.BirthCensus(
-        2, 10, 0.5, 4, 4, 1, 9, (emergent_leaders.Birth(1, True),)
-    ),
-    "parameters": leader_count.QUICK,
+    "named tuple": leader_count.BirthCensus(2, 10, 0.5, 4, 4, 1, 9, (leader_count.Birth(1, True),)),
+    "parameters": figure4.QUICK,
     "limit": limit(PureAttention(alpha="1/2"), configurations.golden("G1")),
     "exact limit": limit(PureAttention(alpha="1/2"), configurations.golden_exact("G1"), exact=True),
     "impossible": control([[2.0, 0.0], [0.2, 1.0], [0.1, 0.1]], 2),
@@ -113,7 +112,7 @@ def test_what_cannot_be_kept_is_refused(value: Any) -> None:
 
 
 def test_a_file_can_make_no_object_of_another_package() -> None:
-    for name in (["os", "system"], ["cynosure.experiments._measurements", "forget"]):
+    for name in (["os", "system"], ["cynosure.study.measurements", "forget"]):
         with pytest.raises(ValueError, match=r"package"):
             _unpacked({"of": name, "fields": [["command", "true"]]}, {})
 
@@ -131,17 +130,22 @@ CALLS: list[Any] = []
 
 def test_only_what_is_new_is_measured(tmp_path: Path) -> None:
     CALLS.clear()
-    x, p = np.arange(3.0), leader_count.QUICK
+    x, p = np.arange(3.0), figure4.QUICK
     assert kept(measure, p, x) == kept(measure, p, x) == 3.0
     assert len(CALLS) == 2 and list(tmp_path.iterdir()) == []  # nothing is kept without a folder
     with keeping(tmp_path) as store:
         for _ in range(2):
             assert kept(measure, p, x, told=lambda: None) == 3.0
         assert len(CALLS) == 3
-        kept(measure, leader_count.Params(), x)
+        kept(measure, figure4.Params(), x)
         kept(measure, p, x.astype(np.float32))
         kept(measure, p, x[:2])
-    assert len(CALLS) == 6 and len(store.made) == 4 and len(store.reused) == 1
+    assert len(CALLS) == 6 and len(store.made) == 4
+    assert not store.reused  # what this run made itself was not there before
+    with keeping(tmp_path) as store:
+        for _ in range(2):
+            kept(measure, p, x)
+    assert len(CALLS) == 6 and len(store.reused) == 1 and not store.made
     forget(tmp_path)
     with keeping(tmp_path):
         kept(measure, p, x)
@@ -152,7 +156,7 @@ def test_another_version_measures_anew(tmp_path: Path, monkeypatch: Any) -> None
     CALLS.clear()
     with keeping(tmp_path):
         kept(measure, 1, np.ones(2))
-        monkeypatch.setattr("cynosure.experiments._measurements.__version__", "0.0.0")
+        monkeypatch.setattr("cynosure.study.measurements.__version__", "0.0.0")
         kept(measure, 1, np.ones(2))
     assert len(CALLS) == 2
 
@@ -214,7 +218,7 @@ RUN = ["run", "tiny", "--out", "folder"]
 def here(tmp_path: Path, monkeypatch: Any) -> Path:
     """A folder of its own, and one experiment."""
     tiny = SimpleNamespace(TITLE="Tiny", Params=Params, QUICK=Params(3), run=run)
-    monkeypatch.setattr("cynosure.experiments.experiment", {"tiny": tiny}.__getitem__)
+    monkeypatch.setattr("cynosure.catalogue.study", {"tiny": tiny}.__getitem__)
     monkeypatch.chdir(tmp_path)
     CELLS.clear()
     STOP_AT.clear()
@@ -280,7 +284,8 @@ def test_processes_measure_a_grid(tmp_path: Path) -> None:
     with keeping(tmp_path, workers=2) as store:
         found = over_grid(_cell, "p", axes, lambda share, what: told.append(share))
         again = over_grid(_cell, "p", axes)
-    assert told == [k / 6 for k in range(1, 7)] and len(store.made) == len(store.reused) == 6
+    assert told == [k / 6 for k in range(1, 7)]
+    assert len(store.made) == 6 and not store.reused
     plain = over_grid(_cell, "p", axes)
     assert same([x for _, x in found], [x for _, x in plain]) and same(found, again)
     assert os.getpid() not in {pid for pid, _ in found} and {pid for pid, _ in plain} == {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cynosure as cy
-from cynosure.classifier.model import Model, Plane, load_files, save_files
-from cynosure.classifier.text import Documents, Vocabulary
+from cynosure.classifier.model.model import Model, load_files, save_files
+from cynosure.classifier.model.plane import Plane
+from cynosure.classifier.text.documents import Documents
+from cynosure.classifier.text.vocabulary import Vocabulary
 
 
 def plane_of(embedding: np.ndarray, anchor: np.ndarray, rows: int = 1) -> Plane:
@@ -254,7 +257,7 @@ def test_a_short_tied_text_beside_a_long_one_has_a_decision() -> None:
 def test_long_texts_leave_the_batched_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(3)
     plane = plane_of(draw.normal(size=(30, 2)), np.ones(2))
-    monkeypatch.setattr("cynosure.classifier.plane._MOST_RAYS", 0)
+    monkeypatch.setattr("cynosure.classifier.model.plane._MOST_RAYS", 0)
     documents = Documents(np.array([0, 30]), np.arange(30))
     model = Model((plane,))
     expected = model.read(documents)
@@ -306,7 +309,7 @@ def test_a_failed_save_leaves_the_old_model(saved: Path, monkeypatch: pytest.Mon
     def fail(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(Path, "write_bytes", fail)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
         save_files(saved, model, vocabulary, {})
     monkeypatch.undo()
@@ -342,7 +345,7 @@ def test_damaged_files_are_refused(saved: Path, name: str, damage: str) -> None:
 def test_files_of_the_first_version_are_read_with_an_anchor_that_counts_once(saved: Path) -> None:
     from safetensors.numpy import load, save
 
-    from cynosure.classifier.model import _canonical, _sha256
+    from cynosure.classifier.model.model import _canonical, _sha256
 
     arrays = load((saved / "model.safetensors").read_bytes())
     del arrays["count"]

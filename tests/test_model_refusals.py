@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from cynosure.cli import main
-from cynosure.pretrained import load_transformer, memory
+from cynosure.pretrained import load_transformer
+from cynosure.pretrained.loading import memory
 from tiny_models import TEXT, tiny_config, tiny_model, tiny_tokenizer
 
 torch = pytest.importorskip("torch")
@@ -77,11 +78,15 @@ def sick(folder: Path) -> None:
     save(folder, found)
 
 
-def configured(**changed) -> Callable[[Path], None]:
+def tokenized(**changed) -> Callable[[Path], None]:
+    return configured("tokenizer_config.json", **changed)
+
+
+def configured(name: str = "config.json", **changed) -> Callable[[Path], None]:
     """A config.json that says something else than the weights, or nothing sensible."""
 
     def spoil(folder: Path) -> None:
-        path = folder / "config.json"
+        path = folder / name
         path.write_text(json.dumps({**json.loads(path.read_text()), **changed}))
 
     return spoil
@@ -97,7 +102,7 @@ CASES = [
     (weightless, [], "no weights; expected model.safetensors"),
     (shardless, [], "model-2.safetensors"),
     (pickled, [], "from_pretrained('llama').save_pretrained('llama-safe')"),
-    (foreign, ["--text", TEXT], "it belongs to another model"),
+    (foreign, [TEXT], "it belongs to another model"),
     (written("config.json", '{"model_type": "lla'), [], "not JSON"),
     (written("config.json", "[" * 100_000), [], "nested too deeply"),
     (written("tokenizer_config.json", "[]"), [], "no tokenizer could be read. AttributeError"),
@@ -106,6 +111,10 @@ CASES = [
     (configured(num_hidden_layers=3), [], "weights are missing, among them layers.2."),
     (configured(num_hidden_layers=1), [], "layers.1.input_layernorm.weight is of a layer that"),
     (configured(num_hidden_layers=0), [], "is of a layer that config.json does not have"),
+    (configured(num_hidden_layers=10**9), [], "num_hidden_layers 1000000000 and the weights are"),
+    (configured(rms_norm_eps=float("nan")), [], "rms_norm_eps is NaN; expected a number"),
+    (tokenized(model_max_length=-1), [], "model_max_length -1, expected at least 1"),
+    (tokenized(model_max_length="x"), [], "model_max_length 'x', expected at least 1"),
     (configured(hidden_size=-24), [], "negative dimension -24"),
     (configured(hidden_size="24"), [], "no config could be read"),
     (configured(hidden_act="nope"), [], "KeyError: 'nope'. Its config.json is damaged"),
@@ -116,13 +125,14 @@ CASES = [
 @pytest.mark.parametrize(("spoil", "more", "words"), CASES)
 def test_a_bad_model_is_one_line_and_exit_2(folder, spoil, more, words, capsys) -> None:
     spoil(folder)
-    assert main(["inspect", str(folder), *more]) == 2
+    what = "text" if more else "heads"
+    assert main(["inspect", what, str(folder), *more]) == 2
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1 and words in err and "Traceback" not in err
 
 
 def test_the_model_of_these_cases_is_read_while_it_is_whole(folder) -> None:
-    assert main(["inspect", str(folder), "--text", TEXT]) == 0
+    assert main(["inspect", "text", str(folder), TEXT]) == 0
 
 
 def test_a_file_a_text_and_a_picture_in_the_wrong_place(folder, tmp_path, capsys) -> None:
@@ -132,17 +142,27 @@ def test_a_file_a_text_and_a_picture_in_the_wrong_place(folder, tmp_path, capsys
     (tmp_path / "mute" / "tokenizer.json").unlink()
     (tmp_path / "mute" / "tokenizer_config.json").unlink()
     tiny_model("vit").save_pretrained(tmp_path / "vit")
-    store = ["--texts", str(lines), "--store", str(tmp_path / "c.zarr")]
+    store = [str(lines), "--store", str(tmp_path / "c.zarr")]
     cases = [
-        (folder / "config.json", [], "a file and no folder; expected one with config.json"),
-        (folder, ["--image", "p.png"], "--image: llama reads texts (--text), not pictures"),
-        (tmp_path / "vit", ["--text", TEXT], "--text: vit reads pictures (--image), not texts"),
-        (tmp_path / "vit", store, "texts: vit reads pictures, and can read none of them"),
-        (tmp_path / "mute", store, "texts: mute has no tokenizer, and can read none of them"),
-        (tmp_path / "mute", ["--text", TEXT], "add tokenizer.json to its folder"),
+        (
+            "heads",
+            folder / "config.json",
+            [],
+            "a file and no folder; expected one with config.json",
+        ),
+        ("image", folder, ["p.png"], "llama reads texts (inspect text), not pictures"),
+        ("text", tmp_path / "vit", [TEXT], "vit reads pictures (inspect image), not texts"),
+        ("survey", tmp_path / "vit", store, "vit reads pictures, and can read none"),
+        (
+            "survey",
+            tmp_path / "mute",
+            store,
+            "mute has no tokenizer, and can read none",
+        ),
+        ("text", tmp_path / "mute", [TEXT], "add tokenizer.json to its folder"),
     ]
-    for model, more, words in cases:
-        assert main(["inspect", str(model), *more]) == 2
+    for what, model, more, words in cases:
+        assert main(["inspect", what, str(model), *more]) == 2
         err = capsys.readouterr().err
         assert words in err and err.count("error:") == 1 and "Traceback" not in err
     assert not (tmp_path / "c.zarr").exists()
@@ -190,7 +210,7 @@ def test_the_advice_on_pickles_works(folder, tmp_path, monkeypatch) -> None:
 
 
 def test_a_text_longer_than_the_model_is_cut_and_said(folder, capsys) -> None:
-    long = ["inspect", str(folder), "--text", "film " * 60]
+    long = ["inspect", "text", str(folder), "film " * 60]
     assert main(long) == 0
     assert "the model takes 40: cut after character" in capsys.readouterr().err
 
@@ -212,7 +232,7 @@ def test_what_does_not_fit_is_refused_before_it_is_begun(folder, monkeypatch, ca
     with pytest.raises(MemoryError, match=r"P of 2 layers, 4 heads, 17 tokens.*survey"):
         m.trace(list(range(3, 20)))
     monkeypatch.setattr(memory, "available", lambda: 1000)
-    assert main(["inspect", str(folder)]) == 2
+    assert main(["inspect", "heads", str(folder)]) == 2
     err = capsys.readouterr().err
     assert err.count("\n") == 1 and "the model takes about" in err and "bfloat16" in err
     assert "fewer tokens" not in err  # which would not help

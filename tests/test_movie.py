@@ -84,7 +84,7 @@ def test_any_number_of_tokens_in_any_dimension(n, d):
 
 
 def test_layers_without_normalisation_carry_their_hull_along():
-    trajectory = run(configurations.figure2(3), 2, cy.UnnormalizedAttention(alpha=0.5))
+    trajectory = run(configurations.figure2(3), 2, cy.dynamics.UnnormalizedAttention(alpha=0.5))
     stage = movie._Stage(trajectory, movie.View.of(trajectory.values), SIZE)
     reach = []
     for row in range(3):
@@ -201,3 +201,24 @@ def test_the_bytes_of_a_gif_are_those_of_its_file(tmp_path):
     tr = cy.simulate(cy.PureAttention(), cy.configurations.gaussian(5, 2), layers=2)
     path = movie.movie(tr, tmp_path / "m.gif", tween=2, size=120)
     assert movie.gif(tr, tween=2, size=120) == path.read_bytes()
+
+
+def test_tokens_of_a_flow_draw_the_way_they_came():
+    flow = cy.SphereFlow(cy.Softmax(4.0))
+    run = cy.simulate(flow, cy.configurations.sphere(6, 2, seed=0), times=np.arange(5.0))
+    stage = movie._Stage(run, movie.View.of(run.values), 200)
+    here = run.values[3]
+    trails = stage.trails(here, 3)
+    assert len(trails) == 6
+    assert np.array_equal(trails[2].get_xydata(), [*run.values[:4, 2], here[2]])
+
+
+@pytest.mark.parametrize("size", [96, 200, 480, 1000])
+def test_labels_are_inside_at_every_size(size):
+    run = cy.simulate(cy.SphereFlow(), cy.configurations.sphere(8, 5, seed=0), time=1.0)
+    stage = movie._Stage(run, movie.View.of(run.values), size)
+    (picture,) = list(stage.play(1))[:1]
+    assert picture.shape == (size, size, 3)
+    for label in (stage.ax.xaxis.label, stage.ax.yaxis.label, stage.title):
+        box = label.get_window_extent()
+        assert min(box.x0, box.y0) >= 0 and max(box.x1, box.y1) <= size, label.get_text()

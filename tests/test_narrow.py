@@ -7,10 +7,11 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from cynosure.engine.kernels import candidates, narrow, reference_candidates, tile
+from cynosure.engine.kernels import candidates, narrow, tile
 from cynosure.engine.kernels.narrow import below_one, narrow_candidates, narrowed, score_error
 from cynosure.engine.kernels.pruned import blocks, upper_norms
 from cynosure.engine.kernels.tile import ROWS, WIDTH, scores
+from oracle import reference_candidates
 from test_kernels import complaints, rows_of, scale_of
 
 RNG = np.random.default_rng(16)

@@ -56,7 +56,7 @@ def test_what_cannot_be_answered_is_said(held) -> None:
 @pytest.mark.parametrize(
     ("z0", "more", "word"),
     [
-        ([[1.0, 2.0, 3.0]], {}, "plane"),
+        ([[1.0, 2.0, 3.0, 4.0]], {}, "plane"),
         (np.zeros((0, 2)), {}, "token"),
         (np.zeros((6000, 2)), {}, "5000"),
         (SQUARE, {"alpha": 0.0}, "alpha"),
@@ -66,6 +66,31 @@ def test_what_cannot_be_answered_is_said(held) -> None:
 def test_what_cannot_be_shown_is_refused(z0, more, word) -> None:
     with pytest.raises(ValueError, match=word):
         cy.widget(z0, **more)
+
+
+def test_play_is_answered_by_the_layers(held) -> None:
+    w, sent = held
+    w._handle_custom_msg({"walk": True, "z": SQUARE, "alpha": 0.5}, [])
+    run, walk = cy.simulate(cy.PureAttention(alpha=0.5), SQUARE, layers=30), sent.pop()["walk"]
+    assert walk["states"] == run.z.tolist() and walk["t"] == list(range(31))
+    assert walk["born"] == cy.roles(run).born.tolist() and repr(w) == "widget(5 tokens, alpha=0.5)"
+    w._handle_custom_msg({"walk": True, "z": SQUARE, "alpha": -1.0}, [])
+    assert "alpha" in sent.pop()["problem"]
+
+
+def test_a_run_and_a_sentence_walk() -> None:
+    z = cy.configurations.gaussian(6, 8, seed=1)
+    run = cy.simulate(cy.PureAttention(cy.Softmax(3.0)), z, layers=400, words=list("abcdef"))
+    w = cy.widget(run)
+    assert len(w.walk["states"]) == 200 and w.walk["t"][-1] == 400
+    assert np.shape(w.walk["states"])[1:] == (6, 2) and w.walk["words"] == list("abcdef")
+    assert "a run of 200 states" in repr(w) and "PC 1 of" in w.walk["about"]
+    trace = cy.pretrained.Trace(run, np.ones((1, 1, 6, 6)) / 6, z[None])
+    assert cy.widget(trace).walk["states"] == w.walk["states"]
+    solid = cy.widget(cy.configurations.gaussian(4, 3))
+    assert len(solid.z[0]) == 3 and solid.limit.certified
+    with pytest.raises(ValueError, match="at most 400 tokens"):
+        cy.widget(cy.simulate(cy.PureAttention(), np.ones((401, 2)), layers=0))
 
 
 def test_one_module_holds_all(held) -> None:

@@ -13,8 +13,8 @@ from PIL import Image
 
 from cynosure.cli import main
 from cynosure.pretrained import load_transformer
-from cynosure.pretrained.inspection import inspection
-from cynosure.pretrained.patches import MOST_PIXELS, Grid, open_picture
+from cynosure.pretrained.loading.images import MOST_PIXELS, Grid, open_picture
+from cynosure.pretrained.pages.inspection import inspection
 from tiny_models import tiny_model
 
 torch = pytest.importorskip("torch")
@@ -141,19 +141,17 @@ def test_bad_files_are_refused_in_one_line(kind, tmp_path) -> None:
 
 
 def test_the_command(folder, scene, tmp_path, capsys) -> None:
-    assert main(["-q", "inspect", str(folder), "--image", str(scene)]) == 0
+    assert main(["-q", "inspect", "image", str(folder), str(scene)]) == 0
     assert "The picture by layer" in capsys.readouterr().out
     (tmp_path / "bomb.png").write_bytes(BAD["bomb"][0])
-    assert main(["-q", "inspect", str(folder), "--image", str(tmp_path / "bomb.png")]) == 2
+    assert main(["-q", "inspect", "image", str(folder), str(tmp_path / "bomb.png")]) == 2
     assert "bomb.png" in capsys.readouterr().err
-    assert main(["-q", "inspect", str(folder), "--image", str(tmp_path / "none.png")]) == 2
+    assert main(["-q", "inspect", "image", str(folder), str(tmp_path / "none.png")]) == 2
     assert "is no file" in capsys.readouterr().err
-    assert main(["-q", "inspect", str(folder), "--text", "a cat"]) == 2
+    assert main(["-q", "inspect", "text", str(folder), "a cat"]) == 2
     assert "reads pictures" in capsys.readouterr().err
-    both = ["-q", "inspect", str(folder), "--text", "a", "--image", str(scene)]
-    assert main(both) == 2
     bert = tmp_path / "bert"
     tiny_model("bert").save_pretrained(bert)
     capsys.readouterr()
-    assert main(["-q", "inspect", str(bert), "--image", str(scene)]) == 2
+    assert main(["-q", "inspect", "image", str(bert), str(scene)]) == 2
     assert "reads texts" in capsys.readouterr().err

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from cynosure.classifier.datasets import _TONES, Dataset, synthetic
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.fitting import decoder, joint_decoder, separating, weights
-from cynosure.classifier.grading import lloyd, placed
-from cynosure.classifier.placement import Placed
-from cynosure.classifier.plane import Plane
-from cynosure.classifier.text import surface
+from cynosure.classifier.fitting.convex import decoder, joint_decoder, separating, weights
+from cynosure.classifier.fitting.levels import lloyd, placed
+from cynosure.classifier.fitting.placement import Placed
+from cynosure.classifier.model.plane import Plane
+from cynosure.classifier.text.datasets import _TONES, Dataset, synthetic
+from cynosure.classifier.text.vocabulary import surface
 
 
 @pytest.fixture(scope="module")
@@ -314,7 +314,7 @@ def test_placed_describes_itself() -> None:
 def test_texts_of_one_graded_mean_leave_the_prior(ngrams: tuple[int, int]) -> None:
     """The graded means differ by rounding alone; a slope through them is rounding over rounding."""
     texts, y = ["a b", "a c", "b c", "a d", "b d", "c d"], [0, 1, 0, 0, 1, 0]
-    clf = HardmaxClassifier(ngrams=ngrams).fit(texts, y)
+    clf = HardmaxClassifier(ngrams=ngrams, min_df=2).fit(texts, y)
     prior = np.log(2 / 4)
     assert np.abs(clf.decision_function(texts) - prior).max() < 0.1
 
@@ -395,16 +395,18 @@ def _slowly_separating(x, inside, weight, C, rounds):
     """`separating` by a general minimiser of its loss, on a dense matrix."""
     from scipy.optimize import minimize
 
+    x = np.column_stack((x, np.ones(len(x))))  # the intercept, held back by 1 as a weight is
     sign, w = np.where(inside, 1.0, -1.0), np.zeros(x.shape[1])
     for doubted in rounds:
         p = 1.0 / (1.0 + np.exp(-x @ w))
         ridge = 1.0 / C + doubted * ((weight * p * (1.0 - p)) @ x**2)
+        ridge[-1] = 1.0
 
         def loss(at, ridge=ridge):
             return weight @ np.logaddexp(0.0, -sign * (x @ at)) + ridge @ at**2 / 2
 
         w = minimize(loss, w, options={"gtol": 1e-8}).x
-    return w
+    return w[:-1]
 
 
 def _made_up_terms(texts=60, terms=8):

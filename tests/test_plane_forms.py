@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import cynosure as cy
-from cynosure.analysis.plane_forms import leader_sets
+from cynosure.analysis.control import plane_forms
+from cynosure.analysis.control.plane_forms import leader_sets
 
 
 def leaders(z: np.ndarray, A: np.ndarray) -> tuple[int, ...]:
@@ -54,6 +55,22 @@ def test_control_in_the_plane_finds_all_that_exists_and_nothing_else() -> None:
     assert (
         "no cell" in (choice := cy.control_exactly(z, other)).why or choice.reason == "impossible"
     )
+
+
+def test_more_corners_than_bits_of_a_number(monkeypatch) -> None:
+    """Sets are told apart by all of their tokens: three lines through the forms of 70 tokens."""
+    t = np.linspace(0, 2 * np.pi, 70, endpoint=False)
+    z = np.stack([3 * np.cos(t), np.sin(t)], axis=1) + 0.4
+    monkeypatch.setattr(plane_forms, "_abscissas", lambda *_: np.array([-0.5, 0.013, 0.61]))
+    seen = set()
+    for part in plane_forms.strips(z):
+        assert len(part.who) > 63
+        for x, low, high in zip(part.x, part.low, part.high, strict=True):
+            end = np.sqrt(1 - x**2)
+            cuts = np.unique(np.clip(np.concatenate([low, high, [-end, end]]), -end, end))
+            for y in ((cuts[1:] + cuts[:-1]) / 2)[np.diff(cuts) > 1e-13]:
+                seen.add(tuple(part.who[(low < y) & (y < high)].tolist()))
+    assert set(leader_sets(z)) == seen and len(seen) > 100
 
 
 def test_a_missing_half_would_be_noticed() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 import cynosure as cy
 from cynosure import configurations, plot
@@ -156,7 +159,7 @@ def test_the_hull_of_the_last_panel_is_that_of_the_leaders(four):
 def test_panels_share_their_axes_unless_tokens_grow(four):
     limits = {(ax.get_xlim(), ax.get_ylim()) for ax in plot.layers(four[0]).axes}
     assert len(limits) == 1
-    grown = run(configurations.figure2(1), 30, cy.UnnormalizedAttention(alpha=0.5))
+    grown = run(configurations.figure2(1), 30, cy.dynamics.UnnormalizedAttention(alpha=0.5))
     limits = [ax.get_xlim()[1] for ax in render(plot.layers(grown)).axes]
     assert limits == sorted(limits) and limits[-1] > 1e4 * limits[0]
 
@@ -365,7 +368,7 @@ def test_convergence_is_parallel_to_the_rate_once_settled():
 
 def test_growth_has_slope_log_one_plus_alpha():
     z = configurations.box(9)
-    trajectory = run(z, 1740, cy.UnnormalizedAttention(alpha=0.5), save_every=60)
+    trajectory = run(z, 1740, cy.dynamics.UnnormalizedAttention(alpha=0.5), save_every=60)
     assert np.abs(trajectory.z).max() > 1e305  # where squares, and log axes, overflow
     ax = plot.growth(trajectory)
     rate = drawn(ax, "rate")[0].get_ydata()
@@ -399,9 +402,13 @@ def test_axes_given_are_axes_returned(four):
 
 
 def test_no_pyplot_figure_is_left_open(four):
+    def open_figures() -> list[int]:
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        return [] if pyplot is None else pyplot.get_fignums()
+
+    before = open_figures()  # of other tests: pages of the documentation draw with pyplot
     plot.figure2(four)
-    pyplot = sys.modules.get("matplotlib.pyplot")
-    assert pyplot is None or pyplot.get_fignums() == []
+    assert open_figures() == before
 
 
 @pytest.mark.parametrize(
@@ -428,11 +435,15 @@ def test_bad_input_says_what_to_do(four, call, message):
 
 @pytest.mark.parametrize(
     "dynamics",
-    [cy.RescaledFlow(), cy.AttentionFlow(cy.Hardmax()), cy.PureAttention(cy.Softmax(3.0))],
+    [
+        cy.dynamics.RescaledFlow(),
+        cy.dynamics.AttentionFlow(cy.Hardmax()),
+        cy.PureAttention(cy.Softmax(3.0)),
+    ],
     ids=["flow", "hardmax flow", "softmax layers"],
 )
 def test_runs_where_nobody_leads_are_coloured_by_the_cluster_they_end_in(dynamics):
-    clock = {"time": 8.0} if isinstance(dynamics, cy.Flow) else {"layers": 30}
+    clock = {"time": 8.0} if isinstance(dynamics, cy.dynamics.Flow) else {"layers": 30}
     tr = cy.simulate(dynamics, cy.configurations.gaussian(15, 2), **clock)
     fig = plot.layers(tr)
     titles = [ax.get_title() for ax in fig.axes]
@@ -447,18 +458,26 @@ def test_runs_where_nobody_leads_are_coloured_by_the_cluster_they_end_in(dynamic
 
 
 def test_times_that_were_not_saved_are_refused():
-    tr = cy.simulate(cy.RescaledFlow(), cy.configurations.gaussian(5, 2), time=1.0)
+    tr = cy.simulate(cy.dynamics.RescaledFlow(), cy.configurations.gaussian(5, 2), time=1.0)
     assert len(plot.layers(tr, show=[0.0, 0.5]).axes) == 2
     with pytest.raises(ValueError, match="was not saved"):
         plot.layers(tr, show=[0.123])
 
 
-def test_leaders_are_defined_for_layers_with_one_alpha_only():
-    for dynamics in (cy.ValueAttention(), cy.Scheduled(), cy.JumpChain(cy.Hardmax())):
+def test_stars_are_drawn_for_layers_with_one_alpha_only():
+    made = (
+        cy.dynamics.ValueAttention(),
+        cy.dynamics.Scheduled(),
+        cy.dynamics.JumpChain(cy.Hardmax()),
+    )
+    for dynamics in made:  # a leader may move on there: its sets are those of the saved states
         tr = cy.simulate(dynamics, cy.configurations.gaussian(5, 2), layers=2)
-        with pytest.raises(ValueError, match="leaders are defined"):
-            cy.roles(tr)
-        plot.layers(tr)
+        assert cy.roles(tr).leads.any()
+        assert plot.Appearance.of(tr).roles is None
+        assert not drawn(plot.layers(tr).axes[0], "leaders")
+    soft = cy.simulate(cy.PureAttention(cy.Softmax(2.0)), tr.z[0], layers=2)
+    with pytest.raises(ValueError, match="leaders are defined"):
+        cy.roles(soft)
 
 
 # --- several times of several flows --------------------------------------------------------------
@@ -466,7 +485,9 @@ def test_leaders_are_defined_for_layers_with_one_alpha_only():
 
 def _flow(d: int) -> cy.Trajectory:
     z0 = cy.configurations.gaussian(6, d, seed=1)
-    return cy.simulate(cy.RescaledFlow(), z0, times=[0.0, 0.5, 2.0], stepper=cy.RK4(0.25))
+    return cy.simulate(
+        cy.dynamics.RescaledFlow(), z0, times=[0.0, 0.5, 2.0], stepper=cy.simulation.RK4(0.25)
+    )
 
 
 @pytest.mark.parametrize("d", [2, 3])
@@ -489,7 +510,7 @@ def test_paths_have_a_row_per_run_and_a_panel_per_time(d: int) -> None:
 
 def test_globes_draw_each_state_on_its_disc() -> None:
     start = cy.configurations.sphere(5, 3)
-    tr = cy.simulate(cy.SphereFlow(), start, times=[0.0, 1.0], stepper=cy.RK4(0.25))
+    tr = cy.simulate(cy.SphereFlow(), start, times=[0.0, 1.0], stepper=cy.simulation.RK4(0.25))
     drawn_states = []
     figure = plot.globes({"run": tr}, (0.2, 3.0), lambda ax, name, z: drawn_states.append(z))
     render(figure)
@@ -503,3 +524,84 @@ def test_tokens_too_large_to_draw_are_refused_by_name_and_clustered_all_the_same
         cy.report(tr)
     large, small = (cy.clusters(np.ldexp(z, e)).labels.tolist() for e in (0, -40))
     assert large == small
+
+
+def cut(figure) -> list[str]:
+    """The texts of a figure that reach over its edge, as it is saved."""
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    width, height = figure.bbox.width, figure.bbox.height
+    named = [t for ax in figure.axes for t in (ax.title, ax._left_title, *ax.texts)]
+    named += [label for ax in figure.axes for label in (ax.xaxis.label, ax.yaxis.label)]
+    legends = [text for one in figure.legends for text in one.findobj(Text)]
+    texts = [*figure.texts, *named, *legends]
+    boxes = [(t.get_text(), t.get_window_extent()) for t in texts if t.get_text()]
+    return [
+        name
+        for name, box in boxes
+        if box.x0 < -0.5 or box.y0 < -0.5 or box.x1 > width + 0.5 or box.y1 > height + 0.5
+    ]
+
+
+@pytest.mark.parametrize("show", [(0,), (0, 8), (0, 1, 8), (0, 1, 2, 5, 8)])
+@pytest.mark.parametrize("what", ["flow", "all lead", "line", "plane", "space"])
+def test_titles_and_legend_are_inside_whatever_the_number_of_panels(show, what):
+    dynamics, how = cy.PureAttention(), {"layers": 8}
+    z0 = cy.configurations.sphere(12, 2, seed=1)
+    if what == "flow":
+        dynamics, how = cy.SphereFlow(cy.Softmax(4.0)), {"times": np.arange(9.0)}
+    elif what != "all lead":  # three kinds of markers, in a legend of up to four lines
+        z0 = cy.configurations.gaussian(30, 1 + ["line", "plane", "space"].index(what), seed=1)
+    run = cy.simulate(dynamics, z0, **how)
+    figure = plot.layers(run, show=show)
+    assert not cut(figure)
+    narrow = Figure(figsize=(2, 2))
+    narrow.text(0.5, 0.5, "a text that is wider than its figure, and is cut")
+    assert cut(narrow)
+
+
+def test_words_are_written_beside_their_tokens():
+    z = np.array([[1.0, 0.0], [-1.0, 0.5], [-1.0, -0.5], [0.2, 0.3]])
+    words = ("so", "sweet", "and", "cold")
+    run = cy.simulate(cy.PureAttention(), z, layers=60)
+    figure = plot.layers(replace(run, words=words), show=[0, 60])
+    first, last = (
+        [t.get_text() for t in ax.texts if t.get_gid() == "word"] for ax in figure.axes[:2]
+    )
+    assert sorted(first) == sorted(words)
+    assert "so +1" in last, "a follower that has come to its leader shares its label"
+
+
+def test_the_word_of_a_leader_stands_before_those_of_its_followers():
+    run = cy.simulate(cy.PureAttention(alpha=3.0), [[1.0, 0.1], [2.0, 0.0], [-1.5, 1.0]], layers=40)
+    axes = plot.layers(replace(run, words=("follower", "star", "other")), show=[40]).axes[0]
+    assert {t.get_text() for t in axes.texts if t.get_gid() == "word"} == {"star +1", "other"}
+
+
+def test_a_time_that_was_not_saved_is_asked_for_by_times():
+    run = cy.simulate(cy.SphereFlow(), cy.configurations.sphere(4, 2, seed=0), time=1.0)
+    with pytest.raises(ValueError, match=r"time 0.333 was not saved.*times=\[..., 0.333\]"):
+        plot.layers(run, show=[0.333])
+
+
+def test_figures_and_axes_show_themselves_in_a_notebook():
+    """In a shell of IPython without `%matplotlib inline`; a figure twice is drawn twice."""
+    shells = pytest.importorskip("IPython.core.interactiveshell")
+    from cynosure.drawing import style
+
+    shell = shells.InteractiveShell.instance()
+    try:
+        style.show_in_notebooks()
+        run = cy.simulate(cy.PureAttention(), cy.configurations.gaussian(5, 2), layers=2)
+        for shown in (cy.plot.layers(run), cy.plot.norms(run)):
+            data, _ = shell.display_formatter.format(shown)
+            assert data["image/png"].startswith(b"\x89PNG")
+    finally:
+        shells.InteractiveShell.clear_instance()
+
+
+def test_a_module_that_is_called_names_its_functions():
+    with pytest.raises(TypeError, match=r"movie is a module; call one of .*cy\.movie\.movie"):
+        cy.movie(None, "tokens.gif")
+    with pytest.raises(TypeError, match=r"cy\.plot\.layers"):
+        cy.plot(None)

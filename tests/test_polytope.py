@@ -494,3 +494,10 @@ def test_many_tokens_far_out_are_not_decided_in_rationals(size, monkeypatch):
     monkeypatch.setattr(vertices, "Fraction", lambda x: asked.append(x) or Fraction(x))
     hull(size * np.random.default_rng(0).standard_normal((200, 2)))
     assert len(asked) < 100
+
+
+def test_a_hull_in_high_dimension_ends_at_its_deadline() -> None:
+    z = np.random.default_rng(0).normal(size=(3000, 8))
+    with pytest.raises(TimeoutError, match="hull: its time is over"):
+        hull(z, deadline=0.05)
+    assert (hull(z[:40], deadline=60.0).index == hull(z[:40]).index).all()

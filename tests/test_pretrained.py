@@ -29,9 +29,10 @@ from cynosure.pretrained import (
     sentence_table,
     settling,
 )
-from cynosure.pretrained.hooks import double
+from cynosure.pretrained.reading.hooks import double
 from cynosure.simulation.loop import simulate
-from cynosure.simulation.trajectory import Status, Trajectory, load
+from cynosure.simulation.saving import load
+from cynosure.simulation.trajectory import Status, Trajectory
 from tiny_models import CONFIGS, TEXT, tiny_config, tiny_model, tiny_tokenizer
 
 torch = pytest.importorskip("torch")
@@ -219,7 +220,7 @@ def test_albert_with_groups_of_layers(folders) -> None:
     for layer in range(8):
         P = np.stack([head.weights(trace.seen[layer]) for head in m.heads(layer)])
         np.testing.assert_allclose(P, trace.attentions[layer], atol=1e-12)
-    with pytest.raises(ValueError, match="only a weight-shared model goes on"):
+    with pytest.raises(ValueError, match="only a weight-shared model can be run deeper"):
         m.trace(TEXT, layers=9)
 
 
@@ -269,6 +270,16 @@ def test_the_whole_block_once_is_the_next_layer(m) -> None:
         once = m.iterate(trace.z[layer], layer, 1)
         np.testing.assert_array_equal(once.values, trace.z[layer : layer + 2])
         np.testing.assert_array_equal(m.iterate(TEXT, layer, 1).values, once.values)
+
+
+def test_several_starts_are_repeated_at_once_each_on_its_own(m) -> None:
+    z = np.random.default_rng(1).standard_normal((3, 5, 24))
+    for options in ({}, {"parts": "head", "head": 1, "frozen": True}):
+        many = m.iterate(z, 1, 4, save_every=2, **options)
+        assert many.z.shape == (3, 3, 5, 24)
+        for k, start in enumerate(z):
+            one = m.iterate(start, 1, 4, save_every=2, **options)
+            np.testing.assert_allclose(many.z[:, k], one.z, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("norm", [True, False])
@@ -409,7 +420,7 @@ def test_bad_layers_heads_and_parts(folders) -> None:
         m.iterate(TEXT, 0, 3, parts="head")
     with pytest.raises(ValueError, match="at least 1"):
         m.iterate(TEXT, 0, 0)
-    with pytest.raises(ValueError, match="only a weight-shared model goes on"):
+    with pytest.raises(ValueError, match="only a weight-shared model can be run deeper"):
         m.trace(TEXT, layers=3)
     with pytest.raises(ValueError, match="at least 1"):
         m.trace(TEXT, layers=0)
@@ -497,6 +508,33 @@ def test_missing_attention_is_noticed(folders, monkeypatch) -> None:
         m.trace(TEXT)
 
 
+def test_pieces_the_tokenizer_does_not_know_are_named(folders) -> None:
+    """They are one token for the model, and looked like different ones."""
+    m = load_transformer(folders["bert"])
+    unknown = m.tokenizer.unk_token_id
+    with pytest.warns(UserWarning, match="unknown to the tokenizer"):
+        run = m.trace(TEXT + " \u2603 \u2604").trajectory
+    ids = m.tokenizer(TEXT + " \u2603 \u2604")["input_ids"]
+    assert ids.count(unknown) >= 2
+    (note,) = run.status.notes
+    assert f"{ids.count(unknown)} pieces are unknown" in note and "'\u2603', '\u2604'" in note
+
+
+def test_a_pickle_that_is_cut_short_is_the_file_that_is_blamed(broken) -> None:
+    import torch
+
+    model = tiny_model("bert")
+    (broken / "model.safetensors").unlink()
+    path = broken / "pytorch_model.bin"
+    torch.save(model.state_dict(), path)
+    whole = path.read_bytes()
+    assert load_transformer(broken, allow_pickle=True).depth == model.config.num_hidden_layers
+    for cut in (len(whole) // 2, 100, 0):
+        path.write_bytes(whole[:cut])
+        with pytest.raises(ValueError, match=r"pytorch_model\.bin: damaged or cut short"):
+            load_transformer(broken, allow_pickle=True)
+
+
 @pytest.fixture
 def broken(folders, tmp_path) -> Path:
     return Path(shutil.copytree(folders["bert"], tmp_path / "model"))
@@ -521,6 +559,9 @@ def test_bad_folders(broken) -> None:
             load_transformer(broken)
     (broken / "model.safetensors").unlink()
     with pytest.raises(ValueError, match="no weights"):
+        load_transformer(broken)
+    (broken / "model.onnx").write_bytes(b"onnx")
+    with pytest.raises(ValueError, match=r"got model\.onnx, which are not read; .*save_pretrained"):
         load_transformer(broken)
     with pytest.raises(ValueError, match="no such folder"):
         load_transformer(broken / "nowhere")
@@ -777,8 +818,23 @@ def test_sentence_table_by_hand() -> None:
     assert sum(end["cosine_histogram"]) == 3
     assert end["cosine_histogram"][0] == 2 and end["cosine_histogram"][-1] == 1
     assert end["cluster_counts"][0] == 2 and end["cluster_counts"][-1] == 1
+    assert start["energy"] == pytest.approx((3 + 4 * np.exp(-1) + 2 * np.exp(-2)) / 9)
+    assert end["energy"] == pytest.approx((5 + 4 * np.exp(-2)) / 9)
     np.testing.assert_allclose(np.sort(cosines(spread)), [-1, 0, 0], atol=1e-15)
     assert len(cosines(np.array([[0.0, 0], [1, 0]]))) == 0
+
+
+def test_layers_that_lower_the_energy_and_plateaus_are_named() -> None:
+    from cynosure.pretrained.pages.chapters import _gathering
+
+    def rows(energies: list[float], clusters: list[int]) -> list[dict]:
+        pairs = enumerate(zip(energies, clusters, strict=True))
+        return [{"layer": k, "energy": e, "clusters": c} for k, (e, c) in pairs]
+
+    said = _gathering(rows([0.2, 0.5, 0.4, 0.6, 0.5], [4, 3, 3, 3, 2]))
+    assert "from 0.20 to 0.50 and is lowered by layer 1, 3." in said
+    assert "longest plateau is 3 clusters from layer 1 to 3." in said
+    assert "no layer lowers it" in _gathering(rows([0.2, 0.5], [2, 2]))
 
 
 def test_settling_finds_rate_and_clusters() -> None:

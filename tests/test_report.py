@@ -245,7 +245,7 @@ def test_short_cells_stay_on_one_line_and_marks_in_lists_are_quoted() -> None:
 
 def test_report_and_explanation_share_one_style() -> None:
     """Every colour a page asks for by name is defined, in light and in dark."""
-    from cynosure.classifier.shipped import load_pretrained
+    from cynosure.classifier.bundled import load_pretrained
 
     explained = load_pretrained().explain("a slow film").to_html()
     for text in (a_report().to_html(), explained):
@@ -282,3 +282,12 @@ def test_a_control_is_shown_with_its_verdict() -> None:
     assert text.count("✓") == text.count("✗") == 1
     assert json.loads(report.to_json())["controls"][1]["survives"] is False
     assert "Control</h4>" not in Report("None").to_html()
+
+
+def test_a_report_is_short_in_print():
+    part = Report("Part", tables=(Table("t", ("a",), tuple((i,) for i in range(999))),))
+    assert repr(part) == "Report('Part', 1 tables)"
+    assert repr(Report("Whole", summary="long " * 999, chapters=(part, part))) == (
+        "Report('Whole', 2 chapters)"
+    )
+    assert repr(Report("Empty")) == "Report('Empty')"

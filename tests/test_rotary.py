@@ -36,18 +36,18 @@ def test_scores_are_those_of_planes_that_turn(d, base):
     rng = np.random.default_rng(d)
     z, A = rng.normal(size=(9, d)), rng.normal(size=(d, d))
     expected = scores(z, A, base)
-    queries, keys, power = cy.Rotary(cy.Softmax(1.0, A), base).sides(z)
+    queries, keys, power = cy.attention.Rotary(cy.Softmax(1.0, A), base).sides(z)
     np.testing.assert_allclose(queries @ keys.T, expected, atol=1e-13)
     assert power is None
-    form = cy.Rotary(cy.Hardmax(A), base).form
+    form = cy.attention.Rotary(cy.Hardmax(A), base).form
     by_offset = [[(form(j - i, d) @ z[i]) @ z[j] for j in range(9)] for i in range(9)]
     np.testing.assert_allclose(by_offset, expected, atol=1e-13)
-    P = cy.Rotary(cy.Softmax(0.7, A), base).weights(z)
+    P = cy.attention.Rotary(cy.Softmax(0.7, A), base).weights(z)
     soft = np.exp(0.7 * (expected - expected.max(axis=1, keepdims=True)))
     np.testing.assert_allclose(P, soft / soft.sum(axis=1, keepdims=True), atol=1e-12)
     one = np.sort(expected, axis=1)
     clear = one[:, -1] - (one[:, -2] if len(one) > 1 else 0) > 1e-9
-    hard = cy.Rotary(cy.Hardmax(A), base).followed(z)
+    hard = cy.attention.Rotary(cy.Hardmax(A), base).followed(z)
     assert [hard[i].tolist() for i in np.flatnonzero(clear)] == [
         [int(np.argmax(expected[i]))] for i in np.flatnonzero(clear)
     ]
@@ -55,11 +55,11 @@ def test_scores_are_those_of_planes_that_turn(d, base):
 
 def test_without_planes_it_is_the_attention_itself():
     z = np.random.default_rng(0).normal(size=(8, 1))
-    for rule in (cy.Softmax(2.0), cy.Hardmax(), cy.Localmax(0.3)):
-        np.testing.assert_array_equal(cy.Rotary(rule).weights(z), rule.weights(z))
+    for rule in (cy.Softmax(2.0), cy.Hardmax(), cy.attention.Localmax(0.3)):
+        np.testing.assert_array_equal(cy.attention.Rotary(rule).weights(z), rule.weights(z))
     z = np.random.default_rng(0).normal(size=(8, 4))
     expected = soft_oracle(z, 2.0, np.eye(4), lambda i, j: True)
-    assert np.abs(cy.Rotary(cy.Softmax(2.0)).weights(z) - expected).max() > 0.1
+    assert np.abs(cy.attention.Rotary(cy.Softmax(2.0)).weights(z) - expected).max() > 0.1
 
 
 def sets_of(queries, keys, last=None):
@@ -79,10 +79,10 @@ small = st.lists(st.lists(st.integers(-3, 3), min_size=4, max_size=4), min_size=
 @given(small, st.sampled_from([1.0, 7.0, 1e4]), st.integers(-400, 400))
 def test_sets_are_those_of_exact_arithmetic_on_the_turned_floats(z, base, power):
     x = np.ldexp(np.array(z, float), power)
-    rule = cy.Rotary(cy.Hardmax(), base)
+    rule = cy.attention.Rotary(cy.Hardmax(), base)
     queries, keys, _ = rule.sides(x)
     assert [s.tolist() for s in rule.followed(x)] == sets_of(queries, keys)
-    P = cy.Causal(rule).weights(x)
+    P = cy.attention.Causal(rule).weights(x)
     causal = sets_of(queries, keys, last=lambda i: i)
     assert [np.flatnonzero(row).tolist() for row in P] == causal
 
@@ -101,7 +101,7 @@ def test_ties_of_floats_are_told_apart_in_integers():
 def test_many_tokens_take_the_kernels_and_agree():
     for d, n in ((2, 300), (3, 200), (8, 150)):
         z = np.random.default_rng(d).normal(size=(n, d))
-        rule = cy.Rotary(cy.Hardmax(np.eye(d)), 100.0)
+        rule = cy.attention.Rotary(cy.Hardmax(np.eye(d)), 100.0)
         queries, keys, _ = rule.sides(z)
         found, some = rule.followed(z), range(0, n, n // 6)
         assert [found[i].tolist() for i in some] == sets_of(queries[list(some)], keys)
@@ -109,7 +109,10 @@ def test_many_tokens_take_the_kernels_and_agree():
 
 def test_extreme_sizes_have_the_same_sets():
     z = np.random.default_rng(1).normal(size=(9, 4))
-    for rule in (cy.Rotary(cy.Hardmax(), 50.0), cy.Causal(cy.Rotary(cy.Hardmax(), 50.0))):
+    for rule in (
+        cy.attention.Rotary(cy.Hardmax(), 50.0),
+        cy.attention.Causal(cy.attention.Rotary(cy.Hardmax(), 50.0)),
+    ):
         expected = rule.weights(z)
         for power in (-1000, -500, 300, 1000):
             np.testing.assert_array_equal(rule.weights(np.ldexp(z, power)), expected)
@@ -118,7 +121,10 @@ def test_extreme_sizes_have_the_same_sets():
 def test_positions_count_real_tokens():
     z = np.random.default_rng(2).normal(size=(9, 4))
     mask = np.array([False, True, True, False, True, True, True, False, True])
-    for rule in (cy.Rotary(cy.Hardmax(), 20.0), cy.Rotary(cy.Softmax(3.0), 20.0)):
+    for rule in (
+        cy.attention.Rotary(cy.Hardmax(), 20.0),
+        cy.attention.Rotary(cy.Softmax(3.0), 20.0),
+    ):
         inside = rule.weights(z, mask=mask)[np.ix_(mask, mask)]
         np.testing.assert_allclose(inside, rule.weights(z[mask]), atol=1e-15)
         shifted = rule.weights(z)[np.ix_(mask, mask)]
@@ -130,7 +136,7 @@ def led(run, rule):
 
 
 def test_a_leader_may_lose_its_lead():
-    rule = cy.Rotary(cy.Hardmax())
+    rule = cy.attention.Rotary(cy.Hardmax())
     run = cy.simulate(cy.PureAttention(rule, 1), LOSING, layers=6)
     leads = led(run, rule)
     assert leads[:, 0].tolist() == [True, True, False, True, True, True, True]
@@ -144,7 +150,7 @@ def test_a_leader_may_lose_its_lead():
 def test_the_longest_token_leads_for_ever_and_hulls_shrink(seed):
     """A = I: <R z_i, z_j> <= |z_i| |z_j| (docs/mathematics.md A8); hulls by B1's argument."""
     z = np.random.default_rng(seed).normal(size=(20, 4))
-    rule = cy.Rotary(cy.Hardmax(), 10.0)
+    rule = cy.attention.Rotary(cy.Hardmax(), 10.0)
     run = cy.simulate(cy.PureAttention(rule, 0.7), z, layers=25)
     longest = int(np.argmax(np.linalg.norm(z, axis=1)))
     assert led(run, rule)[:, longest].all()
@@ -164,21 +170,26 @@ def growth(z):
 
 def test_readers_are_told_what_is_known():
     """A turned hardmax has no certified layers; what does not merge is not said to."""
-    assert cy.PureAttention(cy.Rotary(cy.Hardmax())).hardmax_layers is None
+    assert cy.PureAttention(cy.attention.Rotary(cy.Hardmax())).hardmax_layers is None
     ends = {
         "polytope": cy.Hardmax(),
-        "one point": cy.Causal(cy.Rotary(cy.Softmax(1.0, FORM))),
-        "unknown": cy.Rotary(cy.Hardmax()),
+        "one point": cy.attention.Causal(cy.attention.Rotary(cy.Softmax(1.0, FORM))),
+        "unknown": cy.attention.Rotary(cy.Hardmax()),
     }
     for tendency, rule in ends.items():
         assert cy.PureAttention(rule).tends_to(3) == tendency
-        assert cy.AttentionFlow(rule).tends_to(3) == tendency
-    assert cy.PureAttention(cy.Localmax()).tends_to(3) == "unknown"
-    assert cy.PureAttention(cy.Heads([cy.Hardmax(), cy.Softmax()])).tends_to(3) == "one point"
+        assert cy.dynamics.AttentionFlow(rule).tends_to(3) == tendency
+    assert cy.PureAttention(cy.attention.Localmax()).tends_to(3) == "unknown"
+    assert (
+        cy.PureAttention(cy.attention.Heads([cy.Hardmax(), cy.Softmax()])).tends_to(3)
+        == "one point"
+    )
 
 
 def test_saved_and_loaded(tmp_path):
-    dynamics = cy.PureAttention(cy.Causal(cy.Rotary(cy.Softmax(2.0, FORM), 30.0)))
+    dynamics = cy.PureAttention(
+        cy.attention.Causal(cy.attention.Rotary(cy.Softmax(2.0, FORM), 30.0))
+    )
     run = cy.simulate(dynamics, np.random.default_rng(0).normal(size=(6, 3)), layers=3)
     run.save(tmp_path / "run.npz")
     back = cy.load(tmp_path / "run.npz")
@@ -189,12 +200,12 @@ def test_saved_and_loaded(tmp_path):
 
 def test_the_page_builds_it_with_the_attention_inside():
     pytest.importorskip("fastapi")
-    from cynosure.web.described import dynamics_of, forms
+    from cynosure.web.answers.dynamics_fields import dynamics_of, forms
 
     inner = {"name": "softmax", "beta": 2.0}
     spec = {"name": "pure_attention", "attention": {"name": "rotary", "attention": inner}}
     rule = dynamics_of(spec).attention
-    assert isinstance(rule, cy.Rotary) and rule.base == 1e4 and rule.attention.beta == 2.0
+    assert isinstance(rule, cy.attention.Rotary) and rule.base == 1e4 and rule.attention.beta == 2.0
     (base,) = [f for f in forms()["attentions"]["rotary"]["fields"] if f["name"] == "base"]
     assert base == {"name": "base", "kind": "number", "default": 1e4}
     deep = {"name": "rotary", "attention": {"name": "rotary", "attention": inner}}
@@ -208,4 +219,6 @@ def test_the_page_builds_it_with_the_attention_inside():
 
 def test_the_limit_says_why_it_has_no_proof() -> None:
     with pytest.raises(TypeError, match=r"with Rotary\. Leaders may lose their lead"):
-        cy.limit(cy.PureAttention(cy.Rotary(cy.Hardmax())), cy.configurations.gaussian(4, 2))
+        cy.limit(
+            cy.PureAttention(cy.attention.Rotary(cy.Hardmax())), cy.configurations.gaussian(4, 2)
+        )

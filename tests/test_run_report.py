@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import cynosure as cy
 from cynosure import configurations
+from cynosure._deadline import Deadline
+from cynosure._types import fingerprint
+from cynosure.analysis.findings import findings
+from cynosure.cli import main
 from cynosure.drawing import run_report
 from test_report import Page
 
 HARDMAX = cy.PureAttention(alpha=0.5)
+FIVE = configurations.gaussian(5, 2)
 
 
-def run(dynamics: cy.Dynamics, z: np.ndarray, **clock) -> cy.Trajectory:
+def run(dynamics: cy.dynamics.Dynamics, z: np.ndarray, **clock) -> cy.Trajectory:
     return cy.simulate(dynamics, z, throw=False, **clock)
 
 
-def titles(report: cy.Report) -> list[str]:
+def titles(report: cy.study.Report) -> list[str]:
     return [table.title for table in report.tables]
 
 
-def columns(table: cy.Table) -> dict[str, tuple]:
+def columns(table: cy.study.Table) -> dict[str, tuple]:
     return dict(zip(table.columns, zip(*table.rows)))
 
 
@@ -67,7 +73,7 @@ def test_what_is_handed_over_is_what_is_shown() -> None:
 def test_the_hash_is_of_the_numbers() -> None:
     z = configurations.golden("G2")
     one, other = (cy.report(run(HARDMAX, x, layers=1)).params["tokens_sha256"] for x in (z, 2 * z))
-    assert one == run_report.fingerprint(z) == run_report.fingerprint(z.copy()) != other
+    assert one == fingerprint(z) == fingerprint(z.copy()) != other
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 4, 20])
@@ -83,7 +89,7 @@ def test_any_dimension_and_a_single_token(n: int, d: int) -> None:
 
 
 def test_a_flow_is_told_by_its_clusters() -> None:
-    tr = run(cy.RescaledFlow(), configurations.gaussian(12, 2), time=20.0)
+    tr = run(cy.dynamics.RescaledFlow(), configurations.gaussian(12, 2), time=20.0)
     report = cy.report(tr)
     assert titles(report) == ["Time by time", "Clusters at the end", "The last state"]
     end = cy.recognise(tr)
@@ -98,7 +104,7 @@ def test_a_flow_is_told_by_its_clusters() -> None:
 
 @pytest.mark.parametrize("d", [2, 5])
 def test_a_failed_run_has_a_page_that_says_so(d: int) -> None:
-    growing = cy.UnnormalizedAttention(alpha=1.0)
+    growing = cy.dynamics.UnnormalizedAttention(alpha=1.0)
     tr = run(growing, configurations.gaussian(8, d), layers=2000, save_every=100)
     assert tr.status.code == "overflow"
     report = cy.report(tr)
@@ -150,7 +156,7 @@ def test_of_many_tokens_every_leader_is_drawn(monkeypatch) -> None:
     assert drawn.mask is not None and drawn.mask[cy.roles(tr).leaders].all()
     assert drawn.mask.sum() <= 4 + len(cy.roles(tr).leaders) < 40
     assert f"Drawn are {drawn.mask.sum()} of 40" in note
-    flow = run(cy.RescaledFlow(), configurations.gaussian(40, 2), time=1.0)
+    flow = run(cy.dynamics.RescaledFlow(), configurations.gaussian(40, 2), time=1.0)
     assert run_report._drawable(flow)[0].z.shape[1] == 4
 
 
@@ -169,3 +175,43 @@ def test_a_run_without_a_known_model_has_a_page() -> None:
     report = cy.report(replace(tr, dynamics=None, history=None))
     assert report.params["dynamics"] == "unknown"
     assert titles(report) == ["Layer by layer", "Clusters at the end", "The last state"]
+
+
+# --- one run, analysed once -----------------------------------------------------------------------
+
+
+def test_no_hull_and_no_proof_is_computed_twice(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`limit --report` of five tokens made 63 hulls and proved their limits twice."""
+    asked, proofs, limits, body = [], [], cy.limit, cy.hull
+    for home in ("analysis.findings", "drawing.plot", "analysis.limits"):
+        name = f"cynosure.{home}.hull"
+        monkeypatch.setattr(name, lambda z: asked.append(z.tobytes()) or body(z))
+    for home in ("analysis.findings", "analysis.limits", "theorems.layers"):
+        name = f"cynosure.{home}.limit"
+        monkeypatch.setattr(name, lambda *a, **k: proofs.append(a) or limits(*a, **k))
+    assert main(["limit", "gaussian:n=5,d=2", "--report", str(tmp_path / "page.html")]) == 0
+    drawn = 31  # layers of the table by layer, and one hull of the leaders
+    assert len(asked) == drawn + 1 and len(set(asked)) == len(asked)
+    assert len(proofs) == 1
+
+
+def test_a_report_takes_over_the_limit_it_is_given_and_keeps_the_findings() -> None:
+    tr = cy.simulate(cy.PureAttention(), FIVE, layers=6)
+    li = cy.limit(tr.made_by, FIVE)
+    cy.report(tr, li)
+    assert findings(tr).limit is li and findings(tr) is findings(tr)
+    assert findings(replace(tr, z=tr.z * 2)).limit is not li
+    k = 3
+    body = findings(tr).hull(k)
+    whole = cy.hull(tr.values[k])
+    assert body.volume * 4.0 ** findings(tr).exponent == pytest.approx(whole.volume, rel=1e-12)
+
+
+def test_the_deadline_of_a_run_ends_the_checks_too() -> None:
+    tr = cy.simulate(cy.PureAttention(), FIVE, layers=6)
+    findings(tr).deadline = Deadline(1e-9)
+    checks = cy.check(tr)
+    assert not any(c.applies for c in checks)
+    assert "judged before the deadline" in str(checks[0])

@@ -22,11 +22,13 @@ def _hardmax() -> cy.Trajectory:
 
 def _flow() -> cy.Trajectory:
     V = np.array([[1.0, 0.5], [0.0, 0.5]])
-    return cy.simulate(cy.RescaledFlow(V=V), Z, times=[0.0, 0.5, 1.0], stepper=cy.RK4(0.125))
+    return cy.simulate(
+        cy.dynamics.RescaledFlow(V=V), Z, times=[0.0, 0.5, 1.0], stepper=cy.simulation.RK4(0.125)
+    )
 
 
 def _heads() -> cy.Trajectory:
-    heads = cy.Heads([cy.Softmax(2.0), cy.Causal(cy.Softmax(1.0, A=A))])
+    heads = cy.attention.Heads([cy.Softmax(2.0), cy.attention.Causal(cy.Softmax(1.0, A=A))])
     return cy.simulate(cy.PureAttention(heads), Z, layers=2)
 
 

@@ -3,54 +3,39 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from cynosure.attention import Hardmax
-from cynosure.classifier.datasets import Dataset, blocks, synthetic
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.explanation import Explanation
-from cynosure.classifier.soft_model import Schedule, SoftLayers
-from cynosure.classifier.text import Tokenizer
-from cynosure.experiments._frame import resampled
-from cynosure.experiments.reviews import _null_models as null_models
-from cynosure.experiments.reviews import _paper_nulls as paper_nulls
-from cynosure.experiments.reviews import _samplers as samplers
-from cynosure.experiments.reviews import sentiment_ablation as ablation
-from cynosure.experiments.reviews import sentiment_faithfulness as faithful
-from cynosure.experiments.reviews import sentiment_paper as paper
-from cynosure.experiments.reviews import sentiment_placed as placed
-from cynosure.experiments.reviews._models import read_hard
-from cynosure.experiments.reviews._reviews import (
-    STOP_WORDS,
-    Ids,
-    Reviews,
-    evenly,
-    numbered,
-    split,
-    with_padding,
-)
-from cynosure.experiments.reviews._sentiment_gpu import fit
-from cynosure.experiments.reviews._training import (
+from cynosure.classifier.explaining.explanation import Explanation
+from cynosure.classifier.fitting.soft_model import Schedule, SoftLayers
+from cynosure.classifier.text.datasets import Dataset, blocks, synthetic
+from cynosure.classifier.text.vocabulary import Tokenizer
+from cynosure.study.frame import resampled
+from studies.reviews import _null_models as null_models
+from studies.reviews import _rankings as samplers
+from studies.reviews import sentiment_ablation as ablation
+from studies.reviews import sentiment_faithfulness as faithful
+from studies.reviews import sentiment_paper as paper
+from studies.reviews import sentiment_placed as placed
+from studies.reviews._models import (
+    Variant,
     evaluate,
     final_tokens,
     initial,
+    places,
+    read_hard,
     soft_and_hard,
     train,
 )
-from cynosure.experiments.reviews._variants import Variant, places
-from cynosure.experiments.reviews._variants import leaders as leaders_of
+from studies.reviews._models import leaders as leaders_of
+from studies.reviews._reviews import STOP_WORDS, Ids, Reviews, split, with_padding
 from test_experiments import quick
 
 torch.set_num_threads(1)  # small tensors
-ROOT = Path(__file__).resolve().parent.parent
 TRAIN, TEST = synthetic(120, seed=0), synthetic(60, seed=1)
 
 
@@ -82,19 +67,6 @@ def test_long_reviews_are_cut_and_three_labels_refused() -> None:
     three = synthetic(30, classes=("a", "b", "c"))
     with pytest.raises(ValueError, match="two labels"):
         Ids.of(three, three)
-
-
-def test_ids_survive_the_file(ids: Ids, tmp_path: Path) -> None:
-    again = Ids.load(ids.save(tmp_path / "ids.npz"))
-    assert again.words == ids.words
-    for a, b in ((ids.train, again.train), (ids.test, again.test)):
-        assert all((x == y).all() for x, y in zip(a, b))
-    assert (again.held == ids.held).all() and (again.y_train == ids.y_train).all()
-    thin = numbered(str(tmp_path / "ids.npz"), 10, 0)
-    rows = evenly(len(TRAIN), 10)
-    assert len(thin.y_train) == 10 and (thin.y_train == ids.y_train[rows]).all()
-    start, stop = ids.train[0][rows[3]], ids.train[0][rows[3] + 1]
-    assert (thin.train[1][thin.train[0][3] : thin.train[0][4]] == ids.train[1][start:stop]).all()
 
 
 @pytest.mark.parametrize("stop_words", [True, False])
@@ -205,6 +177,14 @@ def test_variants_do_what_they_say() -> None:
     np.testing.assert_allclose(layer.mean(axis=1), 0, atol=1e-5)
     moved = ends(Variant(layers=1, hidden=4)) - ends(Variant(layers=1))
     assert np.abs(moved).max() > 1e-3
+    # several heads: the mean of what each finds with its own A, on the embedded tokens
+    variant = Variant(layers=1, heads=3)
+    w = initial(6, 3, variant, 1)
+    z, eta = w["embedding"], 1 - 1 / (1 + torch.nn.functional.softplus(w["step"]))
+    found = [z[(z @ A.T @ z.T).argmax(dim=1)] for A in w["forms"]]
+    assert len({tuple(map(tuple, x.tolist())) for x in found}) > 1
+    wanted = z + eta * (torch.stack(found).mean(dim=0) - z)
+    np.testing.assert_allclose(ends(variant), wanted.numpy(), atol=1e-6)
     # random scores, not trained: the values move, the targets do not depend on them
     variant = Variant("random", layers=1)
     w = initial(6, 3, variant, 1)
@@ -233,57 +213,28 @@ def test_training_learns_stops_and_repeats(ids: Ids) -> None:
     assert ((again > 0) == data.test.y).mean() == pytest.approx(best)
 
 
-def test_the_report_is_built_from_stored_runs(ids: Ids, tmp_path: Path, capsys) -> None:
-    file = ids.save(tmp_path / "ids.npz")
-    schedule = Schedule(3, 0.1, 32)
-    history = fit(split(ids, tokens=64), 2, schedule, tmp_path)
-    assert "d2_n64 epoch   3" in capsys.readouterr().out
-    assert history["finished"] and len(history["epochs"]) == 3
-    assert json.loads((tmp_path / "d2_n64.json").read_bytes()) == history
-    p = dataclasses.replace(paper.QUICK, data=str(file), results=str(tmp_path))
+def test_the_report_shows_the_epoch_that_was_chosen() -> None:
+    p = dataclasses.replace(paper.QUICK, dims=(2,), seeds=1, epochs=3)
+    history, _ = paper._fitted(p, 2, "I", 0)
     report = paper.run(p)
     (row,) = next(t for t in report.tables if t.title == "Accuracy").rows
     chosen = history["epochs"][history["best_epoch"] - 1]
-    assert row[:3] == (2, "I", 64) and chosen["test hard accuracy"] in row
-    assert report.failures == []
-    other = Ids.of(synthetic(40, seed=5), TEST).save(tmp_path / "other.npz")
-    with pytest.raises(ValueError, match="other words"):
-        paper.run(dataclasses.replace(p, data=str(other)))
-    with pytest.raises(ValueError, match="results"):
-        paper.run(dataclasses.replace(p, results=str(tmp_path / "none")))
+    assert len(history["epochs"]) == 3 and row[:3] == (2, "I", 128)
+    assert chosen["test hard accuracy"] in row and report.failures == []
 
 
-def test_a_model_whose_hardmax_differs_is_reported(ids: Ids, tmp_path: Path, capsys) -> None:
-    file = ids.save(tmp_path / "ids.npz")
-    history = fit(split(ids, tokens=64), 2, Schedule(1, 0.1, 32), tmp_path)
-    history["epochs"][0]["test soft accuracy"] = history["epochs"][0]["test hard accuracy"] + 0.02
-    (tmp_path / "d2_n64.json").write_text(json.dumps(history))
-    report = paper.run(dataclasses.replace(paper.QUICK, data=str(file), results=str(tmp_path)))
+def test_a_model_whose_hardmax_differs_is_reported(monkeypatch) -> None:
+    honest = paper._fitted
+
+    def apart(*cell):
+        history, weights = honest(*cell)
+        for epoch in history["epochs"]:
+            epoch["test soft accuracy"] = epoch["test hard accuracy"] + 0.02
+        return history, weights
+
+    monkeypatch.setattr(paper, "_fitted", apart)
+    report = paper.run(dataclasses.replace(paper.QUICK, dims=(2,), seeds=1, epochs=1))
     assert [check.theorem for _, check in report.failures] == ["soft = hard"]
-
-
-ALONE = """
-import importlib.machinery, sys
-absent = "numba sklearn scipy typer matplotlib pandas tqdm PIL array_api_compat".split()
-found = importlib.machinery.PathFinder.find_spec
-importlib.machinery.PathFinder.find_spec = classmethod(
-    lambda cls, name, *rest: None if name.split(".")[0] in absent else found(name, *rest)
-)
-from cynosure.experiments.reviews._sentiment_gpu import main
-sys.exit(main(sys.argv[1:]))
-"""
-
-
-def test_training_needs_numpy_and_torch_only(ids: Ids, tmp_path: Path) -> None:
-    file = ids.save(tmp_path / "ids.npz")
-    options = ["--dims", "2", "--tokens", "32", "--epochs", "1", "--device", "cpu"]
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, str(file), "--out", str(tmp_path / "r"), *options],
-        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    names = sorted(path.name for path in (tmp_path / "r").iterdir())
-    assert names == ["d2_n32.json", "d2_n32.safetensors"]
 
 
 # --- ablation -----------------------------------------------------------------------------------
@@ -330,18 +281,6 @@ def test_lime_finds_the_coefficients_of_a_linear_model() -> None:
     truth = np.array([0.3, -0.2, 0.0, 0.5, 0.0, 0.1])
     found = samplers.own_lime(lambda x: x @ truth, 6, 4000, 0)
     np.testing.assert_allclose(found, truth, atol=0.02)
-
-
-@pytest.mark.parametrize(("package", "own"), [("lime", "own_lime"), ("shap", "own_shap")])
-def test_the_packages_agree_with_the_own_samplers(package: str, own: str) -> None:
-    pytest.importorskip(package)
-    truth = np.array([0.3, -0.2, 0.0, 0.4, 0.05])
-
-    def probe(x: np.ndarray) -> np.ndarray:
-        return 0.4 + x @ truth
-
-    one = getattr(samplers, package)(probe, 5, 2000, 0)
-    np.testing.assert_allclose(one, getattr(samplers, own)(probe, 5, 2000, 0), atol=0.03)
 
 
 def test_deleting_terms_is_deleting_words(clf: HardmaxClassifier) -> None:
@@ -431,7 +370,7 @@ def test_the_verdicts_on_explanations_are_computed() -> None:
             curve_of(faithful.OWN, yes, yes, yes),
             curve_of(faithful.RANDOM, no, yes, no),
             curve_of(faithful.RANDOM_SIDE, no, yes, no),
-            curve_of("LIME", no, yes, no),
+            curve_of("LIME, own sampler", no, yes, no),
         ]
         return [c.survives for c in faithful._controls(p, curves)]
 
@@ -445,25 +384,25 @@ def test_the_null_models_of_the_paper_judge_it(ids: Ids) -> None:
     *_, last = train(data, 2, SoftLayers(2, temperature=0.0), Schedule(4, 0.1, 16))
     weights = {k: w.numpy() for k, w in last.best.items()}
     history = {"dim": 2, "tokens": 128}
-    null = paper_nulls.null_model([(history, weights, data)], Schedule(12, 0.1, 16))
+    null = null_models.null_model([(history, weights, data)], Schedule(12, 0.1, 16))
     hard = evaluate(last.best, data.test, SoftLayers(8, temperature=0.0)) > 0
     bare = evaluate(last.best, data.test, SoftLayers(0)) > 0
     assert (null.hard == (hard == data.test.y)).all() and null.same == (hard == bare).mean()
     assert null.trained.mean() > 0.75 and null.linear.mean() > 0.8
     good, bad = (np.repeat(x, 60).astype(float) for x in (1, 0))
     better = null._replace(hard=good, bare=bad, trained=bad, linear=bad)
-    assert [c.survives for c in paper_nulls.null_controls([better])] == [True, True]
+    assert [c.survives for c in null_models.null_controls([better])] == [True, True]
     equal = null._replace(hard=good, bare=good, trained=good, linear=good)
-    assert [c.survives for c in paper_nulls.null_controls([equal])] == [False, False]
+    assert [c.survives for c in null_models.null_controls([equal])] == [False, False]
     wider = equal._replace(dim=8)
-    assert not paper_nulls.null_controls([equal, wider])[-1].survives
+    assert not null_models.null_controls([equal, wider])[-1].survives
     grows = [equal._replace(hard=bad, trained=bad), wider._replace(trained=bad)]
-    assert paper_nulls.null_controls(grows)[-1].survives
+    assert null_models.null_controls(grows)[-1].survives
     twice, worse = equal._replace(seeds=2), equal._replace(seeds=2, hard=bad)
     trained = twice._replace(kind="free")
-    assert paper_nulls.null_controls([worse, trained])[-1].survives
-    assert not paper_nulls.null_controls([twice, trained])[-1].survives
-    one = paper_nulls.null_controls([worse, trained._replace(seeds=1)])[-1]
+    assert null_models.null_controls([worse, trained])[-1].survives
+    assert not null_models.null_controls([twice, trained])[-1].survives
+    one = null_models.null_controls([worse, trained._replace(seeds=1)])[-1]
     assert not one.survives and "one seed" in one.seen
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import cynosure as cy
-from cynosure.experiments.hardmax import _separation, figure4, figure5
-from cynosure.experiments.hardmax._separation import largest_delta, possible_limits, sure_delta
+from cynosure.figures import _separation, figure4, figure5
+from cynosure.figures._separation import largest_delta, possible_limits, sure_delta
 
 
 def worst(s0: np.ndarray, others: np.ndarray, delta: float, many: int = 20_000) -> float:

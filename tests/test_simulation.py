@@ -129,7 +129,7 @@ def test_bad_options(options, message):
 
 
 def test_step_path_stops_at_overflow():
-    class Doubling(cy.LayerMap):
+    class Doubling(cy.dynamics.LayerMap):
         def step(self, z, k, *, mask=None):
             return z * 1e200
 

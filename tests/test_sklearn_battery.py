@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import check_estimator, parametrize_with_che
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.model import Verdicts
+from cynosure.classifier.model.model import Verdicts
 
 LADDER = np.arange(-12, 13) / 4.0
 
@@ -45,8 +45,8 @@ def said(X: np.ndarray) -> list[str]:
 class Numbered(HardmaxClassifier):  # type: ignore[misc]  # final for everybody else
     def __init__(
         self, dim=2, ngrams=(1, 1), leaders=15, *, words=15, C=None, method=None, alpha=1.0,
-        layers=8, lowercase=True, negation=True, min_df=1, max_features=None, class_weight=None,
-        n_jobs=None, random_state=0,
+        layers=8, lowercase=True, negation=True, negators="english", stop_words=None, min_df=1,
+        max_features=None, class_weight=None, n_jobs=None, random_state=0,
     ):  # fmt: skip
         self.dim = dim
         self.ngrams = ngrams
@@ -58,6 +58,8 @@ class Numbered(HardmaxClassifier):  # type: ignore[misc]  # final for everybody 
         self.layers = layers
         self.lowercase = lowercase
         self.negation = negation
+        self.negators = negators
+        self.stop_words = stop_words
         self.min_df = min_df
         self.max_features = max_features
         self.class_weight = class_weight

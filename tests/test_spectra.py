@@ -212,7 +212,7 @@ def test_recognised_in_every_variable():
         assert one.kind == "polytope" and "all in S" in str(one) and one.speed < 1e-3
         np.testing.assert_allclose(one.points, found[0].points, atol=1e-5)
         np.testing.assert_array_equal(one.labels, found[0].labels)
-    grown = cy.simulate(cy.UnnormalizedAttention(alpha=1), z, layers=60)
+    grown = cy.simulate(cy.dynamics.UnnormalizedAttention(alpha=1), z, layers=60)
     plain = cy.simulate(cy.PureAttention(alpha=1), z, layers=60)
     for tr in (grown, plain, cy.simulate(AttentionFlow(cy.Hardmax()), z, time=30.0)):
         hard = spectra.recognise(tr)

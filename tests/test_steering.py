@@ -11,13 +11,15 @@ import pytest
 from scipy.optimize import linprog, minimize
 
 import oracle
+from attack import leading
 from cynosure import configurations
 from cynosure._types import definite
-from cynosure.analysis.choosing import control_exactly, control_limit
+from cynosure.analysis.control import contradictions
+from cynosure.analysis.control.choosing import control_exactly, control_limit
+from cynosure.analysis.control.removal import remove_leader
+from cynosure.analysis.control.steering import _condition, _shortest, _turning, control
 from cynosure.analysis.limits import limit
 from cynosure.analysis.polytope import hull
-from cynosure.analysis.removal import remove_leader
-from cynosure.analysis.steering import _condition, _shortest, _turning, control
 from cynosure.attention import Hardmax
 from cynosure.dynamics import PureAttention
 
@@ -154,6 +156,98 @@ def test_equal_tokens_and_negative_indices_are_one_target() -> None:
     found = control(z, [1, -2])
     assert found.feasible and found.targets.tolist() == [1, 2]
     assert Hardmax(found.A).followed(z).leads[[1, 2]].all()
+
+
+# --- where floats do not decide ------------------------------------------------------------------
+
+
+def by_ulps(rng: np.random.Generator) -> np.ndarray:
+    """Small whole numbers, moved by units of the last place, repeated, or on one line."""
+    n, d = int(rng.integers(1, 6)), int(rng.integers(1, 4))
+    z = rng.integers(-2, 3, (n, d)).astype(float)
+    way = int(rng.integers(5))
+    if way == 0:
+        z = 1 + z * 2.0**-52
+    elif way == 1:
+        z = z + rng.integers(-2, 3, (n, d)) * 2.0**-50
+    elif way == 2:
+        z = np.concatenate([z, z[:1], 0 * z[:1]])
+    elif way == 3:
+        z = z[:1] + rng.integers(-2, 3, n)[:, None] * z[-1:]
+    return z
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_an_answer_is_a_form_a_proof_or_undecided(part: int) -> None:
+    """Judged in rationals: forms by the definition, proofs by minors, one token by simplices."""
+    seen = {"leads": 0, "inside": 0}
+    for seed in range(75):
+        z = by_ulps(np.random.default_rng([part, seed]))
+        exact = [tuple(map(Fraction, row)) for row in z.tolist()]
+        for i in range(len(z)):
+            found = control(z, i, condition=INF)
+            assert list(leading.answer_faults(exact, [i], found)) == []
+            if found.witness.reason != "undecided":
+                assert found.feasible == leading.can_lead(exact, i), (z.tolist(), i)
+            seen[found.witness.reason] = seen.get(found.witness.reason, 0) + 1
+    assert min(seen["leads"], seen["inside"]) > 50 > 5 * seen.get("undecided", 0)
+
+
+def test_a_token_beside_a_line_can_lead() -> None:
+    """By 1e-12, and by one unit of the last place: a tolerance called both impossible."""
+    for step in (1e-12, 2.0**-52):
+        z = np.array([[1 + step, 0], [1, 1], [1, -1], [0, 0.5]])
+        assert control(z, 0).feasible
+        choice = control_exactly(z, [0, 1, 2])
+        assert choice.found and naive_leaders(z, choice.A) == [0, 1, 2]
+        assert control_limit(z, 0, tries=1).reason != "impossible"
+    for z in ([[1, 0], [1, 1], [1, -1], [0, 0.5]], [[1 - 2.0**-53, 0], [1, 1], [1, -1]]):
+        found = control(z, 0)
+        assert found.witness.reason == "inside" and len(found.witness.proofs) == 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_zero_leads_where_there_is_nothing_else(n: int) -> None:
+    z = np.zeros((n, 2))
+    assert np.array_equal(control(z, 0).A, np.eye(2))
+    for call in (control_exactly, control_limit):
+        choice = call(z, 0)
+        assert choice.found and choice.targets.tolist() == list(range(n))
+    beside = control([[0.0, 0.0], [1.0, 0.0]], 0)
+    assert not beside.feasible and beside.witness.reason == "inside"
+
+
+def test_impossible_has_a_proof_that_minors_confirm() -> None:
+    pytest.importorskip("cvxpy")
+    kinds: dict[str, int] = {}
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        z = rng.integers(-2, 3, (5, 1 + seed % 2)).astype(float)
+        exact = [tuple(map(Fraction, row)) for row in z.tolist()]
+        choice = control_exactly(z, rng.choice(5, 2, replace=False), tries=1)
+        if choice.reason == "impossible":
+            kinds[choice.witness.reason] = kinds.get(choice.witness.reason, 0) + 1
+            assert list(leading.proof_faults(exact, choice.witness.proofs)) == [], z.tolist()
+    assert min(kinds.get("inside", 0), kinds.get("together", 0)) > 3
+
+
+def test_the_judges_of_proofs_refuse_wrong_ones() -> None:
+    """Both of them: a proof for other tokens, with a weight too many, or of nothing."""
+    z = np.array([[1.0, 0], [1, 1], [1, -1], [0, 0.5]])
+    proof = control(z, 0).witness.proofs[0]
+    exact = [tuple(map(Fraction, row)) for row in z.tolist()]
+    away = [tuple(map(Fraction, row)) for row in (z + [[2.0**-52, 0], [0, 0], [0, 0], [0, 0]])]
+    more = (*proof, (0, 3, Fraction(1, 10**9)))
+    for tokens, claim, right in (
+        (exact, proof, True),
+        (away, proof, False),
+        (exact, more, False),
+        (exact, (), False),
+        (exact, tuple((i, j, -w) for i, j, w in proof), False),
+    ):
+        rows = contradictions.whole(np.array(tokens, dtype=float))
+        assert leading.refutes(tokens, claim) == right
+        assert contradictions.refutes(rows, claim) == right
 
 
 # --- several tokens ------------------------------------------------------------------------------
@@ -436,7 +530,7 @@ def test_examples_run() -> None:
 
     # By name: the attribute `control` of the package may be the function.
     for name in ("steering", "removal", "choosing"):
-        done = doctest.testmod(sys.modules[f"cynosure.analysis.{name}"])
+        done = doctest.testmod(sys.modules[f"cynosure.analysis.control.{name}"])
         assert done.failed == 0 and done.attempted > 1
 
 

@@ -334,7 +334,7 @@ def test_tokens_of_1e160_flow_as_those_of_1():
     """Scores of 1e320 are no floats; attention is the hardmax they say."""
     z = conformance.tokens(5, 2)
     far = cy.simulate(EuclideanFlow(), 2.0**530 * z, time=1.0).z
-    near = cy.simulate(cy.UnnormalizedFlow(Softmax(1e300)), z, time=1.0).z
+    near = cy.simulate(cy.dynamics.UnnormalizedFlow(Softmax(1e300)), z, time=1.0).z
     np.testing.assert_allclose(far / 2.0**530, near, rtol=1e-7)
 
 
@@ -350,9 +350,64 @@ def test_rescaled_tokens_that_drown_say_so(seed):
     assert np.linalg.eigvals(V).real.min() < -1
     seen = []
     run = cy.simulate(RescaledFlow(Q, K, V), z, time=100.0, throw=False, progress=seen.append)
-    assert run.status.code == "overflow" and "drowned" in run.status.message
+    assert run.status.code == "overflow" and "lost in the rounding" in run.status.message
     assert "LeadingFlow" in run.status.advice and run.t[-1] > 5 and len(seen) < 500
     assert RescaledFlow(Q, K, V).drowned(run.z[-1], run.t[-1], 1e-8)
+
+
+def both_signs(d, jordan=False):
+    """V with eigenvalues from -2.5 to 1, the same in a turned basis, the basis, two starts."""
+    rng = np.random.default_rng(d)
+    basis = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    V = np.diag(np.linspace(-2.5, 1.0, d))
+    if jordan:
+        V[-2:, -2:] = [[1.0, 0.0], [1.0, 1.0]]
+    return V, basis @ V @ basis.T, basis, rng.normal(size=(2, 6, d))
+
+
+@pytest.mark.parametrize(
+    "stepper",
+    [
+        cy.simulation.RK4(0.05),
+        cy.simulation.Euler(0.05),
+        cy.simulation.ExponentialEuler(0.05),
+        None,
+    ],
+)
+def test_every_stepper_ends_where_attention_can_read_nothing(stepper):
+    """In coordinates that do not mix nothing is lost: what is saved agrees with the run there."""
+    plain, V, basis, batch = both_signs(3)
+    times = np.arange(0.0, 15.5, 0.5)
+    run = cy.simulate(RescaledFlow(V=V), batch, times=times, stepper=stepper, throw=False)
+    assert run.status.failed and "LeadingFlow" in run.status.advice and 6 < run.t[-1] < 14
+    same = {"times": run.t, "stepper": stepper, "throw": False}
+    read = (cy.simulate(RescaledFlow(V=plain), batch @ basis, **same).z)[..., -1]
+    seen = (run.z @ basis)[: len(read), ..., -1]
+    assert len(read) > 10 and np.abs(read - seen).max() < 1e-3 * np.abs(read).max()
+    with pytest.raises(ArithmeticError, match="LeadingFlow"):
+        cy.simulate(RescaledFlow(V=V), batch, times=times, stepper=stepper)
+
+
+def test_a_jordan_block_does_not_hide_what_is_lost():
+    _, V, _, batch = both_signs(3, jordan=True)
+    assert RescaledFlow(V=V)._modes is None
+    run = cy.simulate(
+        RescaledFlow(V=V), batch, time=15.0, stepper=cy.simulation.RK4(0.05), throw=False
+    )
+    assert run.status.code == "overflow" and 6 < run.t[-1] < 14
+
+
+def test_advice_for_wide_tokens_is_a_flow_that_reaches_the_end():
+    _, V, _, batch = both_signs(24)
+    run = cy.simulate(RescaledFlow(V=V), batch[0], time=15.0, throw=False)
+    assert run.status.failed and "LeadingFlow" in run.status.advice
+    assert "RK4" not in run.status.advice
+    assert cy.simulate(cy.dynamics.LeadingFlow(V=V), batch[0], time=12.0).status.code == "done"
+
+
+def test_advice_does_not_speak_of_eigenvalues_that_are_not_there():
+    assert "negative" not in RescaledFlow(V=np.eye(2)).advice
+    assert "RK4" in RescaledFlow().advice_if_stiff
 
 
 def test_coordinates_that_do_not_mix_do_not_drown():
@@ -435,7 +490,7 @@ def test_a_deadline_before_the_first_step_leaves_the_start(clock):
 
 
 def test_a_deadline_between_flows_that_take_turns(clock):
-    flows = cy.ScheduledFlow([Slow(clock), Slow(clock)], span=0.5)
+    flows = cy.dynamics.ScheduledFlow([Slow(clock), Slow(clock)], span=0.5)
     for stepper in (RK4(0.05), Adaptive()):
         run = cy.simulate(flows, np.ones((1, 1)), times=[0.1, 20.0], stepper=stepper, deadline=150)
         assert run.status.code == "deadline" and run.t[0] == 0.1 and len(run.t) == 2
@@ -444,7 +499,7 @@ def test_a_deadline_between_flows_that_take_turns(clock):
 
 
 def test_a_deadline_ends_layers_with_the_last_one(clock, tmp_path):
-    class Ticking(cy.LayerMap):
+    class Ticking(cy.dynamics.LayerMap):
         def step(self, z, k, *, mask=None):
             clock[0] += 1.0
             return z + 1
@@ -452,7 +507,9 @@ def test_a_deadline_ends_layers_with_the_last_one(clock, tmp_path):
     run = cy.simulate(Ticking(), np.zeros((2, 2)), layers=100, save_every=10, deadline=25.5)
     assert run.t.tolist() == [0, 10, 20, 26] and run.z[:, 0, 0].tolist() == [0, 10, 20, 26]
     assert run.status.code == "deadline" and "layer 26" in run.status.message
-    again = cy.load(run.save(tmp_path / "run.npz"))
+    path = run.save(tmp_path / "run.npz")
+    with pytest.warns(UserWarning, match="Ticking"):  # a class inside a function is not stored
+        again = cy.load(path)
     assert again.status == run.status and "deadline" in repr(again)
     exact = cy.simulate(Ticking(), np.zeros((2, 2)), layers=100, save_every=10, deadline=19.5)
     assert exact.t.tolist() == [0, 10, 20]
@@ -493,7 +550,7 @@ def test_the_published_sphere_scripts_are_the_noisy_sphere_without_noise():
     gaps = []
     for dt in (0.1, 0.05):
         published = script(x, dt, 7)
-        ours = cy.simulate(cy.NoisySphere(Softmax(beta), sigma=0.0, dt=dt), x, layers=7)
+        ours = cy.simulate(cy.dynamics.NoisySphere(Softmax(beta), sigma=0.0, dt=dt), x, layers=7)
         np.testing.assert_allclose(ours.z[-1], published, atol=1e-14)
         one = cy.simulate(SphereFlow(Softmax(beta)), x, times=[dt], stepper=Euler(dt)).z[-1]
         gaps.append(np.abs(one - script(x, dt, 1)).max())

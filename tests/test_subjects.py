@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from cynosure.classifier import subjects as subjects_module
-from cynosure.classifier.documents import Documents
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.model import load_files, save_files
-from cynosure.classifier.placement import Placed, Task
-from cynosure.classifier.subjects import Subjects, subject_names
-from cynosure.classifier.text import Tokenizer, Vocabulary
+from cynosure.classifier.fitting import subjects as subjects_module
+from cynosure.classifier.fitting.placement import Placed, Task
+from cynosure.classifier.fitting.subjects import Subjects, subject_names
+from cynosure.classifier.model.model import load_files, save_files
+from cynosure.classifier.text.documents import Documents
+from cynosure.classifier.text.vocabulary import Tokenizer, Vocabulary
 
 # subject -> words that only stand among their own, then those for and against
 PLANTED = {

@@ -9,8 +9,8 @@ import pytest
 
 from cynosure.analysis.clustering import clusters
 from cynosure.pretrained import Trace, attention_table, cosines, load_transformer
-from cynosure.pretrained.rows import rows_at_once
-from cynosure.pretrained.surveys import _components, _joined, _points, _ranks, survey
+from cynosure.pretrained.reading.rows import rows_at_once
+from cynosure.pretrained.reading.surveys import _components, _joined, _points, _ranks, survey
 from tiny_models import CONFIGS, TEXT, tiny_model, tiny_tokenizer
 
 torch = pytest.importorskip("torch")
@@ -187,7 +187,7 @@ def test_without_the_libraries_it_is_said_what_to_install(monkeypatch) -> None:
     trace = load_transformer(tiny_model("gpt2")).trace(IDS)
     for name, made_ in (("pandas", trace.to_dataframe), ("xarray", trace.to_xarray)):
         monkeypatch.setitem(sys.modules, name, None)
-        with pytest.raises(ImportError, match=r"cynosure\[frames\]"):
+        with pytest.raises(ImportError, match=r"cynosure\[scale\]"):
             made_()
 
 

@@ -20,7 +20,7 @@ import cynosure as cy
 from cynosure.classifier.estimator import HardmaxClassifier
 from cynosure.cli import main
 from cynosure.cli.app import COMMANDS
-from cynosure.cli.environment import kernels_are_compiled, missing_extra
+from cynosure.cli.environment import missing_extra
 from cynosure.cli.output import Voice
 from cynosure.cli.terminal import field, plain, show_json
 from cynosure.drawing.report import Table
@@ -45,6 +45,8 @@ def test_a_stream_that_is_closed_is_an_empty_one(monkeypatch, tmp_path, capsys) 
         monkeypatch.setattr(sys, name, None)
     assert main(["limit", "golden:G1", "--out", str(tmp_path / "limits.csv")]) == 0
     assert (tmp_path / "limits.csv").read_text().count("\n") == 9
+    assert main(["limit", "golden:G1"]) == 2, "the answer is lost"
+    assert "standard output is closed" in capsys.readouterr().err
     assert main(["limit", "-"]) == 2
     assert "stdin: the file is empty" in capsys.readouterr().err
     monkeypatch.setattr(sys, "stderr", None)
@@ -71,21 +73,6 @@ def test_signs_that_stdout_lacks_lose_no_result(monkeypatch) -> None:
     assert "K_{k+1} ⊂ K_k" in statement["statement"]
     heart = json.loads(said("explain", "good 😀", "--json", "-q"))["result"]["text"]
     assert heart == "good 😀"
-
-
-def test_kernels_are_looked_for_while_another_thread_imports(monkeypatch) -> None:
-    """The line that says what takes so long comes from a thread of its own."""
-
-    class Growing(dict):
-        def __iter__(self):
-            for name in dict.__iter__(self):
-                self[f"{name}, imported meanwhile"] = sys
-                yield name
-
-    monkeypatch.setattr(sys, "modules", Growing(sys.modules))
-    with pytest.raises(RuntimeError, match="changed size"):
-        list(sys.modules)
-    assert kernels_are_compiled() in (True, False)
 
 
 # --- escape sequences ----------------------------------------------------------------------------
@@ -127,12 +114,13 @@ def test_labels_and_words_cannot_drive_the_terminal(
     table = tmp_path / "t.jsonl"
     rows = [{"text": f"fine good\u202e1 {EVIL}", "label": f"up{EVIL}"}] * 3
     table.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    given = {"explain": f"fine good\u202e1 {EVIL}", "predict": str(table), "evaluate": str(table)}
-    assert main([command, str(evil), given[command], *flags]) == 0
+    text = f"fine good\u202e1 {EVIL}"
+    given = [text, "--model", str(evil)] if command == "explain" else [str(evil), str(table)]
+    assert main([command, *given, *flags]) == 0
     out, err = capsys.readouterr()
     assert not OBEYED.search(out + err)
     if flags and command == "explain":  # escaped, not lost
-        assert json.loads(out)["result"]["text"] == given["explain"]
+        assert json.loads(out)["result"]["text"] == text
     if command == "predict" and not flags:
         assert len(out.splitlines()) == 3 and all(row.count("\t") == 1 for row in out.splitlines())
 
@@ -179,12 +167,12 @@ def test_slow_work_says_so_and_quick_work_does_not(monkeypatch, capsys) -> None:
         step(0.5, "still thinking")
     assert heard() == ""
     monkeypatch.setattr("cynosure.cli.output.PATIENCE", 0.0)
-    monkeypatch.setattr("cynosure.cli.output.kernels_are_compiled", lambda: True)
+    monkeypatch.setattr("cynosure.cli.output.compiling", lambda: False)
     with Voice().working("thinking") as step:
         assert until(heard, "...") == "thinking ...\n"
         step(0.5, "still thinking")
         assert heard() == "still thinking ...\n"
-    monkeypatch.setattr("cynosure.cli.output.kernels_are_compiled", lambda: False)
+    monkeypatch.setattr("cynosure.cli.output.compiling", lambda: True)
     with Voice().bar(3, " layers", "walking"):
         assert "walking; compiling kernels, once" in until(heard, "...")
     with Voice(quiet=True).working("thinking") as step:
@@ -192,23 +180,25 @@ def test_slow_work_says_so_and_quick_work_does_not(monkeypatch, capsys) -> None:
     assert heard() == ""
 
 
-def test_the_cache_of_kernels_is_found_where_numba_puts_it(tmp_path: Path) -> None:
+def test_a_small_answer_stores_no_kernel_and_a_large_one_where_it_was_asked(tmp_path: Path) -> None:
     import os
     import subprocess
 
     program = """
-import numpy as np
-from cynosure.cli.environment import kernels_are_compiled
-before = kernels_are_compiled()
+import numpy as np, pathlib, sys
 from cynosure.engine.kernels import classes
+found = lambda: any(pathlib.Path(sys.argv[1]).rglob("*.nbi"))
 classes(np.zeros((3, 2)))
-print(before, kernels_are_compiled())
+print(found(), "numba" in sys.modules)
+classes(np.zeros((10**6, 2)))
+print(found())
 """
     env = {**os.environ, "PYTHONPATH": str(CLI.parent.parent), "NUMBA_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", program], env=env, capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == ["False", "True"], done.stderr
+        [sys.executable, "-c", program, str(tmp_path)],
+        env=env, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["False", "False", "True"], done.stderr
 
 
 def test_what_is_asked_of_the_hub_is_said_first_and_not_asked_six_times(
@@ -227,12 +217,12 @@ def test_what_is_asked_of_the_hub_is_said_first_and_not_asked_six_times(
     monkeypatch.setattr(hub, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(hub, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
-    assert main(["inspect", "minilm"]) == 2
+    assert main(["inspect", "heads", "minilm"]) == 2
     err = capsys.readouterr().err
     assert len(asked) <= 2 and asked[0].startswith("no folder minilm here: looking for minilm on")
     assert "did not answer" in err and "no such host" in err and err.count("\n") == 1
     asked.clear()
-    assert main(["inspect", "./minilm"]) == 2
+    assert main(["inspect", "heads", "./minilm"]) == 2
     assert not asked and "no such folder" in capsys.readouterr().err
 
 
@@ -241,7 +231,7 @@ def test_a_folder_is_taken_without_a_dot(tmp_path: Path, monkeypatch, capsys) ->
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: pytest.fail("network"))
     (tmp_path / "minilm").mkdir()
-    assert main(["inspect", "minilm"]) == 2
+    assert main(["inspect", "heads", "minilm"]) == 2
     err = capsys.readouterr().err
     assert "minilm: no config.json" in err and "hub" not in err
 
@@ -253,13 +243,22 @@ def test_a_missing_extra_is_exit_2_and_the_line_to_type(tmp_path, monkeypatch, c
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "transformers", None)
     (tmp_path / "model").mkdir()
-    assert main(["inspect", "model"]) == 2
+    assert main(["inspect", "heads", "model"]) == 2
     assert 'pip install "cynosure[models]"' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("module", "extra"),
-    [("torch", "torch"), ("torch.nn", "torch"), ("transformers", "models"), ("cvxpy", "control")],
+    [
+        ("torch", "torch"),
+        ("torch.nn", "torch"),
+        ("transformers", "models"),
+        ("cvxpy", "control"),
+        ("starlette", "web"),
+        ("xarray", "scale"),
+        ("pyarrow", "scale"),
+        ("anywidget", "notebook"),
+    ],
 )
 def test_every_extra_has_its_line(module: str, extra: str) -> None:
     assert f'pip install "cynosure[{extra}]"' in missing_extra(ImportError("no", name=module))
@@ -313,8 +312,9 @@ def test_a_result_says_what_it_is() -> None:
     assert repr(of["holds"]).startswith("Check(B1 holds, margin ")
     assert repr(of["idle"]) == "Check(B12 does not apply)"
     explained = of["explanation"]
-    assert isinstance(explained, cy.Explanation)
-    assert repr(explained).startswith(f"Explanation({explained.prediction!r}, log-odds of")
+    assert isinstance(explained, cy.classifier.Explanation)
+    assert repr(explained).startswith(f"Explanation({explained.prediction} ")
+    assert f"log-odds {explained.decision:+.3f}, {len(explained.leaders)}" in repr(explained)
     assert "40 more" in of["limit"]._repr_html_()  # type: ignore[attr-defined]
     assert "&lt;script&gt;" in of["roles"]._repr_html_()  # type: ignore[attr-defined]
 
@@ -356,7 +356,7 @@ def test_tokens_in_utf16_or_a_workbook_are_recognised(tmp_path, monkeypatch, cap
 @pytest.mark.parametrize("code", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le"])
 def test_lines_of_texts_in_utf16_are_read(evil: Path, tmp_path: Path, code: str, capsys) -> None:
     path = tmp_path / "lines.txt"
-    path.write_bytes("fine one\r\n\r\npoor\u0a0a one\n".encode(code))
+    path.write_bytes("fine one\r\n\r\npoor one \u0a0a\n".encode(code))
     assert main(["predict", str(evil), str(path)]) == 0
     out = capsys.readouterr().out.splitlines()
     assert len(out) == 3 and out[0].startswith("up") and out[2].startswith("down or out")

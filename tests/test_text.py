@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cynosure.classifier.text import Documents, Tokenizer, Vocabulary, as_texts
-from cynosure.engine.kernels.words import count_terms
+from cynosure.classifier.kernels.words import count_terms
+from cynosure.classifier.text.documents import Documents
+from cynosure.classifier.text.inputs import as_texts
+from cynosure.classifier.text.vocabulary import Tokenizer, Vocabulary
 
 IDEOGRAPH = ("CJK UNIFIED", "CJK COMPAT", "HIRAGANA", "KATAKANA", "IDEOGRAPHIC", "CJK RADICAL")
 
@@ -144,7 +146,7 @@ def test_occurrences_of_a_term_are_all_found() -> None:
 def test_encoding_in_chunks_is_encoding_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"word{i % 5} and {'x ' * (i % 3)}" for i in range(50)] + [""]
     vocabulary, whole = Vocabulary.build(texts, min_df=1)
-    monkeypatch.setattr("cynosure.classifier.text._CHUNK", 40)
+    monkeypatch.setattr("cynosure.classifier.text.vocabulary._CHUNK", 40)
     parts = vocabulary.encode(texts)
     assert np.array_equal(parts.indptr, whole.indptr)
     assert np.array_equal(parts.indices, whole.indices)

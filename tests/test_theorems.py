@@ -336,7 +336,7 @@ def test_a_case_where_it_holds(name: str) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_case_whose_hypotheses_fail(name: str) -> None:
-    unnormalised = cy.simulate(cy.UnnormalizedAttention(), SQUARE, layers=3)
+    unnormalised = cy.simulate(cy.dynamics.UnnormalizedAttention(), SQUARE, layers=3)
     runs = {case: RUNS[case]() for case in CASES[name].not_applicable}
     demand_silence(name, {"unnormalised": unnormalised, **runs})
 
@@ -344,6 +344,44 @@ def test_a_case_whose_hypotheses_fail(name: str) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_a_tampered_trajectory_is_caught(name: str) -> None:
     demand_alarm(name, [build() for build in CASES[name].sabotaged])
+
+
+SOFT = {
+    "softmax": cy.Softmax(4.0),
+    "another A": cy.Softmax(3.0, [[1.0, -2.0], [0.5, 1e200]]),
+    "causal": cy.attention.Causal(cy.Softmax(2.0)),
+    "rotary": cy.attention.Rotary(cy.Softmax(2.0)),
+    "local": cy.attention.Localmax(0.5),
+    "heads": cy.attention.Heads([cy.Softmax(1.0), cy.Softmax(9.0, -np.eye(2))]),
+}
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_hulls_shrink_in_any_layer_that_averages(name: str) -> None:
+    """B1 is not about hardmax; a token outside of the hull of the layer before is seen."""
+    for scale in (1.0, 1e-200, 1e100):
+        z = scale * configurations.gaussian(30, 2, seed=1)
+        tr = cy.simulate(cy.PureAttention(SOFT[name], alpha=0.7), z, layers=12)
+        [found] = check(tr, only=["B1"])
+        assert found.holds, found
+        for layer in (1, 6, -1):
+            moved = tr.values.copy()
+            far = np.linalg.norm(moved[layer - 1] / scale, axis=1).argmax()
+            moved[layer, 3] = moved[layer - 1, far] * 2
+            assert check(replace(tr, z=moved), only=["B1"])[0].holds is False
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        cy.attention.Heads([cy.Softmax(1.0)], [2 * np.eye(2)]),
+        cy.attention.Heads([cy.Softmax(1.0), cy.Softmax(2.0)], average=False),
+        cy.attention.Sinkhorn(1.0),
+    ],
+)
+def test_hulls_are_not_judged_where_layers_do_not_average(rule: cy.attention.Attention) -> None:
+    tr = cy.simulate(cy.PureAttention(rule), configurations.gaussian(9, 2, seed=1), layers=3)
+    assert "or of any mean" in why(tr)
 
 
 # --- trajectories that cannot be judged -----------------------------------------------------------
@@ -560,3 +598,13 @@ def test_a_check_reads_as_a_sentence() -> None:
     assert isinstance(found, Check) and found.arithmetic == "float64"
     assert str(found).startswith("B1 holds, margin ")
     assert THEOREMS["B13"](born("equal norms", 1, 1)()).arithmetic == "exact"
+
+
+def test_the_list_of_checks_shows_how_many_hold() -> None:
+    z = np.array([[1.0, 0.0], [0.0, 1.0], [0.3, 0.2]])
+    checks = cy.check(cy.simulate(cy.PureAttention(), z, layers=4))
+    held = sum(bool(c.holds) for c in checks)
+    assert len(repr(checks)) < 100 and f"{held} hold" in repr(checks)
+    assert "0 fail" in repr(checks) and checks[:1] == list(checks)[:1]
+    page = checks._repr_html_()
+    assert page.count(">holds<") == min(10, held) and f"... {len(checks) - 10} more" in page

@@ -14,14 +14,23 @@ def test_integer_tensors_are_not_truncated():
 
     whole = torch.tensor([[3, 1], [1, 2], [-1, 0]])
     real = whole.to(torch.get_default_dtype())
-    for dynamics in (cy.PureAttention(alpha=0.5), cy.PureAttention(cy.Softmax()), cy.FeedForward()):
+    for dynamics in (
+        cy.PureAttention(alpha=0.5),
+        cy.PureAttention(cy.Softmax()),
+        cy.dynamics.FeedForward(),
+    ):
         run = cy.simulate(dynamics, whole, layers=3)
         assert run.z.dtype == torch.get_default_dtype()
         assert torch.equal(run.z, cy.simulate(dynamics, real, layers=3).z)
-    for flow in (cy.AttentionFlow(), cy.SphereFlow()):
+    for flow in (cy.dynamics.AttentionFlow(), cy.SphereFlow()):
         run = cy.simulate(flow, whole, time=0.5)
         assert torch.equal(run.z, cy.simulate(flow, real, time=0.5).z)
-    for attention in (cy.Softmax(), cy.Sinkhorn(), cy.Localmax(), cy.Causal(cy.Softmax())):
+    for attention in (
+        cy.Softmax(),
+        cy.attention.Sinkhorn(),
+        cy.attention.Localmax(),
+        cy.attention.Causal(cy.Softmax()),
+    ):
         assert torch.equal(attention.pull(whole), attention.pull(real))
 
 
@@ -111,6 +120,6 @@ def test_numbers_that_are_numbers_pass():
 
 def test_a_whole_run_in_place_of_tokens_is_told_which_part_to_pass() -> None:
     run = cy.simulate(cy.PureAttention(), np.eye(2), layers=1)
-    for reads in (cy.clusters, cy.hull):
+    for reads in (cy.hull, cy.analysis.effective_rank):
         with pytest.raises(TypeError, match=r"got Trajectory; pass one of its layers"):
             reads(run)

@@ -7,18 +7,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cynosure.classifier.datasets import synthetic
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.model import Model, Plane
-from cynosure.classifier.text import Vocabulary
+from cynosure.classifier.model.model import Model
+from cynosure.classifier.model.plane import Plane
+from cynosure.classifier.text.datasets import synthetic
+from cynosure.classifier.text.vocabulary import Vocabulary
 
 torch = pytest.importorskip("torch")
-from cynosure.classifier.soft_model import (  # noqa: E402
+from cynosure.classifier.fitting.soft_model import (  # noqa: E402
     Score,
     SoftLayers,
     Texts,
 )
-from cynosure.classifier.training import Learned  # noqa: E402
+from cynosure.classifier.fitting.training import Learned  # noqa: E402
 
 torch.set_num_threads(1)  # small tensors
 

@@ -18,7 +18,7 @@ def runs():
     yield cy.simulate(cy.PureAttention(cy.Hardmax(A), alpha=Fraction(1, 3)), z, layers=3, mask=mask)
     yield cy.simulate(cy.PureAttention(alpha="1/7"), z.astype(np.float32), layers=3)
     yield cy.simulate(cy.PureAttention(), np.stack([z, z + 1]), layers=3, save_every=2)
-    yield cy.simulate(cy.UnnormalizedAttention(), z, layers=3)
+    yield cy.simulate(cy.dynamics.UnnormalizedAttention(), z, layers=3)
 
 
 @pytest.mark.parametrize("tr", list(runs()), ids=lambda tr: repr(tr)[:40])
@@ -40,11 +40,14 @@ def test_round_trip_bit_for_bit(tr, tmp_path):
 
 @pytest.mark.parametrize(
     "dynamics",
-    [*(kind() for kind in cy.DYNAMICS.values()), cy.PureAttention(cy.Causal(cy.Softmax(beta=3.0)))],
+    [
+        *(kind() for kind in cy.dynamics.DYNAMICS.values()),
+        cy.PureAttention(cy.attention.Causal(cy.Softmax(beta=3.0))),
+    ],
     ids=lambda x: type(x).__name__,
 )
 def test_every_dynamics_comes_back_and_runs_the_same(dynamics, tmp_path):
-    length = {"time": 0.5} if isinstance(dynamics, cy.Flow) else {"layers": 2}
+    length = {"time": 0.5} if isinstance(dynamics, cy.dynamics.Flow) else {"layers": 2}
     tr = cy.simulate(dynamics, cf.gaussian(5, 2), **length)
     back = cy.load(tr.save(tmp_path / "run.npz"))
     assert type(back.dynamics) is type(dynamics)
@@ -52,20 +55,22 @@ def test_every_dynamics_comes_back_and_runs_the_same(dynamics, tmp_path):
     np.testing.assert_array_equal(again.z, tr.z)
 
 
-@pytest.mark.parametrize("stepper", [None, *(kind() for kind in cy.STEPPERS.values())])
+@pytest.mark.parametrize("stepper", [None, *(kind() for kind in cy.simulation.STEPPERS.values())])
 def test_the_stepper_is_part_of_the_run(stepper, tmp_path):
-    tr = cy.simulate(cy.AttentionFlow(), cf.gaussian(5, 2), time=0.5, stepper=stepper)
-    assert tr.stepper == (stepper or cy.Adaptive())
+    tr = cy.simulate(cy.dynamics.AttentionFlow(), cf.gaussian(5, 2), time=0.5, stepper=stepper)
+    assert tr.stepper == (stepper or cy.simulation.Adaptive())
     assert cy.load(tr.save(tmp_path / "run.npz")).stepper == tr.stepper
     assert cy.simulate(cy.PureAttention(), cf.gaussian(5, 2), layers=1).stepper is None
 
 
-def test_a_dynamics_of_ones_own_is_stored_by_its_states_only(tmp_path):
-    class Halving(cy.LayerMap):
+def test_a_dynamics_that_cannot_be_stored_is_named(tmp_path):
+    class Halving(cy.dynamics.LayerMap):
         def step(self, z, k, *, mask=None):
             return z / 2
 
-    back = cy.load(cy.simulate(Halving(), np.eye(2), layers=2).save(tmp_path / "run.npz"))
+    path = cy.simulate(Halving(), np.eye(2), layers=2).save(tmp_path / "run.npz")
+    with pytest.warns(UserWarning, match=r"made by Halving\(\) of .*test_trajectory"):
+        back = cy.load(path)
     assert back.dynamics is None and back.z[2, 0, 0] == 0.25
 
 
@@ -110,7 +115,7 @@ def test_a_flipped_byte_never_gives_other_numbers(tmp_path):
 
 
 def test_a_newer_format_says_upgrade(tmp_path, monkeypatch):
-    import cynosure.simulation.trajectory as module
+    import cynosure.simulation.saving as module
 
     monkeypatch.setattr(module, "VERSION", 99)
     path = cy.simulate(cy.PureAttention(), np.eye(2), layers=1).save(tmp_path / "new.npz")
@@ -168,7 +173,7 @@ def test_a_run_as_an_array_of_xarray():
     ]
     np.testing.assert_array_equal(data["z"].sel(layer=2), run.at(2))
     assert data["mask"].values.tolist() == mask.tolist() and str(data["word"].values[1]) == "b"
-    assert "PureAttention" in data.attrs["made by"] and data.attrs["status"] == run.status.message
+    assert "PureAttention" in data.attrs["made_by"] and data.attrs["status"] == run.status.message
     flow = cy.simulate(cy.SphereFlow(), cf.sphere(6, 3).reshape(2, 3, 3), times=[0.0, 0.5])
     data = flow.to_xarray()
     assert data["z"].dims == ("time", "batch_0", "token", "dim")
@@ -193,5 +198,7 @@ def test_a_place_or_a_seed_beyond_machine_integers_is_refused_or_used():
     tr = cy.simulate(cy.PureAttention(), np.ones((2, 3, 2)), layers=1)
     with pytest.raises(IndexError, match="no place in a batch"):
         tr.select(2**63)
-    one, two = (cy.simulate(cy.JumpChain(seed=s), np.eye(3), layers=3) for s in (1e308, int(1e308)))
+    one, two = (
+        cy.simulate(cy.dynamics.JumpChain(seed=s), np.eye(3), layers=3) for s in (1e308, int(1e308))
+    )
     np.testing.assert_array_equal(one.z, two.z)

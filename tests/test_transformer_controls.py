@@ -2,35 +2,39 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 import cynosure as cy
-from cynosure.experiments.transformers import _head_ends as head_ends
-from cynosure.experiments.transformers import sentence_collapse, sentence_flow
-from cynosure.experiments.transformers._crowds import Crowd, crowd_controls
-from cynosure.experiments.transformers._layer_pairs import Decomposed, Pair, coupled, gaps
-from cynosure.experiments.transformers._null_heads import (
+from cynosure.pretrained.pages.pictures import grid, word_paths, write_words
+from cynosure.pretrained.reading.examples import random_transformer
+from cynosure.pretrained.reading.head_flows import head_run
+from cynosure.pretrained.reading.jacobians import coupling
+from cynosure.pretrained.reading.weights import untrained
+from cynosure.simulation.trajectory import Status, Trajectory
+from studies.transformers import _head_ends as head_ends
+from studies.transformers import _head_places, _models, layer_cycles, sentence_flow
+from studies.transformers._crowds import Crowd, crowd_controls
+from studies.transformers._layer_pairs import Decomposed, Pair, coupled, gaps
+from studies.transformers._null_heads import (
     MATRICES,
     forms,
     is_good,
     lean,
+    named_heads,
     random_head,
     uniform_head,
 )
-from cynosure.pretrained.examples import random_transformer
-from cynosure.pretrained.head_flows import head_run
-from cynosure.pretrained.jacobians import coupling
-from cynosure.pretrained.pictures import grid, word_paths, write_words
-from cynosure.pretrained.untrained import untrained
-from cynosure.simulation.trajectory import Status, Trajectory
+from studies.transformers._sentence_starts import KEYS
 from test_experiments import quick
 
 MODEL = random_transformer()
 
 
-def heads() -> list[cy.Head]:
+def heads() -> list[cy.pretrained.Head]:
     return [head for layer in MODEL.distinct_layers for head in MODEL.heads(layer)]
 
 
@@ -64,7 +68,7 @@ def test_the_lean_of_a_spectrum() -> None:
 
     def of(values: list[float]) -> float:
         V = np.diag(values)
-        return lean(cy.Head(np.eye(d), np.eye(d), V, np.eye(d), zero, zero, zero))
+        return lean(cy.pretrained.Head(np.eye(d), np.eye(d), V, np.eye(d), zero, zero, zero))
 
     assert of([1.0, 2, 3, 4]) == of([-1.0, -2, -3, -4]) == 1.0
     assert of([1.0, 2, -3, -4]) == 0.0 and of([1.0, 2, 3, -4]) == 0.5
@@ -120,22 +124,19 @@ def test_a_single_cluster_is_training_only_where_null_models_have_more() -> None
 
 def test_places_of_a_control() -> None:
     z = np.array([[1.0, 0, 0], [1, 0.001, 0], [0, -2, 0]])
-    places = sentence_collapse.centres(z)
+    places = _head_places.centres(z)
     assert len(places) == 2 and np.linalg.norm(places, axis=1) == pytest.approx([1, 1])
-    assert sentence_collapse.at_places(places[:1], places)
-    assert not sentence_collapse.at_places(-places, places)
+    assert _head_places.at_places(places[:1], places)
+    assert not _head_places.at_places(-places, places)
 
 
 def test_the_rule_of_places_is_computed() -> None:
-    def counted(own: int, any_: int, other: int) -> sentence_collapse.Counted:
-        return sentence_collapse.Counted(
-            layer=1, text="t", heads=12, own=own, any=any_, half=any_, other=other, clusters=2.0,
-            moving=0,
-        )  # fmt: skip
+    def counted(own: int, any_: int, other: int) -> _head_places.Counted:
+        return _head_places.Counted(layer=1, text=0, heads=12, own=own, any=any_, other=other)
 
-    verdicts = [c.survives for c in sentence_collapse._controls([counted(7, 12, 0)])]
+    verdicts = [c.survives for c in _head_places.place_controls([counted(7, 12, 0)])]
     assert verdicts == [False, True, True]
-    verdicts = [c.survives for c in sentence_collapse._controls([counted(12, 12, 12)])]
+    verdicts = [c.survives for c in _head_places.place_controls([counted(12, 12, 12)])]
     assert verdicts == [True, True, False]
 
 
@@ -153,7 +154,7 @@ def test_coupling_from_decompositions_is_coupling() -> None:
 def test_gaps_are_over_tokens_and_signed() -> None:
     def pair(token: int, first: int, second: int, m: float) -> Pair:
         return Pair(
-            weights="trained", text="t", token=token, word="w", first=first, second=second, m=m,
+            weights="trained", text=0, token=token, first=first, second=second, m=m,
             traceless=m, turned=1.0, others=(),
         )  # fmt: skip
 
@@ -189,8 +190,8 @@ def test_random_words_leave_special_tokens_and_draw_whole_words() -> None:
 
 
 def ensemble(name: str, ends: list[float]) -> sentence_flow.Ensemble:
-    values = {key: np.column_stack((np.zeros(len(ends)), ends)) for key in sentence_flow.KEYS}
-    return sentence_flow.Ensemble(name, values, np.full(len(ends), 60.0), 72)
+    values = {key: np.column_stack((np.zeros(len(ends)), ends)) for key in KEYS}
+    return sentence_flow.Ensemble(name, values)
 
 
 def test_a_sentence_is_judged_by_random_words() -> None:
@@ -203,15 +204,87 @@ def test_a_sentence_is_judged_by_random_words() -> None:
         }
         starts = {name: ensemble(name, ends) for name, ends in named.items()}
         shifts = np.linspace(-0.01, 0.01, 8)
-        beside = [
-            sentence_flow.Beside("t", 9, 0.3 + more + x, np.array([0.3]), np.array([0.3]))
-            for x in shifts.tolist()
-        ]
-        return [c.survives for c in sentence_flow._controls(starts, beside, trained=True)]
+        beside = [sentence_flow.Beside(more + x, more + x) for x in shifts.tolist()]
+        return [c.survives for c in sentence_flow._controls(starts, beside)]
 
     # Below Gaussian tokens and above random words: the published claim falls.
     assert controls(0.3, [0.2, 0.25], 0.1) == [False, True, True, False]
     assert controls(0.1, [0.2, 0.25], 0.0) == [True, False, False, True]
+
+
+# --- several models -----------------------------------------------------------------------------
+
+
+def test_models_stand_side_by_side_with_a_chapter_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(m: SimpleNamespace, say: object) -> _models.Measured:
+        claim = cy.study.Comparison("It is so.", "nothing", "1 of 1", m.name == "one")
+        report = cy.study.report_of(layer_cycles.QUICK, f"{m.name}: text.", controls=[claim])
+        return _models.Measured(report, {"length": len(m.name)}, m.name)
+
+    two = [SimpleNamespace(name=name) for name in ("one", "three")]
+    report = _models.side_by_side(layer_cycles.QUICK, two, measure, cy.study.silent)  # type: ignore[arg-type]
+    assert report.tables[0].rows == (("one", 3), ("three", 5))
+    assert [(c.claim, c.survives) for c in report.controls] == [
+        ("one: It is so.", True),
+        ("three: It is so.", False),
+    ]
+    assert [c.title for c in report.chapters] == ["one", "three"]
+    (alone,) = [_models.side_by_side(layer_cycles.QUICK, two[:1], measure, cy.study.silent)]  # type: ignore[arg-type]
+    assert alone.chapters == () and alone.summary == "one: text."
+    named = []
+    monkeypatch.setattr(_models, "example_transformer", lambda *asked: named.append(asked[0]))
+    _models.models_of("./a, MiniLM,b")
+    _models.models_of("")
+    assert named == ["./a", "", "b", ""]
+
+
+def test_sentences_are_spoken_to_a_model_that_reads_phonemes() -> None:
+    letters = _models.TEXTS[0]
+    spoken = SimpleNamespace(tokenizer=SimpleNamespace(get_vocab=lambda: {"ˈ": 1, "ə": 2}))
+    assert _models.read_as(MODEL, letters) == letters
+    assert _models.read_as(spoken, letters).startswith("ðə fˈɪlm")  # type: ignore[arg-type]
+    assert _models.read_as(spoken, "other words") == "other words"  # type: ignore[arg-type]
+    z = _models.starts_of(MODEL, _models.TEXTS[:3], 2, 5)
+    assert z.shape == (3, 5, 48)
+    ids = MODEL.tokenizer(letters)["input_ids"]  # type: ignore[misc]
+    np.testing.assert_array_equal(z[0], MODEL.trace([*ids[:4], ids[-1]]).z[2])
+
+
+# --- layers repeated ----------------------------------------------------------------------------
+
+
+def test_ends_of_repeated_layers_are_told_apart() -> None:
+    def ended(distances: list[float], period: int | None) -> layer_cycles.Ended:
+        far = np.array(distances)
+        return layer_cycles.Ended(0, "whole layer", 0, period, far, 1)
+
+    assert ended([0.0, 0.0, 0.0], 0).end == "rest"
+    assert ended([0.5, 1e-9, 0.5], 2).end == "period 2"
+    assert ended([0.5, 0.6, 0.1], None).end == "almost 3"
+    assert ended([0.5, 0.6, 0.4], None).end == "moving"
+    few = [ended([0.5, 1e-9, 0.5], 2), ended([0.5, 0.6, 0.1], None), ended([0.5, 1e-9, 0.5], 2)]
+    assert layer_cycles._counted(few) == "period 2 ×2, almost 3 ×1"
+
+
+def test_a_layer_without_feed_forward_and_its_nulls_are_run() -> None:
+    p = layer_cycles.QUICK
+    z = _models.starts_of(MODEL, _models.TEXTS[:2], 0, p.tokens)
+    ends = layer_cycles.ends_of(MODEL, z, 0, p.times, "whole layer")
+    assert [e.text for e in ends] == [0, 1]
+    states = [MODEL.iterate(x, 0, p.times).z for x in z]
+    for e, run in zip(ends, states, strict=True):
+        u = run / np.linalg.norm(run, axis=-1, keepdims=True)
+        away = [np.linalg.norm(u[-1] - u[-1 - k]) / np.linalg.norm(u[-1]) for k in (1, 2, 3)]
+        np.testing.assert_allclose(e.distances[:3], away, rtol=1e-3, atol=1e-5)
+    other = layer_cycles.scrambled(MODEL, 0)
+    a, b = (np.sort(m.heads(0)[0].W_O.ravel()) for m in (MODEL, other))
+    assert np.abs(a - b).max() > 0  # entries of the whole matrix change places, not of one head
+    whole = [
+        np.sort(dict(m.model.named_parameters())[name].detach().numpy().ravel())
+        for m in (MODEL, other)
+        for name in [n for n, w in m.model.named_parameters() if w.dim() == 2][-1:]
+    ]
+    np.testing.assert_array_equal(*whole)
 
 
 # --- pictures -----------------------------------------------------------------------------------
@@ -245,7 +318,7 @@ def test_a_word_over_a_path_is_better_than_none() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["head_spectra", "head_flow", "sentence_flow", "sentence_collapse", "block_coupling"],
+    ["head_spectra", "head_flow", "sentence_flow", "layer_cycles", "block_coupling"],
 )
 def test_every_experiment_on_transformers_has_controls_and_names_its_weights(name: str) -> None:
     report, _ = quick(name)
@@ -265,3 +338,11 @@ def test_good_triples_are_those_of_the_hypotheses() -> None:
     for head in heads():
         (named,) = (h.holds for h in head.hypotheses() if h.name == "good triple")
         assert is_good(head) == named
+
+
+def test_heads_are_named_by_numbers_counted_from_zero() -> None:
+    """Heads 5 and 14 of arXiv 2305.05465, which counts from 1, are 4 and 13."""
+    heads = [SimpleNamespace(name=f"L0H{k}") for k in range(16)]
+    assert named_heads(heads, "4,13") == [heads[5 - 1], heads[14 - 1]]
+    with pytest.raises(ValueError, match="there are L0H0 to L0H15"):
+        named_heads(heads, "16")

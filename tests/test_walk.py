@@ -142,3 +142,57 @@ def test_tokens_at_the_end_of_the_range_stay_in_their_hull():
     for _ in range(40):
         walk.advance()
         assert np.isfinite(walk.state()).all()
+
+
+def _no_integers(monkeypatch) -> None:
+    def refuse(*_):
+        raise AssertionError("a decision was taken in integers")
+
+    monkeypatch.setattr("cynosure.engine.kernels.exact.maximisers", refuse)
+
+
+def test_queries_that_are_zero_coordinate_by_coordinate_need_no_integers(monkeypatch):
+    """Half of the tokens are 0 in the one coordinate that A reads: they follow all tokens."""
+    z = np.random.default_rng(0).standard_normal((90, 3))
+    z[::2, 1] = 0.0
+    A = np.diag([0.0, 1.0, 0.0])
+    _, expected = oracle.run(z.tolist(), Fraction(1), 1, A.tolist())
+    for name in ("matvec", "maximisers"):
+        monkeypatch.setattr(f"cynosure.engine.kernels.exact.{name}", None)
+    found = Walk(z, A, Fraction(1)).followed()
+    assert [f.tolist() for f in found] == expected[0]
+    assert len(found[0]) == 90 > len(found[1])
+
+
+def test_one_long_token_does_not_send_the_others_to_integers(monkeypatch):
+    """A score is rounded in proportion to its key: beside 1e16 all short keys seemed to tie."""
+    z = np.random.default_rng(0).standard_normal((90, 3))
+    z[7] *= 1e16
+    z[8] = 0.0
+    _, expected = oracle.run(z.tolist(), Fraction(1), 1)
+    _no_integers(monkeypatch)
+    for gaps in (False, True):
+        found = Walk(z, None, Fraction(1), gaps=gaps).followed()
+        assert [f.tolist() for f in found] == expected[0]
+
+
+def test_gaps_beside_a_long_token_are_those_between_scores():
+    z = np.random.default_rng(1).standard_normal((80, 2))
+    z[3] *= 2.0**60
+    walk = Walk(z, None, Fraction(1), gaps=True)
+    walk.decide()
+    scores = np.sort(z @ z.T, axis=1)
+    assert np.allclose(walk.table().margin, scores[:, -1] - scores[:, -2], rtol=1e-9)
+
+
+@pytest.mark.parametrize("A", [np.zeros((2, 2)), np.diag([1.0, 0.0]), np.ones((2, 2))])
+@pytest.mark.parametrize("gaps", [False, True])
+def test_queries_that_are_zero_need_no_search(A, gaps, monkeypatch):
+    """A z = 0: every key ties. Where they are many, their sets are written out at once."""
+    z = np.random.default_rng(2).standard_normal((70, 2))
+    z[::2, 0] = 0.0
+    z[1::4] = z[1::4, :1] * [1.0, -1.0]
+    _, expected = oracle.run(z.tolist(), Fraction(1), 1, [[Fraction(x) for x in r] for r in A])
+    monkeypatch.setattr("cynosure.engine.kernels.MANY_TIES", 100)
+    _no_integers(monkeypatch)
+    assert [f.tolist() for f in Walk(z, A, Fraction(1), gaps=gaps).followed()] == expected[0]

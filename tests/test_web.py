@@ -6,10 +6,17 @@ import asyncio
 import io
 import json
 import re
+import select
 import shlex
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import urlencode
 
 import numpy as np
 import pytest
@@ -17,23 +24,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import cynosure as cy
+from cynosure import catalogue
 
 pytest.importorskip("fastapi")
 from starlette.testclient import TestClient
 
 from cynosure.analysis.probes import basins
-from cynosure.web import pool as pools
-from cynosure.web.answers import plane
-from cynosure.web.bounds import BOUNDS
-from cynosure.web.described import dynamics_of, forms
+from cynosure.web import connections
+from cynosure.web.answers.dynamics_fields import dynamics_of, forms
+from cynosure.web.answers.experiments import params_of
+from cynosure.web.answers.texts import text_answers
+from cynosure.web.answers.tokens import plane
+from cynosure.web.connections import _Connection, serve
 from cynosure.web.gallery import Gallery, _Run
-from cynosure.web.listening import _Connection, serve
-from cynosure.web.pool import Pool
-from cynosure.web.problems import Refusal
-from cynosure.web.progress import progress
-from cynosure.web.readings import readings
-from cynosure.web.runs import params_of
+from cynosure.web.requests import schema
+from cynosure.web.requests.bounds import BOUNDS
+from cynosure.web.requests.problems import Refusal
 from cynosure.web.server import Settings, application
+from cynosure.web.workers import pool as pools
+from cynosure.web.workers.pool import Pool
+from cynosure.web.workers.progress import progress
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = "http://localhost:8765"
@@ -74,6 +84,35 @@ def test_limit_is_the_limit(client) -> None:
     assert sorted(found["polytope"]["index"]) == [0, 1, 2, 3]
 
 
+def test_a_shadow_is_that_of_the_library(client) -> None:
+    from cynosure.analysis.shadowing import shadow
+
+    rule = {"name": "softmax", "beta": 6}
+    asked = {"name": "pure_attention", "attention": rule, "alpha": 0.5}
+    body = {"tokens": SQUARE, "dynamics": asked, "layers": 30}
+    found = client.post("/api/v1/shadow", json=body).json()
+    own = shadow(cy.PureAttention(cy.Softmax(6.0), 0.5), SQUARE, layers=30)
+    assert found["agrees_until"] == own.agrees_until(own.tolerance).tolist()
+    assert [p["clusters"] for p in found["plateaus"]] == [
+        [c.tolist() for c in p.clusters] for p in own.plateaus
+    ]
+    refused = client.post("/api/v1/shadow", json=body | {"dynamics": {"name": "pure_attention"}})
+    assert "expected PureAttention" in problem(refused, 422)["detail"]
+
+
+def test_a_hull_that_takes_too_long_is_null(monkeypatch) -> None:
+    from cynosure.web.answers import tokens
+
+    def over(z, *, deadline):
+        assert 0 < deadline <= 9.0
+        raise TimeoutError
+
+    asked = schema.Limit(tokens=SQUARE, deadline=9.0).model_dump()
+    assert tokens.limit(asked)["hull"]["index"] is not None
+    monkeypatch.setattr(tokens, "hull", over)
+    assert tokens.limit(asked)["hull"] is None
+
+
 def test_a_brief_answer_is_the_same_with_less_in_it(client) -> None:
     whole, brief = (
         client.post("/api/v1/limit", json={"tokens": SQUARE, "brief": less}).json()
@@ -110,7 +149,7 @@ def test_every_dynamics_can_be_asked_for(client, name: str) -> None:
         "/api/v1/simulate", json={"tokens": z0, "dynamics": {"name": name}, **clock}
     )
     assert found.status_code == 200, found.text
-    run = cy.simulate(cy.DYNAMICS[name](), z0, **clock)
+    run = cy.simulate(cy.dynamics.DYNAMICS[name](), z0, **clock)
     assert np.array_equal(found.json()["z"], run.values) and found.json()["in_time"] == in_time
 
 
@@ -159,7 +198,7 @@ def test_control_and_removal(client) -> None:
     never = client.post("/api/v1/control", json={"tokens": z, "leaders": [3]}).json()
     assert never["feasible"] is False and never["words"] == str(cy.control(z, 3).witness)
     gone = client.post("/api/v1/control", json={"tokens": z, "remove": 0}).json()
-    assert gone["moved"]["follows"] == cy.remove_leader(z, 0).follows
+    assert gone["moved"]["follows"] == cy.analysis.remove_leader(z, 0).follows
 
 
 def test_basins_are_those_of_the_library(client) -> None:
@@ -202,10 +241,11 @@ def test_texts(client) -> None:
     clf = cy.load_pretrained()
     texts = [TEXT, "", "Dull and tedious."]
     found = client.post("/api/v1/predict", json={"texts": texts}).json()
-    assert [row["label"] for row in found["predictions"]] == clf.predict(texts).tolist()
-    assert [row["decision"] for row in found["predictions"]] == clf.decision_function(
-        texts
-    ).tolist()
+    good, nothing, bad = (row["label"] for row in found["predictions"])
+    assert [good, bad] == clf.predict([texts[0], texts[2]]).tolist() == ["pos", "neg"]
+    assert nothing is None, "no evidence, no verdict"
+    decision = [row["decision"] for row in found["predictions"]]
+    assert decision == clf.decision_function(texts).tolist()
     explained = client.post("/api/v1/explain", json={"text": TEXT}).json()
     ex = clf.explain(TEXT)
     assert explained["decision"] == ex.decision and explained["prediction"] == ex.prediction
@@ -227,9 +267,12 @@ def test_struck_words_are_gone(client) -> None:
     assert found["decision"] < clf.explain(TEXT).decision
 
 
-def test_every_line_of_curl_in_the_docs_works(client) -> None:
+def test_every_line_of_curl_in_the_docs_works(client, monkeypatch) -> None:
     """Each is parsed as a shell would and sent; none may be left out."""
-    page = (ROOT / "docs" / "api-http.md").read_text("utf-8")
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    from _http import http_page
+
+    page = http_page()
     lines = re.findall(r"^```sh\n(curl .*?)\n```$", page, re.M | re.S)
     assert len(lines) == page.count("curl -s ") >= 13
     for line in lines:
@@ -313,6 +356,61 @@ def test_what_is_no_json_is_refused(client, body: bytes) -> None:
     assert client.post("/api/v1/explain", content=brackets, headers=head).status_code == 200
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"text": "good", "text": "bad"}',
+        b'{"text": "x", "struck": [{"a": 1, "\\u0061": 2}]}',
+        b'{"text": "x", "model": ' + b"9" * 5000 + b"}",
+    ],
+)
+def test_keys_that_are_there_twice_and_endless_numbers_are_refused(client, body: bytes) -> None:
+    head = {"Content-Type": "application/json"}
+    problem(client.post("/api/v1/explain", content=body, headers=head), 400)
+
+
+def test_framing_that_can_be_read_in_two_ways_is_refused(client) -> None:
+    head = {"Content-Type": "application/json"}
+    body = b'{"text": "good"}'
+    both = head | {"Content-Length": str(len(body)), "Transfer-Encoding": "chunked"}
+    answer = client.post("/api/v1/explain", content=body, headers=both)
+    assert "both" in problem(answer, 400)["detail"] and answer.headers["connection"] == "close"
+    for packed in ("gzip", "br", "identity, gzip", "unheard-of"):
+        answer = client.post(
+            "/api/v1/explain", content=body, headers=head | {"Content-Encoding": packed}
+        )
+        assert "Content-Encoding" in problem(answer, 415)["detail"]
+    plain = client.post(
+        "/api/v1/explain", content=body, headers=head | {"Content-Encoding": "identity"}
+    )
+    assert plain.status_code == 200
+    for host in ("[::1]evil.com", "localhost:80:80", "localhost@evil.com", "[::1", "a b"):
+        problem(client.get("/api/v1/bounds", headers={"Host": host}), 400)
+
+
+def test_the_address_is_judged_before_the_body(client) -> None:
+    """404 and 405 with what is allowed there, whatever the body is called."""
+    problem(client.post("/api/v1/nothing", content=b"x"), 404)
+    for path, allowed in {
+        "/api/v1/bounds": "GET",
+        "/api/v1/limit": "POST",
+        "/api/v1/experiments/runs/x-00000000": "DELETE, GET",
+        "/": "GET, HEAD",
+    }.items():
+        answer = client.request("PATCH", path, content=b"x")
+        problem(answer, 405)
+        assert answer.headers["allow"] == allowed
+        if "POST" not in allowed:
+            problem(client.post(path, content=b"x"), 405)
+
+
+def test_lines_of_progress_hold_no_files(client) -> None:
+    asked = {"tokens": SQUARE, "layers": 2, "format": "npz"}
+    head = {"Accept": "application/x-ndjson"}
+    last = client.post("/api/v1/simulate", json=asked, headers=head).text.splitlines()[-1]
+    assert json.loads(last)["problem"]["status"] == 422
+
+
 def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch) -> None:
     """Told so within the time a request may take, and the connection is not used again."""
     monkeypatch.setitem(BOUNDS, "arrival_seconds", 0.05)
@@ -336,11 +434,123 @@ def test_a_body_that_does_not_come_is_not_waited_for(monkeypatch) -> None:
     assert "9 bytes" in json.loads(sent[1]["body"])["detail"]
 
 
-def test_connections_that_say_nothing_are_closed(monkeypatch) -> None:
-    """Silent ones and those that stop in mid-head; one that asks is answered."""
+@asynccontextmanager
+async def _listening(app):
+    """(port, connections) of that application behind connections of ours."""
     import uvicorn
     from uvicorn.server import ServerState
 
+    config, state = uvicorn.Config(app, log_level="error", lifespan="off"), ServerState()
+    config.load()
+    how = {"config": config, "server_state": state, "app_state": {}}
+    loop = asyncio.get_running_loop()
+    listening = await loop.create_server(lambda: _Connection(**how), "127.0.0.1", 0)
+    try:
+        yield listening.sockets[0].getsockname()[1], state.connections
+    finally:
+        listening.close()
+
+
+def test_an_answer_that_is_not_read_is_dropped_and_one_read_slowly_is_not(monkeypatch) -> None:
+    size = 32 << 20
+    monkeypatch.setitem(BOUNDS, "arrival_seconds", 1.0)
+
+    async def app(scope, receive, send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(size)})
+
+    async def ask(port: int, pause: float) -> int:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        came = 0
+        try:
+            await asyncio.sleep(pause)
+            while part := await reader.read(1 << 20):
+                came += len(part)
+                await asyncio.sleep(0.005)
+        except ConnectionError:
+            pass
+        writer.transport.abort()
+        return came
+
+    async def scenario() -> None:
+        async with _listening(app) as (port, there):
+            left, read = await asyncio.gather(ask(port, 4.0), ask(port, 0.0))
+            await asyncio.sleep(0.05)
+            assert left < size <= read and not there
+
+    asyncio.run(scenario())
+
+
+def test_requests_are_refused_while_too_much_is_not_read(monkeypatch) -> None:
+    monkeypatch.setattr(connections, "MOST_PENDING", 1 << 20)
+
+    async def app(scope, receive, send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": bytes(16 << 20)})
+
+    async def scenario() -> None:
+        held: list = []
+        async with _listening(connections._roomy(app, lambda: held[0])) as (port, there):
+            held.append(there)
+            ask = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+            _, lazy = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
+            lazy.write(ask)
+            while not any(one.pending > 1 << 20 for one in there):
+                await asyncio.sleep(0.01)
+            reader, other = await asyncio.open_connection("127.0.0.1", port)
+            other.write(ask)
+            answer = await asyncio.wait_for(reader.read(), 20)
+            other.transport.abort()
+            assert answer.startswith(b"HTTP/1.1 503") and b"retry-after: 30" in answer.lower()
+            lazy.transport.abort()
+            while there:
+                await asyncio.sleep(0.01)
+            reader, other = await asyncio.open_connection("127.0.0.1", port)
+            other.write(ask)
+            assert (await asyncio.wait_for(reader.read(), 20)).startswith(b"HTTP/1.1 200")
+            other.transport.abort()
+            await asyncio.sleep(0.05)
+
+    asyncio.run(scenario())
+
+
+def test_more_clients_than_descriptors_are_told_so_in_few_words() -> None:
+    resource = pytest.importorskip("resource")
+    code = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))\n"
+    code += "from cynosure.web.connections import serve\n"
+    code += "from cynosure.web.server import Settings\n"
+    code += "serve(Settings(workers=1), '127.0.0.1', 0, lambda where: print(where, flush=True))"
+    running = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert running.stdout is not None and running.stderr is not None and resource
+    port = int(running.stdout.readline().decode().rstrip("/\n").rpartition(":")[2])
+    clients = []
+    try:
+        for _ in range(300):
+            clients.append(socket.create_connection(("127.0.0.1", port), 30))
+        told, until = [], time.monotonic() + 30
+        while len(told) <= 100 and time.monotonic() < until:
+            time.sleep(0.5)
+            told = [c for c in clients if select.select([c], [], [], 0)[0]]
+        answers = [c.recv(1 << 16) for c in told]
+        assert len(told) > 100 and all(a.startswith(b"HTTP/1.1 503") for a in answers if a)
+        assert any(b"Retry-After" in a or b"retry-after" in a for a in answers)
+        for c in clients:
+            c.close()
+        time.sleep(0.5)
+        with socket.create_connection(("127.0.0.1", port), 30) as c:
+            c.sendall(b"GET /api/v1/bounds HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert c.recv(64).startswith(b"HTTP/1.1 200")
+    finally:
+        running.terminate()
+        said = running.communicate(timeout=60)[1]
+    assert len(said) < 1000 and b"Traceback" not in said, said[:2000]
+
+
+def test_connections_that_say_nothing_are_closed(monkeypatch) -> None:
+    """Silent ones and those that stop in mid-head; one that asks is answered."""
     monkeypatch.setitem(BOUNDS, "arrival_seconds", 0.1)
 
     async def app(scope, receive, send) -> None:
@@ -349,19 +559,14 @@ def test_connections_that_say_nothing_are_closed(monkeypatch) -> None:
         await send({"type": "http.response.body", "body": b""})
 
     async def scenario() -> None:
-        config = uvicorn.Config(app, log_level="error", lifespan="off")
-        config.load()
-        how = {"config": config, "server_state": ServerState(), "app_state": {}}
-        loop = asyncio.get_running_loop()
-        listening = await loop.create_server(lambda: _Connection(**how), "127.0.0.1", 0)
-        port = listening.sockets[0].getsockname()[1]
         answers = {}
-        for said in (b"", b"GET / HTTP/1.1\r\nHost", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(said)
-            answers[said] = await asyncio.wait_for(reader.read(), 20)
-            writer.close()
-        listening.close()
+        whole = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        async with _listening(app) as (port, _):
+            for said in (b"", b"GET / HTTP/1.1\r\nHost", whole):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(said)
+                answers[said] = await asyncio.wait_for(reader.read(), 20)
+                writer.close()
         assert [answer[:12] for answer in answers.values()] == [b"", b"", b"HTTP/1.1 204"]
 
     asyncio.run(scenario())
@@ -407,21 +612,68 @@ def test_every_answer_is_sealed(client) -> None:
         assert head["referrer-policy"] == "no-referrer"
 
 
+TOKEN = 'a+b a&b=c#d;"e"\\,%41'.replace(" ", "-")
+
+
 def test_another_host_needs_a_token() -> None:
     with pytest.raises(ValueError, match="token"):
         serve(Settings(), "0.0.0.0", 0)
-    app = application(Settings(workers=0, token="open sesame"))
+    for easy in ("", "short", "fifteen-letters", "sixteen letters with blanks", "ä" * 20):
+        with pytest.raises(ValueError, match="16 characters"):
+            application(Settings(workers=0, token=easy))
+        with pytest.raises(ValueError, match="16 characters"):
+            serve(Settings(token=easy), "0.0.0.0", 0)
+    app = application(Settings(workers=0, token=TOKEN))
     with TestClient(app, base_url="http://192.0.2.1:8765", follow_redirects=False) as far:
         problem(far.get("/"), 401)
         problem(far.get("/?token=wrong"), 401)
         problem(far.get("/", headers={"Authorization": "Bearer wrong"}), 401)
         problem(far.get("/", headers={"Cookie": "cynosure_token=wrong; a=b"}), 401)
-        named = {"Authorization": "Bearer open sesame"}
+        named = {"Authorization": f"Bearer {TOKEN}"}
         assert far.get("/api/v1/bounds", headers=named).status_code == 200
-        welcome = far.get("/?token=open%20sesame")
+        welcome = far.get(f"/?{urlencode({'token': TOKEN})}")
         assert welcome.status_code == 303
         cookie = welcome.headers["set-cookie"].lower()
         assert "httponly" in cookie and "samesite=strict" in cookie
+        assert far.get("/").status_code == 200, "the cookie that was set lets in"
+
+
+def test_the_printed_link_lets_in(monkeypatch) -> None:
+    """Whatever characters the token has."""
+    from cynosure.web import connections
+
+    class Silent:
+        server_state = SimpleNamespace(connections=())
+
+        def __init__(self, config) -> None:
+            self.app = config.app
+
+        def run(self, sockets) -> None:
+            with TestClient(self.app, base_url=printed[0], follow_redirects=False) as far:
+                assert far.get(printed[0]).status_code == 303 and far.get("/").status_code == 200
+
+    printed: list[str] = []
+    monkeypatch.setattr(connections, "_Server", Silent)
+    serve(Settings(workers=0, token=TOKEN), "127.0.0.1", 0, printed.append)
+    assert len(printed) == 1
+
+
+def test_addresses_that_cannot_be_listened_at(monkeypatch) -> None:
+    long = Settings(token="x" * 20)
+    for host in ("", " "):
+        with pytest.raises(ValueError, match="--host: expected a name or address"):
+            serve(long, host, 0)
+    with pytest.raises(ValueError, match=r"--host nosuch\.invalid: .* --host 127\.0\.0\.1"):
+        serve(long, "nosuch.invalid", 0)
+
+    class Taken(socket.socket):
+        def bind(self, address: Any) -> None:
+            raise OSError(98, "Address already in use")
+
+    monkeypatch.setattr(connections.socket, "socket", Taken)
+    for port, other in ((65535, 8765), (8765, 8766), (80, 8765), (9000, 9001)):
+        with pytest.raises(ValueError, match=f"port {port} of localhost .* try --port {other}$"):
+            serve(long, "localhost", port)
 
 
 def test_a_busy_port_is_one_clear_line() -> None:
@@ -440,7 +692,7 @@ def test_the_command(capsys, tmp_path, monkeypatch) -> None:
     assert main(["serve", "--model", str(tmp_path)]) == 2
     assert "expected a folder with model.json" in capsys.readouterr().err
     asked = []
-    monkeypatch.setattr("cynosure.web.listening.serve", lambda *args: asked.append(args))
+    monkeypatch.setattr("cynosure.web.connections.serve", lambda *args: asked.append(args))
     cy.load_pretrained().save(tmp_path / "mine")
     assert main(["serve", "--model", str(tmp_path / "mine"), "--port", "0"]) == 0
     assert main(["serve", "--host", "0.0.0.0"]) == 0
@@ -456,14 +708,14 @@ def test_the_command(capsys, tmp_path, monkeypatch) -> None:
 def test_a_model_of_ones_own_is_read_from_its_folder(tmp_path) -> None:
     data = cy.datasets.synthetic(60)
     cy.HardmaxClassifier(leaders=6).fit(data.texts, data.labels).save(tmp_path / "mine")
-    answers = readings({"mine": str(tmp_path / "mine")})
+    answers = text_answers({"mine": str(tmp_path / "mine")})
     names = [one["name"] for one in answers["models"]({})["models"]]
     assert names == ["mine", "imdb"]
     found = answers["predict"]({"texts": data.texts[:5]})
     assert found["labels"] == ["negative", "positive"]
     three = cy.HardmaxClassifier(leaders=4).fit(["a b", "c d", "e f"] * 4, ["x", "y", "z"] * 4)
     three.save(tmp_path / "three")
-    answers = readings({"three": str(tmp_path / "three")})
+    answers = text_answers({"three": str(tmp_path / "three")})
     (row,) = answers["predict"]({"texts": ["c d"]})["predictions"]
     assert row["label"] == "y" and row["decision"] == pytest.approx(
         three.decision_function(["c d"])[0, 1]
@@ -513,6 +765,7 @@ KNOWN = {
     "simulate": "tokens alpha A layers time dynamics",
     "check": "tokens alpha layers only",
     "control": "tokens leaders remove A",
+    "shadow": "tokens dynamics layers",
     "predict": "texts",
     "explain": "text struck",
     "trace": "text layers",
@@ -622,6 +875,43 @@ def test_what_takes_too_long_is_stopped_and_the_next_is_done(monkeypatch) -> Non
     _with_pool(1, 0, scenario)
 
 
+STAND_IN = """
+import sys, time
+from cynosure.web.workers.worker import HEAD, _read, _write
+out = sys.stdout.buffer
+_read(sys.stdin.buffer)
+_write(out, b"P", b"{}")
+_read(sys.stdin.buffer)
+_write(out, b"K", sys.argv[1].encode())
+time.sleep(0.6)
+_write(out, b"K", b"0")
+_write(out, b"R", b"{}")
+"""
+
+
+@pytest.mark.parametrize("compiling", [True, False])
+def test_the_time_in_which_a_worker_compiles_does_not_count(monkeypatch, compiling) -> None:
+    """A worker that sleeps for 0.6 s, where 0.2 s are allowed; in one case it says: compiling."""
+    monkeypatch.setattr(pools, "GRACE", 0.0)
+    monkeypatch.setattr(pools, "MOMENT", 0.05)
+
+    async def start(cls):
+        line = [sys.executable, "-c", STAND_IN, "1" if compiling else "0"]
+        pipe = asyncio.subprocess.PIPE
+        return cls(await asyncio.create_subprocess_exec(*line, stdin=pipe, stdout=pipe))
+
+    monkeypatch.setattr(pools._Worker, "start", classmethod(start))
+
+    async def scenario(pool: Pool) -> None:
+        if compiling:
+            assert (await pool.run("limit", {}, 0.2, _stays)).body == b"{}"
+            return
+        with pytest.raises(Refusal, match="stopped"):
+            await pool.run("limit", {}, 0.2, _stays)
+
+    _with_pool(1, 0, scenario)
+
+
 @pytest.mark.slow
 def test_a_client_that_leaves_stops_its_computation() -> None:
     async def left() -> bool:
@@ -710,12 +1000,80 @@ def test_a_run_that_is_waited_for_ends_with_the_server(tmp_path) -> None:
     _with_pool(1, 0, scenario)
 
 
-def test_too_many_waiting_are_told_so() -> None:
+def test_an_experiment_that_waits_is_cancelled_at_once(tmp_path) -> None:
+    """And so is one that has not begun to wait, and one cancelled twice; their places are free."""
+
     async def scenario(pool: Pool) -> None:
-        pool.waiting = 0
-        with pytest.raises(Refusal) as refused:
+        await pool.run("configurations", QUICK, 60.0, _stays)
+        busy = asyncio.create_task(pool.run("check", SLOW, 60.0, _stays))
+        gallery = Gallery(pool, tmp_path, kept=True)
+        waits = gallery.start("basins", False, {})["id"]
+        await asyncio.sleep(0.05)
+        for id_ in (waits, gallery.start("basins", False, {})["id"]):
+            ends = asyncio.gather(gallery.cancel(id_), gallery.cancel(id_))
+            first, second = await asyncio.wait_for(ends, 5)
+            assert first["state"] == second["state"] == "cancelled" == first["what"]
+        assert not busy.done() and not any(
+            run.state["state"] == "waiting" for run in gallery.runs.values()
+        )
+        busy.cancel()
+        await gallery.close()
+
+    _with_pool(1, 0, scenario)
+
+
+def test_too_many_waiting_are_told_when_to_come_again(client) -> None:
+    async def scenario(pool: Pool) -> None:
+        pool.waiting, pool._usual = 0, 0.1
+        with pytest.raises(Refusal, match="again in 1 s") as refused:
             await pool.run("configurations", QUICK, 60.0, _stays)
-        assert refused.value.status == 503
+        assert (refused.value.status, refused.value.retry) == (503, 1)
+        pool.waiting, pool.longest, pool._usual, pool._many.queue = 9, 60.0, 30.0, 4
+        with pytest.raises(Refusal) as refused:  # 4 of 30 s in one place: 60 s too many
+            await pool.run("configurations", QUICK, 60.0, _stays)
+        assert refused.value.retry == 60
+        pool._many.queue = 2
+        await pool.run("configurations", QUICK, 60.0, _stays)
+        assert pool._usual < 30.0
+
+    _with_pool(1, 0, scenario)
+    app = client.app.app
+    pool = app.state.house.maths
+    pool.waiting = 0
+    try:
+        answer = client.post(
+            "/api/v1/check", json={"tokens": SQUARE, "dynamics": {"kind": "hardmax"}}
+        )
+    finally:
+        pool.waiting = int(BOUNDS["waiting_requests"])
+    assert problem(answer, 503) and int(answer.headers["retry-after"]) >= 1
+
+
+def test_long_requests_do_not_hold_up_a_quick_one() -> None:
+    async def scenario(pool: Pool) -> None:
+        pool.quick, pool._few.places = 1, asyncio.Semaphore(1)
+        await pool.run("configurations", QUICK, 60.0, _stays)
+        long = [asyncio.create_task(pool.run("check", SLOW, 60.0, _stays)) for _ in range(5)]
+        await asyncio.sleep(0.5)
+        await pool.run("configurations", QUICK, 60.0, _stays, quick=True)
+        assert sum(one.done() for one in long) <= 3 and pool._many.queue
+        for one in long:
+            one.cancel()
+
+    _with_pool(1, 1, scenario)
+
+
+def test_a_long_request_among_the_quick_ones_makes_room_and_is_answered() -> None:
+    async def scenario(pool: Pool) -> None:
+        pool.quick, pool._few.places = 1, asyncio.Semaphore(1)
+        await pool.run("configurations", QUICK, 60.0, _stays)
+        other = asyncio.create_task(pool.run("check", SLOW, 60.0, _stays))
+        await asyncio.sleep(0.05)
+        long = asyncio.create_task(pool.run("check", SLOW, 60.0, _stays, quick=True))
+        await asyncio.sleep(0.5)
+        await pool.run("configurations", QUICK, 60.0, _stays, quick=True)
+        assert not long.done()
+        assert (await long).body and (await other).body
 
     _with_pool(1, 0, scenario)
 
@@ -725,14 +1083,14 @@ def test_too_many_waiting_are_told_so() -> None:
 
 def test_a_transformer_is_looked_into(tmp_path) -> None:
     pytest.importorskip("transformers")
-    from cynosure.pretrained.traces import settling
-    from cynosure.web.insides import insides
+    from cynosure.pretrained.reading.traces import settling
+    from cynosure.web.answers.transformers import transformer_answers
     from test_pretrained import tiny_model, tiny_tokenizer
 
     tiny_model("bert").save_pretrained(tmp_path / "tiny")
     tiny_tokenizer("bert").save_pretrained(tmp_path / "tiny")
     m = cy.load_transformer(tmp_path / "tiny")
-    answers = insides({"tiny": str(tmp_path / "tiny")})
+    answers = transformer_answers({"tiny": str(tmp_path / "tiny")})
     asked = {"transformer": None, "text": "the film", "words": False, "layer": 1, "head": 2}
     told: list[float] = []
     found = answers["trace"](asked, lambda done, what: told.append(done))
@@ -822,7 +1180,7 @@ def _until_it_ends(client, id_: str) -> dict:
 def test_an_experiment_runs_tells_and_reports(client) -> None:
     listed = client.get("/api/v1/experiments").json()["experiments"]
     assert {one["name"] for one in listed} == {
-        name for names in cy.experiments.chapters().values() for name in names
+        name for names in catalogue.chapters().values() for name in names
     }
     started = client.post("/api/v1/experiments/figure1", json={"params": {"n": 12}})
     assert started.status_code == 202
@@ -856,8 +1214,8 @@ def test_old_runs_leave_but_a_named_folder_is_never_emptied(tmp_path, monkeypatc
     for kept in (True, False):
         gallery = Gallery(Pool(LANE, 1, 0), tmp_path, kept)
         for i in range(3):
-            made = _Run(f"figure1-0000000{i}", "figure1")
-            made.state["state"] = "done"
+            made = _Run("figure1")
+            made.id, made.state["state"] = f"figure1-0000000{i}", "done"
             gallery.runs[made.id] = made
             (tmp_path / made.id).mkdir(exist_ok=True)
         gallery._forget()
@@ -866,7 +1224,7 @@ def test_old_runs_leave_but_a_named_folder_is_never_emptied(tmp_path, monkeypatc
 
 
 def test_no_parameter_names_a_file() -> None:
-    from cynosure.experiments import experiment
+    from cynosure.catalogue import study as experiment
 
     module = experiment("sentiment_placed")
     with pytest.raises(ValueError, match="data"):
@@ -885,3 +1243,67 @@ def test_a_schedule_is_nested_only_so_deep() -> None:
     assert dynamics_of(spec) is not None
     with pytest.raises(ValueError, match="nested"):
         dynamics_of({"name": "scheduled", "layers": [spec]})
+
+
+# --- the document --------------------------------------------------------------------------------
+
+
+def test_the_server_does_what_its_document_says(client) -> None:
+    """Statuses, media types, bodies and methods; `make fuzz` asks far more often."""
+    from fuzz.contract import walk
+
+    seen, complaints = walk(client, 110, seed=1)
+    assert not complaints, "\n".join(complaints)
+    assert {200, 404, 415, 422} <= set(seen)
+
+
+def test_the_contract_test_finds_what_is_not_documented() -> None:
+    """Each kind of complaint, from answers that are wrong on purpose."""
+    from types import SimpleNamespace
+
+    from fuzz.contract import Contract, complaint
+
+    schema = {"type": "object", "required": ["n"], "properties": {"n": {"type": "integer"}}}
+    operation = {"responses": {"200": {"content": {"application/json": {"schema": schema}}}}}
+
+    def answer(status: int, media: str, body: object) -> object:
+        head = {"content-type": media}
+        return SimpleNamespace(status_code=status, headers=head, text="", json=lambda: body)
+
+    contract = Contract({"paths": {}})
+    for status, media, body in (
+        (500, "application/json", {"n": 1}),
+        (200, "text/html", {"n": 1}),
+        (200, "application/json", {}),
+        (200, "application/json", {"n": True}),
+    ):
+        assert complaint(contract, operation, answer(status, media, body))
+    assert complaint(contract, operation, answer(200, "application/json", {"n": 1})) is None
+
+
+def test_a_frame_is_allowed_to_the_origin_that_is_named() -> None:
+    for embed, said in (
+        (None, "'none'"),
+        ("https://course.example.edu", "https://course.example.edu"),
+    ):
+        with TestClient(application(Settings(workers=1, embed=embed)), base_url=HOME) as client:
+            policy = client.get("/").headers["content-security-policy"]
+            assert policy.endswith(f"frame-ancestors {said}")
+    for bad in ("*", "https://a b", "https://a; script-src *", "course.example.edu"):
+        with pytest.raises(ValueError, match="--embed: expected an origin"):
+            application(Settings(embed=bad))
+    with pytest.raises(ValueError, match="--embed: a page in the frame"):
+        serve(Settings(embed="https://a.example", token="x" * 20), "127.0.0.1", 0)
+
+
+def test_an_export_takes_a_new_folder(tmp_path) -> None:
+    from cynosure.web.static_page import export
+
+    first = export(tmp_path / "play")
+    assert first.is_file() and "/static/" not in first.read_text("utf-8")
+    imports = [
+        re.findall(r'from "\./([\w.]+)"', p.read_text("utf-8")) for p in first.parent.glob("*.js")
+    ]
+    assert all((first.parent / name).is_file() for names in imports for name in names)
+    with pytest.raises(ValueError, match="new or an empty folder"):
+        export(tmp_path / "play")

@@ -11,7 +11,7 @@ import numpy as np
 
 import cynosure as cy
 
-from . import compare, variants
+from . import compare, leading, variants
 from .cases import BATCHED, Case
 from .oracle import Run, surely
 from .package import Package, dynamics
@@ -140,7 +140,9 @@ def _unnormalised(case: Case, package: Package) -> Iterator[str | int]:
     """The layer without normalisation: (1 + alpha)^k times the exact tokens."""
     run = exact_run(case.z[0], case)
     z = np.array(case.z[0], dtype=float)
-    tr = package.simulate(dynamics(case, cy.UnnormalizedAttention), z, layers=run.last, throw=False)
+    tr = package.simulate(
+        dynamics(case, cy.dynamics.UnnormalizedAttention), z, layers=run.last, throw=False
+    )
     assert tr.history is not None
     born = run.born(int(tr.t[-1]))  # the record ends where the floats do
     if tr.history.born.tolist() != born:
@@ -283,12 +285,14 @@ _MODES: dict[str, Callable[[Case, Package], Iterator[str | int]]] = {
     "rotary": variants.rotary,
     "heads": variants.heads,
     "layouts": variants.layouts,
+    "control": leading.control,
 }
 
 
 def warm_up() -> None:
     """Compile what the cases need, so that no case pays for it."""
     square = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, -1.0], [-1.0, 1.0], [0.5, 0.0]])
+    cy.control_exactly(square[:4] + [[0, 0.5], [0, 0], [0, 0], [0, 0]], [1, 2], tries=1)
     for d in (1, 2, 3, 6):
         z = np.concatenate((square, square, square), axis=1)[:, :d]
         for A in (None, np.eye(d) + np.ones((d, d))):

@@ -32,6 +32,7 @@ MODES = {  # mode -> share
     "rotary": 3,
     "heads": 3,
     "layouts": 4,
+    "control": 6,
 }
 
 
@@ -76,9 +77,12 @@ class Case:
             lines.append(f"mask = np.array({_literal(self.mask if batched else self.mask[0])})")
             mask = ", mask=mask"
         kind = "UnnormalizedAttention" if self.mode == "unnormalised" else "PureAttention"
-        around = {"causal": "cy.Causal(attention)", "rotary": "cy.Rotary(attention)"}
+        around = {
+            "causal": "cy.attention.Causal(attention)",
+            "rotary": "cy.attention.Rotary(attention)",
+        }
         attention = around.get(self.mode, "attention")
-        lines.append(f"layers = cy.{kind}({attention}, {self.alpha!r})")
+        lines.append(f"layers = cy.dynamics.{kind}({attention}, {self.alpha!r})")
         if self.mode not in ("limit", "transformed"):
             lines.append(f"tr = cy.simulate(layers, z, layers={self.layers}{mask})")
         if self.mode in ("limit", "transformed", "masked single"):

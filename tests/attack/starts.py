@@ -425,6 +425,26 @@ def known(rng: Rng) -> Start:
     return KNOWN[rng.integers(len(KNOWN))]
 
 
+def nearly_flat(rng: Rng) -> Start:
+    """Tokens on a line or a plane but for a few units of the last place; some at 0, or at it."""
+    n, d = int(rng.integers(3, 8)), int(rng.integers(2, 4))
+    z = rng.integers(-2, 3, (n, d)).astype(float)
+    z[:, 0] = float(rng.integers(0, 2))
+    z += rng.integers(-3, 4, (n, d)) * 2.0 ** -int(rng.choice([20, 40, 50, 52]))
+    return Start(rows(z), layers=8)
+
+
+def outliers(rng: Rng) -> Start:
+    """More tokens than are decided in integers at once, a few of them longer by many orders; some
+    of the others are 0, or opposite to the long ones."""
+    n, d = int(rng.integers(65, 85)), int(rng.integers(1, 4))
+    z = rng.integers(-40, 41, (n, d)).astype(float)
+    z[rng.random(n) < 0.1] = 0.0
+    for row in rng.choice(n, int(rng.integers(1, 4)), replace=False):
+        z[row] *= 2.0 ** int(rng.choice([20, 24, 25, 50, 54, 60, 110, 300]))
+    return Start(rows(z), layers=2)
+
+
 STARTS: dict[str, tuple[Callable[[Rng], Start], int]] = {  # kind -> maker, share
     "whole numbers": (whole_numbers, 10),
     "signs": (signs, 5),
@@ -454,4 +474,6 @@ STARTS: dict[str, tuple[Callable[[Rng], Start], int]] = {  # kind -> maker, shar
     "rationals": (rationals, 2),
     "one and two": (one_and_two, 2),
     "known": (known, 3),
+    "nearly flat": (nearly_flat, 4),
+    "outliers": (outliers, 1),
 }

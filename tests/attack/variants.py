@@ -19,7 +19,7 @@ from .package import Package, dynamics
 def causal(case: Case, package: Package) -> Iterator[str | int]:
     """Causal hardmax decides each layer on its rounded tokens: those sets, and single layers."""
     A = None if case.A is None else np.array(case.A, dtype=float)
-    attention = cy.Causal(cy.Hardmax(A))
+    attention = cy.attention.Causal(cy.Hardmax(A))
     tr = package.simulate(
         cy.PureAttention(attention, case.alpha), np.array(case.z[0], float), layers=2
     )
@@ -51,7 +51,7 @@ def causal(case: Case, package: Package) -> Iterator[str | int]:
 def rotary(case: Case, package: Package) -> Iterator[str | int]:
     """Sets of the turned queries and keys as floats: those of integers on the same floats."""
     A = None if case.A is None else np.array(case.A, dtype=float)
-    attention = cy.Rotary(cy.Hardmax(A))
+    attention = cy.attention.Rotary(cy.Hardmax(A))
     z = np.array(case.z[0], dtype=float)
     queries, keys, _ = package.ask(attention.sides, z)
     whole, unit = integers(keys.tolist())
@@ -73,7 +73,7 @@ def heads(case: Case, package: Package) -> Iterator[str | int]:
     d = z.shape[1]
     forms = [case.A, None, tuple(tuple(-float(a == b) for b in range(d)) for a in range(d))]
     parts = [cy.Hardmax(None if A is None else np.array(A, dtype=float)) for A in forms]
-    tr = package.simulate(cy.PureAttention(cy.Heads(parts), case.alpha), z, layers=1)
+    tr = package.simulate(cy.PureAttention(cy.attention.Heads(parts), case.alpha), z, layers=1)
     sets = [(Fraction(1, len(forms)), Run(case.z[0], A)[0].sets) for A in forms]
     yield from _next_faults(z, sets, case.alpha, tr.values[1])
 

@@ -39,7 +39,7 @@ def _model(draw: random.Random, folder: Path) -> Case:
     """A model folder, its checksums right again: a clear error or a working model."""
     import safetensors.numpy as st
 
-    from cynosure.classifier.model import _canonical, _sha256
+    from cynosure.classifier.model.model import _canonical, _sha256
 
     header, arrays, terms = _saved_model()
     for _ in range(draw.choice((1, 1, 2))):
@@ -132,11 +132,12 @@ def _network(draw: random.Random, folder: Path) -> Case:
     def act() -> None:
         import cynosure as cy
 
-        network = cy.ExactClassifier.load(path)
+        network = cy.construction.ExactClassifier.load(path)
         repr(network), network._repr_html_()
         network.predict([[0.5] * network.d, [-1.0] * network.d])
 
-    said = f"n = cy.ExactClassifier.load({str(path)!r}); n.predict([[0.5] * n.d, [-1.0] * n.d])"
+    opened = f"n = cy.construction.ExactClassifier.load({str(path)!r})"
+    said = f"{opened}; n.predict([[0.5] * n.d, [-1.0] * n.d])"
     return Case("network", said, act)
 
 

@@ -49,8 +49,8 @@ def outcome(case: Case) -> Outcome:
         child = os.fork()
         if child == 0:
             try:
-                _limit()
-                told.write(json.dumps(_act(case)))
+                limit()
+                told.write(json.dumps(act(case)))
                 told.flush()
             finally:
                 os._exit(0)
@@ -79,11 +79,11 @@ def together(cases: Sequence[Case]) -> list[Outcome | None]:
         child = os.fork()
         if child == 0:
             try:
-                _limit()
+                limit()
                 for case in cases:
                     _time()
                     start = time.process_time()
-                    told.write(json.dumps((*_act(case), time.process_time() - start)) + "\n")
+                    told.write(json.dumps((*act(case), time.process_time() - start)) + "\n")
                     told.flush()
             finally:
                 os._exit(0)
@@ -97,7 +97,7 @@ def together(cases: Sequence[Case]) -> list[Outcome | None]:
     return [*ended, *[None] * (len(cases) - len(ended))]
 
 
-def _limit() -> None:
+def limit() -> None:
     for number in (signal.SIGPROF, signal.SIGALRM, signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)  # not Python's: compiled code would not hear it
     _time()
@@ -111,7 +111,7 @@ def _time() -> None:
     signal.setitimer(signal.ITIMER_REAL, SILENCE)
 
 
-def _act(case: Case) -> tuple[str, str]:
+def act(case: Case) -> tuple[str, str]:
     out, err = io.StringIO(), io.StringIO()
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -133,7 +133,10 @@ def _act(case: Case) -> tuple[str, str]:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Raised by a `raise` of the package, not by a library that the package misused."""
+    """Raised by a `raise` of the package, or by the system with the name of a file; not by a
+    library that the package misused."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return True
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return False

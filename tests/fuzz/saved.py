@@ -43,7 +43,7 @@ def saved_runs() -> list[bytes]:
     z = np.random.default_rng(0).normal(size=(6, 2))
     runs = [
         cy.simulate(cy.PureAttention(), z, layers=4),
-        cy.simulate(cy.RescaledFlow(), z, time=0.5),
+        cy.simulate(cy.dynamics.RescaledFlow(), z, time=0.5),
     ]
     with tempfile.TemporaryDirectory() as place:
         return [run.save(Path(place) / "r.npz").read_bytes() for run in runs]
@@ -53,7 +53,7 @@ def saved_network() -> bytes:
     import cynosure as cy
 
     sequences = [[[0, 1]], [[0, 1], [2, 2]], [[2, 2], [2, 2], [0, 1]], [[5, "1/3"]]]
-    network = cy.construct_classifier(sequences, ["a", "b", "c", "a"])
+    network = cy.construction.construct_classifier(sequences, ["a", "b", "c", "a"])
     with tempfile.TemporaryDirectory() as place:
         return network.save(Path(place) / "n.json").read_bytes()
 

@@ -9,19 +9,16 @@ import pytest
 
 from cynosure import configurations
 from cynosure.analysis.spectra import good_triple
-from cynosure.dynamics import EuclideanFlow, LeadingFlow, RescaledFlow
-from cynosure.experiments.softmax import (
-    boolean_attention,
-    codimension,
-    hyperplane_polytope,
-    hyperplanes,
-    long_context,
-    polytope_flow,
-    repulsion,
-)
-from cynosure.experiments.sphere import causal_collapse, equiangular, metastability
+from cynosure.dynamics import EuclideanFlow, RescaledFlow
 from cynosure.simulation.loop import simulate
 from cynosure.simulation.steppers import Adaptive
+from studies.softmax import (
+    boolean_attention,
+    leading_eigenvalues,
+    long_context,
+    repulsion,
+)
+from studies.sphere import causal_collapse, equiangular, metastability
 
 
 def test_the_doubly_exponential_fit_finds_its_slope() -> None:
@@ -44,19 +41,25 @@ def moved_inside(tr, share: float):
 
 
 def test_a_limit_outside_S_is_seen() -> None:
-    tr = polytope_flow._flow(polytope_flow.QUICK, 2, 5.0, 0)
-    honest, wrong = polytope_flow._limits(tr), polytope_flow._limits(moved_inside(tr, 0.5))
-    assert honest.away < 1e-8
-    assert wrong.away > 0.05 and len(wrong.centres) == len(honest.centres) + 1
+    tr = leading_eigenvalues._flow(leading_eigenvalues.QUICK, 2, 5.0, 0)
+    ends = (
+        leading_eigenvalues._ends(run.values, leading_eigenvalues._from_S)
+        for run in (tr, moved_inside(tr, 0.5))
+    )
+    honest, wrong = ends
+    assert honest.off < 1e-8
+    assert wrong.off > 0.05 and len(wrong.centres) == len(honest.centres) + 1
 
 
 def test_a_component_inside_the_polytope_is_seen() -> None:
-    p = hyperplane_polytope.QUICK
-    z0 = p.side * configurations.box(p.n, 3, 0)
-    flow = LeadingFlow(**hyperplane_polytope._matrices(p, 0.0))
-    tr = simulate(flow, z0, times=[0.0, p.time], stepper=Adaptive(1e-8))
-    assert hyperplane_polytope._limits(tr).inside < 1e-8
-    assert hyperplane_polytope._limits(moved_inside(tr, 0.5)).inside > 0.05
+    p = leading_eigenvalues.QUICK
+    tr = leading_eigenvalues._coupled_flow(p, 0.0)
+    ends = (
+        leading_eigenvalues._ends(run.values[..., :2], leading_eigenvalues._from_boundary)
+        for run in (tr, moved_inside(tr, 0.5))
+    )
+    honest, wrong = ends
+    assert honest.off < 1e-8 and wrong.off > 0.05
 
 
 def test_random_tokens_pass_for_limits_only_where_they_could_be() -> None:
@@ -65,42 +68,42 @@ def test_random_tokens_pass_for_limits_only_where_they_could_be() -> None:
     angle = rng.uniform(0, 2 * np.pi, 30)
     circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     line = np.stack([np.linspace(0.1, 1, 30), np.linspace(0.2, 1, 30)], axis=1)
-    assert polytope_flow._chance(rng, circle * (1 + 1e-13 * angle[:, None]), 6) > 0.9
-    assert polytope_flow._chance(rng, line, 6) == 0
-    assert hyperplane_polytope._chance(rng, circle, 6) == 1
+    in_S, on_boundary = leading_eigenvalues._in_S, leading_eigenvalues._on_boundary
+    chance = leading_eigenvalues._chance
+    assert chance(rng, circle * (1 + 1e-13 * angle[:, None]), 6, in_S) > 0.9
+    assert chance(rng, line, 6, in_S) == 0
+    assert chance(rng, circle, 6, on_boundary(circle)) == 1
     disc = configurations.ball(200, 2, 1)
-    assert hyperplane_polytope._chance(rng, disc, 20) == 0
+    assert chance(rng, disc, 20, on_boundary(disc)) == 0
 
 
 def test_the_controls_of_the_polytopes_can_fail() -> None:
-    p = polytope_flow.QUICK
-    cells = [polytope_flow._census(p, 2, side) for side in (0.1, 10.0)]
-    p = dataclasses.replace(p, d=(2,), sides=(0.1, 10.0))
-    assert all(c.survives for c in polytope_flow._controls(p, cells))
-    away = [cells[0], cells[1]._replace(away=0.1)]
-    assert [c.survives for c in polytope_flow._controls(p, away)] == [False, True]
+    p = dataclasses.replace(leading_eigenvalues.QUICK, d=(2,), sides=(0.1, 10.0))
+    cells = [leading_eigenvalues._size_census(p, 2, side) for side in p.sides]
+    assert all(c.survives for c in leading_eigenvalues._polytope_controls(p, cells))
+    away = [cells[0], cells[1]._replace(off=0.1)]
+    assert [c.survives for c in leading_eigenvalues._polytope_controls(p, away)] == [False, True]
     same = [cells[0]._replace(limits=cells[1].limits, finer=cells[1].finer), cells[1]]
-    assert polytope_flow._controls(p, same)[1].survives is False
-    q = hyperplane_polytope.QUICK
-    cell = hyperplane_polytope._census(q, 0.6)._replace(chance=[0.1, 0.1])
-    assert all(c.survives for c in hyperplane_polytope._controls(q, [cell]))
-    wrong = hyperplane_polytope._controls(q, [cell._replace(inside=0.2)])
+    assert leading_eigenvalues._polytope_controls(p, same)[1].survives is False
+    cell = leading_eigenvalues._coupling_census(p, 0.6)._replace(chance=[0.1, 0.1])
+    assert all(c.survives for c in leading_eigenvalues._product_controls([cell]))
+    wrong = leading_eigenvalues._product_controls([cell._replace(off=0.2)])
     assert [c.survives for c in wrong] == [False, False]
-    often = hyperplane_polytope._controls(q, [cell._replace(chance=[1.0, 1.0])])
+    often = leading_eigenvalues._product_controls([cell._replace(chance=[1.0, 1.0])])
     assert [c.survives for c in often] == [False, True]
 
 
 @pytest.mark.parametrize("c", [0.2, 0.6])
 def test_coupled_weights_are_what_they_say(c: float) -> None:
-    m = hyperplane_polytope._matrices(hyperplane_polytope.QUICK, c)
+    flow = leading_eigenvalues._coupled(leading_eigenvalues.QUICK, c)
     expected = np.array([[1, 0, c], [0, 1, c], [c, c, 1]])
-    assert np.allclose(m["Q"].T @ m["K"], expected, atol=1e-15)
+    assert np.allclose(flow.Q.T @ flow.K, expected, atol=1e-15)
     assert np.linalg.eigvalsh(expected)[0] == pytest.approx(1 - np.sqrt(2) * c)
 
 
 def test_the_papers_matrices_are_good_triples() -> None:
     signs = {"2-D": -1, "3-D, Re < 0": -1, "3-D, Re > 0": 1}
-    for name, rows in hyperplanes.MATRICES.items():
+    for name, rows in leading_eigenvalues.MATRICES.items():
         V = np.array(rows)
         assert good_triple(V=V).holds
         others = np.sort(np.linalg.eigvals(V).real)[:-1]
@@ -108,10 +111,12 @@ def test_the_papers_matrices_are_good_triples() -> None:
 
 
 def test_the_eigenbasis_shows_the_same_tokens() -> None:
-    p = dataclasses.replace(codimension.QUICK, n=12, side=1.0)
-    D, S = codimension._random_modes(np.random.default_rng(3), 4, 3, "complex pair", p.least)
+    p = dataclasses.replace(leading_eigenvalues.QUICK, n=12, side=1.0)
+    D, S = leading_eigenvalues._random_modes(
+        np.random.default_rng(3), 4, 3, "complex pair", p.least
+    )
     times, stepper = np.array([0.0, 1.0, 3.0]), Adaptive(1e-10, 1e-12)
-    w = codimension._in_eigenbasis(p, D, S, 0, times, stepper)
+    w = leading_eigenvalues._in_eigenbasis(p, D, S, 0, times, stepper)
     V = S @ D @ np.linalg.inv(S)
     z0 = p.side * configurations.box(p.n, 4, 0)
     z = simulate(RescaledFlow(V=V), z0, times=times, stepper=stepper)
@@ -179,3 +184,12 @@ def test_mergers_come_later_for_larger_beta() -> None:
     bridges = metastability._bridges(p)
     assert 0 < first < second and second == pytest.approx(bridges[1], rel=0.2)
     assert all(np.diff(c.energy).min() > -1e-6 for c in caps)  # the flow climbs
+
+
+def test_bands_of_many_coordinates_close_at_the_limits() -> None:
+    """At most three groups, each at one point in the growing coordinates, apart at the start."""
+    p = dataclasses.replace(leading_eigenvalues.QUICK, high=(12, 5))
+    bands = leading_eigenvalues._bands(p)
+    assert bands.mean.shape == bands.std.shape == (len(bands.sizes), 5, 101)
+    assert sum(bands.sizes) == 12 and len(bands.sizes) <= 3
+    assert bands.width < p.tol < bands.std[..., 0].max()

@@ -8,9 +8,9 @@ import pytest
 from cynosure import configurations
 from cynosure.analysis.limits import limit
 from cynosure.dynamics import PureAttention
-from cynosure.experiments.hardmax import neural_collapse
-from cynosure.experiments.softmax import _low_rank, master_equation, softmax_to_hardmax
-from cynosure.experiments.sphere import sphere_beta
+from studies.hardmax import neural_collapse
+from studies.softmax import boolean_attention, master_equation, softmax_to_hardmax
+from studies.sphere import sphere_beta
 
 
 def softmax(scores):
@@ -20,7 +20,7 @@ def softmax(scores):
 
 def test_uncoupled_tokens_are_those_of_the_published_script():
     """x(t) = e^{tV} x(0): for V = I in plain loops, and never fewer columns than at the start."""
-    found = _low_rank.compare(12, 20, 1e-6, 6.0, seed=3)
+    found = boolean_attention.compare_ranks(12, 20, 1e-6, 6.0, seed=3)
     assert len(found) == 4
     z0 = np.sqrt(3 / 20) * configurations.box(12, 20, 3)
     pair = found["V = I, tokens of length 1"]

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from cynosure import datasets
-from cynosure.classifier.deletions import faithfulness
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.explanation import Explanation
-from cynosure.classifier.placement import Placed
-from cynosure.classifier.text import Documents, Tokenizer
+from cynosure.classifier.evaluating.faithfulness import faithfulness
+from cynosure.classifier.explaining.explanation import Explanation
+from cynosure.classifier.fitting.placement import Placed
+from cynosure.classifier.text.documents import Documents
+from cynosure.classifier.text.vocabulary import Tokenizer
 
 DATA = datasets.synthetic(300, seed=1, noise=0.25)
 TEST = datasets.synthetic(60, seed=2, noise=0.25)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cynosure import HardmaxClassifier, datasets
-from cynosure.classifier.card import _interval, card
+from cynosure.classifier.evaluating.model_card import _interval, card
 from cynosure.cli import main
 
 TRAIN = datasets.synthetic(120, seed=1, noise=0.25)

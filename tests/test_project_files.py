@@ -65,7 +65,9 @@ def test_extras_name_packages_or_extras_that_exist() -> None:
     for name in re.findall(r"cynosure\[(\w+)\]", str(extras)):
         assert name in extras
     asked = _first(r"^EXTRAS := (\S+)", "Makefile").split(",")
-    assert set(asked) <= set(extras)
+    assert set(asked) <= set(extras) and len(extras) <= 7
+    separate = [set(lines) for name, lines in extras.items() if name not in ("models", "all")]
+    assert sum(map(len, separate)) == len(set().union(*separate)), "a package in two extras"
 
 
 # Distribution -> the name it is imported by, where the two differ.
@@ -136,7 +138,8 @@ def test_no_published_file_is_large() -> None:
             assert path.stat().st_size <= 1_000_000, f"{path.relative_to(ROOT)} is over 1 MB"
     for model in shipped.iterdir():
         size = sum(path.stat().st_size for path in model.iterdir())
-        assert size <= 3_000_000, f"the shipped model {model.name} is over 3 MB"
+        # Hashes of 80,000 terms are 0.64 MB of it: with them a sentence needs no compiler.
+        assert size <= 3_500_000, f"the shipped model {model.name} is over 3.5 MB"
 
 
 def test_what_the_targets_leave_is_ignored() -> None:
@@ -229,8 +232,10 @@ def test_the_hook_is_live_in_the_package() -> None:
     from cynosure.simulation.configurations import gaussian
 
     assert gaussian(3, 2, seed=0).shape == (3, 2)
-    with pytest.raises(TypeCheckError, match="n"):
+    with pytest.raises(TypeError, match="n: expected a whole number") as caught:
         gaussian("three", 2, seed=0)
+    causes = [caught.value.__cause__, caught.value.__context__]  # a public call names its argument
+    assert any(isinstance(cause, TypeCheckError) for cause in causes)
 
 
 def test_every_module_but_the_excepted_is_checked() -> None:
@@ -238,11 +243,14 @@ def test_every_module_but_the_excepted_is_checked() -> None:
 
     present = {
         ".".join(path.relative_to(PACKAGE).with_suffix("").parts)
-        for folder in (PACKAGE, PACKAGE / "engine")
+        for folder in (PACKAGE, PACKAGE / "engine", PACKAGE / "classifier")
         for path in folder.iterdir()
         if path.suffix == ".py" or (path / "__init__.py").exists()
     }
-    excepted = UNCHECKED | {"engine.__init__", "engine.kernels"}
+    excepted = UNCHECKED | {
+        f"{p}.{m}" for p in ("engine", "classifier") for m in ("__init__", "kernels")
+    }
+    excepted.add("engine.gpu")
     assert {name.removeprefix("cynosure.") for name in CHECKED} == present - excepted
     for name in CHECKED:
         loader = importlib.util.find_spec(name).loader

@@ -11,26 +11,25 @@ from cynosure import configurations
 from cynosure.analysis.limits import limit
 from cynosure.attention import Hardmax, Heads, Softmax
 from cynosure.dynamics import HeadsFlow, PureAttention
-from cynosure.experiments._frame import at_most
-from cynosure.experiments.hardmax import neural_collapse
-from cynosure.experiments.heads import head_count
-from cynosure.experiments.softmax import (
-    initialisation,
+from cynosure.simulation.loop import simulate
+from cynosure.simulation.steppers import RK4
+from cynosure.study.frame import at_most
+from studies.hardmax import neural_collapse
+from studies.heads import _softmax_heads, several_heads
+from studies.softmax import (
+    limit_count,
     master_equation,
     random_matrices,
     softmax_to_hardmax,
     value_spectrum,
 )
-from cynosure.experiments.softmax._polytope_runs import count_limits, to_rest
-from cynosure.simulation.loop import simulate
-from cynosure.simulation.steppers import RK4
 
 
 def test_the_rate_of_heads_is_predicted() -> None:
-    p = dataclasses.replace(head_count.QUICK, time=24.0)
-    tr = head_count._simulated(p, "own A and V", 1, (p.n, p.size, p.flatness, p.d, p.start), 0)
-    for s in range(p.starts):
-        end = head_count._limits(tr.select(s))
+    p = dataclasses.replace(several_heads.QUICK, time=24.0)
+    tr = _softmax_heads.simulated(p, "own A and V", 1, _softmax_heads.plain(p), 0)
+    for s in range(p.soft_starts):
+        end = _softmax_heads.limits_of(tr.select(s))
         assert end.exponent == pytest.approx(end.predicted, rel=0.05)
 
 
@@ -39,15 +38,15 @@ def test_a_limit_between_two_heads_is_no_vertex_and_heads_disagree_on_it() -> No
     z0 = np.array([[40.0, 0.0], [0.0, 40.0], [10.0, 10.0]])
     heads = Heads([Softmax(1.0, np.diag([1.0, 0.01])), Softmax(1.0, np.diag([0.01, 1.0]))])
     tr = simulate(HeadsFlow(heads), z0, times=np.linspace(0, 14, 29), stepper=RK4(0.1))
-    end = head_count._limits(tr)
+    end = _softmax_heads.limits_of(tr)
     assert (end.limits, end.between) == (3, 1) and end.disagree == pytest.approx(1 / 3)
     one = simulate(HeadsFlow(Heads([heads.heads[0]])), z0, times=tr.t, stepper=RK4(0.1))
-    alone = head_count._limits(one)
+    alone = _softmax_heads.limits_of(one)
     assert alone.between == 0 and alone.disagree == 0
 
 
 def test_the_lattice_circle_is_a_circle() -> None:
-    z = initialisation.lattice_circle()
+    z = limit_count.lattice_circle()
     assert len(np.unique(z, axis=0)) == len(z) == 64
     whole = (128 * z).astype(int)
     assert (whole == 128 * z).all() and set((whole**2).sum(axis=1).tolist()) == {32045}
@@ -56,16 +55,17 @@ def test_the_lattice_circle_is_a_circle() -> None:
 
 def test_an_end_is_counted() -> None:
     z0 = np.array([[2.0, 0.0], [1.0, 0.1], [-2.0, 0.0], [-1.0, 0.1]])
-    end = count_limits(to_rest(z0, 16.0, 1e-8), 1.0)
+    end = limit_count._counted(limit_count._to_rest(z0, 16.0, 1e-8), 1.0)
     assert (end.limits, end.vertices, end.at_zero) == (2, 2, 0)
     assert (end.leaders, end.hardmax_limits) == (2, 2)
-    assert end.fitted is not None and end.fitted.exponent == pytest.approx(1, abs=1e-3)
-    tr = to_rest(z0, 16.0, 1e-8)
+    assert end.exponent == pytest.approx(1, abs=1e-3)
+    tr = limit_count._to_rest(z0, 16.0, 1e-8)
     z = tr.values.copy()
     z[-1, 1] = 0.0
-    zero = count_limits(dataclasses.replace(tr, z=z), 1.0)
+    zero = limit_count._counted(dataclasses.replace(tr, z=z), 1.0)
     assert (zero.limits, zero.at_zero) == (3, 1)
-    assert count_limits(to_rest(np.array([[1.0, 0.0]] * 2), 16.0, 1e-8), 1.0).fitted is None
+    still = limit_count._to_rest(np.array([[1.0, 0.0]] * 2), 16.0, 1e-8)
+    assert limit_count._counted(still, 1.0).exponent is None
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ def test_a_measured_check_can_fail() -> None:
 @pytest.mark.parametrize(
     ("module", "change"),
     [
-        (head_count, {"time": 1.0}),
-        (initialisation, {"n": 3}),
+        (several_heads, {"time": 1.0}),
+        (limit_count, {"each": 3}),
         (master_equation, {"saves": 3}),
         (neural_collapse, {"groups": 2}),
         (random_matrices, {"kappa": (0.5,)}),

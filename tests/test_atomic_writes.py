@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,12 @@ import pytest
 
 import cynosure as cy
 from cynosure._files import sweep, write_atomically
-from cynosure._files.writing import _machine
-from cynosure.classifier.model import Model, Plane, load_files, save_files
-from cynosure.classifier.text import Vocabulary
+from cynosure._files.writing import _machine, alone
+from cynosure.classifier.model.model import Model, load_files, save_files
+from cynosure.classifier.model.plane import Plane
+from cynosure.classifier.text.vocabulary import Vocabulary
 from cynosure.cli import main
-from cynosure.experiments._measurements import forget, keeping, kept
+from cynosure.study.measurements import forget, keeping, kept
 
 HERE = Path(__file__).parent
 SAVES = ("model, replaced", "model, new", "model, linked", "trajectory", "report", "measurement")
@@ -49,6 +52,24 @@ def test_every_fault_at_every_call_leaves_a_store_of_surveys_old_or_new() -> Non
     assert set(found["states"]) == {"old", "new"}, found
     assert 100 <= found["calls"] < 1000, "what a library reads at its first call is no save"
     assert found["runs"] == 2 * found["calls"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="writers are forked")
+def test_writers_at_once_leave_what_one_of_them_saved() -> None:
+    pytest.importorskip("xarray")
+    pytest.importorskip("pyarrow")
+    told = faults("rounds", "3")
+    assert len(told) == 4 * 5 - 2 + 1
+    assert all(found == {"right": 3} for found in told.values()), told
+
+
+def test_a_folder_that_another_process_writes_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    busy = pytest.raises(TimeoutError, match="another process is writing")
+    with alone(tmp_path), busy, alone(tmp_path, patience=0.05):
+        pass
+    with alone(tmp_path, patience=0.0) as locked:
+        assert locked
 
 
 def faults(*asked: str) -> dict[str, Any]:
@@ -130,12 +151,12 @@ def test_a_model_is_read_between_the_switch_and_the_tidying(tmp_path: Path, monk
                   model.planes[0].v, model.planes[0].b, model.planes[0].prior)  # fmt: skip
     replace = os.replace
 
-    def only_the_manifest(a, b) -> None:
-        if Path(b).name != "model.json":
+    def no_plain_names(a, b) -> None:
+        if Path(b).name in ("model.safetensors", "vocabulary.json"):
             raise OSError("killed")
         replace(a, b)
 
-    monkeypatch.setattr(os, "replace", only_the_manifest)
+    monkeypatch.setattr(os, "replace", no_plain_names)
     save_files(folder, Model((moved,)), vocabulary, {"x": 2})
     monkeypatch.undo()
     assert len(listing(folder)) == 5
@@ -143,6 +164,59 @@ def test_a_model_is_read_between_the_switch_and_the_tidying(tmp_path: Path, monk
     assert settings == {"x": 2} and back.planes[0].anchor[0] == 2.0
     save_files(folder, model, vocabulary, {"x": 3})
     assert len(listing(folder)) == 3 and load_files(folder)[0].planes[0].anchor[0] == 1.0
+
+
+# --- what is no regular file ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("linked", [False, True])
+@pytest.mark.parametrize("command", [["--out"], ["--force", "--out"]])
+def test_a_pipe_is_written_to_and_stays_one(tmp_path: Path, linked: bool, command) -> None:
+    mkfifo = getattr(os, "mkfifo", None)
+    if mkfifo is None:
+        pytest.skip("no named pipes here")
+    mkfifo(tmp_path / "p.csv")
+    out = tmp_path / "p.csv"
+    if linked:
+        out = tmp_path / "link.csv"
+        out.symlink_to("p.csv")
+    reader = os.open(tmp_path / "p.csv", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        assert main(["limit", "golden:G1", *command, str(out)]) == 0
+        written = os.read(reader, 1 << 16)
+    finally:
+        os.close(reader)
+    assert main(["limit", "golden:G1", "--out", str(tmp_path / "file.csv")]) == 0
+    assert written == (tmp_path / "file.csv").read_bytes()
+    assert stat.S_ISFIFO(os.stat(out).st_mode) and len(listing(tmp_path)) == 2 + linked
+
+
+def test_a_device_is_written_to_and_stays_one(tmp_path: Path) -> None:
+    if not hasattr(os, "openpty"):
+        pytest.skip("no terminals here")
+    ours, theirs = os.openpty()
+    (tmp_path / "t.csv").symlink_to(os.ttyname(theirs))
+    write_atomically(tmp_path / "t.csv", lambda stream: stream.write(b"1,2"))
+    assert os.read(ours, 9) == b"1,2"
+    assert stat.S_ISCHR(os.stat(tmp_path / "t.csv").st_mode)
+    os.close(ours)
+    os.close(theirs)
+
+
+def test_a_folder_is_no_file_to_write(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="expected the name of a file"):
+        write_atomically(tmp_path, lambda stream: stream.write(b"1,2"))
+
+
+def test_a_reader_that_leaves_is_told(tmp_path: Path) -> None:
+    if not hasattr(os, "mkfifo"):
+        pytest.skip("no named pipes here")
+    os.mkfifo(tmp_path / "p")
+    reader = os.open(tmp_path / "p", os.O_RDONLY | os.O_NONBLOCK)
+    closing = threading.Timer(0.3, os.close, [reader])
+    closing.start()
+    with pytest.raises(ValueError, match="reader of this pipe left"):
+        write_atomically(tmp_path / "p", lambda stream: stream.write(bytes(1 << 20)))
 
 
 # --- temporaries ---------------------------------------------------------------------------------
@@ -200,8 +274,8 @@ def test_force_forgets_what_is_ours_and_nothing_else(tmp_path: Path) -> None:
     )
 
 
-def test_measurements_from_before_there_were_entries_are_known(tmp_path: Path) -> None:
-    """They are read, and forgotten when asked."""
+def test_a_measurement_without_its_entry_is_measured_again(tmp_path: Path) -> None:
+    """It is not taken for ours: neither read nor forgotten."""
     CALLS.clear()
     with keeping(tmp_path) as store:
         kept(measure, 2)
@@ -209,24 +283,21 @@ def test_measurements_from_before_there_were_entries_are_known(tmp_path: Path) -
         with np.load(path) as file:
             parts = dict(file)
         np.savez_compressed(path, **parts)
+        forget(tmp_path)
+        assert listing(tmp_path) == [path.name]
         kept(measure, 2)
-    assert CALLS == [2]
+    assert CALLS == [2, 2]
     forget(tmp_path)
     assert listing(tmp_path) == []
 
 
-@pytest.mark.parametrize("entry", [True, False])
-def test_any_flipped_byte_measures_again_or_changes_nothing(tmp_path: Path, entry: bool) -> None:
-    """With its entry a damaged file is never taken; without, an older one, never for other data."""
+def test_any_flipped_byte_measures_again_or_changes_nothing(tmp_path: Path) -> None:
+    """A damaged file is never taken, but where only its entry is and still fits."""
     with keeping(tmp_path) as store:
         right = kept(measure, 3)
         path = tmp_path / store.made[0]
-        if not entry:
-            with np.load(path) as file:
-                parts = dict(file)
-            np.savez_compressed(path, **parts)
         whole = path.read_bytes()
-        content = whole.index(b"cynosure-measurement") if entry else 0
+        content = whole.index(b"cynosure-measurement")
         draw = np.random.default_rng(0)
         places = [*range(0, len(whole), 9), *range(len(whole) - 60, len(whole))]
         for at in places:
@@ -236,3 +307,28 @@ def test_any_flipped_byte_measures_again_or_changes_nothing(tmp_path: Path, entr
             before = len(CALLS)
             assert kept(measure, 3).tobytes() == right.tobytes()
             assert at >= content or len(CALLS) == before + 1
+
+
+def test_a_full_disk_is_told_of_the_file_alone(tmp_path, monkeypatch) -> None:
+    """Not of a second one called None."""
+    import errno
+    import os
+
+    from cynosure._files import write_atomically
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space") as raised:
+        write_atomically(tmp_path / "x.csv", lambda stream: stream.write(b"1"))
+    assert str(raised.value).endswith(f"'{tmp_path / 'x.csv'}'") and "None" not in str(raised.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_device_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"x\.csv") as failed:
+        write_atomically(tmp_path / "x.csv", lambda stream: stream.write(b"1,2\n"))
+    assert failed.value.errno == 28 and (tmp_path / "x.csv").is_symlink()

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from cynosure import datasets
-from cynosure.classifier import deciding
+from cynosure.classifier.bundled import folder_of
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.model import Model, Plane
-from cynosure.classifier.opened import Opened
-from cynosure.classifier.shipped import folder_of
-from cynosure.classifier.text import Tokenizer, Vocabulary
+from cynosure.classifier.explaining import evidence
+from cynosure.classifier.explaining.loaded_model import LoadedModel
+from cynosure.classifier.model.model import Model
+from cynosure.classifier.model.plane import Plane
+from cynosure.classifier.text.vocabulary import Tokenizer, Vocabulary
 
 REVIEWS = [
     "I didn't like it. Not good, not bad either; DON’T watch. I do not like the plot!",
@@ -24,16 +25,16 @@ REVIEWS = [
 ]  # fmt: skip
 
 
-def shipped() -> Opened:
-    return Opened.load(folder_of("imdb"))
+def shipped() -> LoadedModel:
+    return LoadedModel.load(folder_of("imdb"))
 
 
-def fitted(**how) -> Opened:
+def fitted(**how) -> LoadedModel:
     data = datasets.synthetic(80, seed=1, classes=how.pop("classes", ("pos", "neg")))
     return HardmaxClassifier(min_df=1, leaders=6, **how).fit(data.texts, data.labels)._opened
 
 
-def scattered(d: int, layers: int, seed: int = 0, rows: int = 1) -> Opened:
+def scattered(d: int, layers: int, seed: int = 0, rows: int = 1) -> LoadedModel:
     """Words anywhere, so that no ray is shared and layers are walked."""
     draw = np.random.default_rng(seed)
     vocabulary, _ = Vocabulary.build(
@@ -43,17 +44,17 @@ def scattered(d: int, layers: int, seed: int = 0, rows: int = 1) -> Opened:
     b = np.zeros(rows)
     plane = Plane(embedding, draw.normal(size=d), draw.normal(size=(rows, d)), b, b, 3.0)
     classes = np.array(list("ab") if rows == 1 else list("abcdef")[:rows])
-    return Opened(Model((plane,), 0.7, layers), vocabulary, classes)
+    return LoadedModel(Model((plane,), 0.7, layers), vocabulary, classes)
 
 
-def mirrored() -> Opened:
+def mirrored() -> LoadedModel:
     """Pairs of words of equal and opposite weight, and two at one place: every order is a tie."""
     vocabulary, _ = Vocabulary.build(["a b c d e f g h"], Tokenizer((1, 1)), min_df=1)
     u = np.array([0.5, -0.5, 0.5, -0.5, 0.25, -0.25, 0.25, 0.125])
     z = np.column_stack((u, np.sqrt(1 - u**2)))
     one = np.ones(1)
     plane = Plane(z, np.array([0.0, 1.0]), np.array([[2.0, 0.0]]), one, one)
-    return Opened(Model((plane,)), vocabulary, np.array(["x", "y"]))
+    return LoadedModel(Model((plane,)), vocabulary, np.array(["x", "y"]))
 
 
 MODELS = {
@@ -89,7 +90,7 @@ def test_reviews_are_seldom_explained_one_by_one(imdb, monkeypatch) -> None:
     opened = shipped()
     explained = []
     monkeypatch.setattr(
-        Opened, "explain", lambda self, text: explained.append(text) or _Explained()
+        LoadedModel, "explain", lambda self, text: explained.append(text) or _Explained()
     )
     _, enough = opened.read_with_words(texts)
     monkeypatch.undo()
@@ -111,9 +112,9 @@ def test_what_is_too_close_to_call_is_explained(monkeypatch) -> None:
     embedding = plane.embedding.copy()
     embedding[j] = embedding[i]  # one place, two words
     twin = Plane(embedding, plane.anchor, plane.v, plane.b, plane.prior, plane.count)
-    opened = Opened(Model((twin,), 0.7, 8), words, opened.classes_)
+    opened = LoadedModel(Model((twin,), 0.7, 8), words, opened.classes_)
     documents = words.encode(["the plot of a film"])
-    (ordered,) = deciding._loud(
+    (ordered,) = evidence._loud(
         opened.model, documents, opened.model.read(documents), 0, np.ones(1, bool)
     )
     heard = set(documents.indices[ordered.entry].tolist())
