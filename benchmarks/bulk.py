@@ -39,7 +39,7 @@ import pyarrow as pa  # isort: skip
 import pyarrow.parquet as pq  # isort: skip
 
 from cynosure import bulk, datasets  # isort: skip
-from cynosure.classifier.shipped import folder_of  # isort: skip
+from cynosure.classifier.bundled import folder_of  # isort: skip
 
 SRC = Path(__file__).resolve().parent.parent / "src"
 

@@ -28,9 +28,9 @@ import numpy as np  # isort: skip
 import torch  # isort: skip
 from torch.profiler import ProfilerActivity, profile  # isort: skip
 import cynosure as cy  # isort: skip
-from cynosure.engine.device_tokens import DeviceTokens  # isort: skip
+from cynosure.engine.gpu.tokens import DeviceTokens  # isort: skip
 from cynosure.engine.kernels import run_batch  # isort: skip
-from cynosure.engine.kernels.device import SPLIT, counted_candidates  # isort: skip
+from cynosure.engine.gpu.search import SPLIT, counted_candidates  # isort: skip
 
 DIMENSIONS = (2, 3, 8, 16, 64)
 LAWS = ("gaussian", "uniform", "sphere", "lattice")

@@ -34,10 +34,12 @@ import numpy as np  # isort: skip
 from scipy.optimize import Bounds, LinearConstraint, milp  # isort: skip
 from scipy.sparse import coo_array  # isort: skip
 
-from cynosure import HardmaxClassifier, Placed, datasets  # isort: skip
-from cynosure.classifier.evaluation import evaluate  # isort: skip
-from cynosure.classifier.striking import Reader  # isort: skip
-from cynosure.classifier.text import _NEGATORS, NOT  # isort: skip
+from cynosure import HardmaxClassifier, datasets
+
+from cynosure.classifier import Placed  # isort: skip
+from cynosure.classifier.evaluating.evaluation import evaluate  # isort: skip
+from cynosure.classifier.explaining.deletion import TextModel  # isort: skip
+from cynosure.classifier.text.vocabulary import _NEGATORS, NOT  # isort: skip
 
 ROWS: dict[str, dict[str, Any]] = {
     "the default": {},
@@ -64,7 +66,7 @@ class Deletions(NamedTuple):
     kappa: float
 
     @classmethod
-    def of(cls, reader: Reader, text: str) -> Deletions | None:
+    def of(cls, reader: TextModel, text: str) -> Deletions | None:
         """None where there are too many negators."""
         vocabulary, plane = reader.vocabulary, reader.model.planes[0]
         if plane.b[0] != 0:
@@ -159,8 +161,8 @@ class Deletions(NamedTuple):
         return float(bound), [self.names[w] for w in chosen]
 
 
-def turned(reader: Reader, text: str, most: int) -> str:
-    """ "searched" or "programmed": at most `most` words were found; "proved": there are none."""
+def turned(reader: TextModel, text: str, most: int) -> str:
+    """ "searched" or "programmed": at most `most` words were found; "proved": none exist."""
     if 0 < len(reader.overturn(text)) <= most:
         return "searched"
     deletions = Deletions.of(reader, text)
@@ -202,7 +204,7 @@ def main() -> None:
     for name in given.only or ROWS:
         clf = HardmaxClassifier(**ROWS[name]).fit(train.texts, train.labels)
         seen = evaluate(clf, test.texts, test.labels, explained=0)
-        reader = Reader(clf.vocabulary_, clf.model_)
+        reader = TextModel(clf.vocabulary_, clf.model_)
         kinds = [turned(reader, test.texts[i], given.words) for i in pick]
         share = {k: round(kinds.count(k) / len(kinds), 4) for k in KINDS}
         rows.append({

@@ -32,8 +32,8 @@ from sklearn.linear_model import LogisticRegression  # isort: skip
 from sklearn.pipeline import make_pipeline  # isort: skip
 
 from cynosure import HardmaxClassifier, datasets  # isort: skip
-from cynosure.classifier.deletions import faithfulness  # isort: skip
-from cynosure.classifier.evaluation import Rivals, evaluate  # isort: skip
+from cynosure.classifier.evaluating.faithfulness import faithfulness  # isort: skip
+from cynosure.classifier.evaluating.evaluation import Rivals, evaluate  # isort: skip
 
 # (dim, ngrams, budget of words read, budgets of leaders); None reads as far as held-out texts ask
 TABLE = [

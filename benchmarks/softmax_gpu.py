@@ -82,7 +82,7 @@ def layer(n, dtype):
 def flows(batch):
     z = np.random.default_rng(0).standard_normal((batch, 128, 8))
     z /= np.linalg.norm(z, axis=-1, keepdims=True)
-    flow, stepper = cy.SphereFlow(cy.Softmax(4.0)), cy.RK4(0.05)
+    flow, stepper = cy.SphereFlow(cy.Softmax(4.0)), cy.simulation.RK4(0.05)
     far = torch.tensor(z, device="cuda")
 
     def end(start):

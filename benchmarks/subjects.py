@@ -26,14 +26,16 @@ from interleave import write  # sets the number of threads: first
 
 import numpy as np  # isort: skip
 
-from cynosure import HardmaxClassifier, Placed, datasets  # isort: skip
-from cynosure.classifier import subjects as found_in  # isort: skip
-from cynosure.classifier.evaluation import evaluate  # isort: skip
-from cynosure.classifier.fitting import log_ratio, presence, weights  # isort: skip
-from cynosure.classifier.grading import MOST_LEVELS, Graded, lloyd  # isort: skip
-from cynosure.classifier.placement import Task  # isort: skip
-from cynosure.classifier.subjects import Subjects  # isort: skip
-from cynosure.classifier.text import Tokenizer, Vocabulary  # isort: skip
+from cynosure import HardmaxClassifier, datasets
+
+from cynosure.classifier import Placed  # isort: skip
+from cynosure.classifier.fitting import subjects as found_in  # isort: skip
+from cynosure.classifier.evaluating.evaluation import evaluate  # isort: skip
+from cynosure.classifier.fitting.convex import log_ratio, weights  # isort: skip
+from cynosure.classifier.fitting.levels import MOST_LEVELS, Graded, lloyd  # isort: skip
+from cynosure.classifier.fitting.placement import Task  # isort: skip
+from cynosure.classifier.fitting.subjects import Subjects  # isort: skip
+from cynosure.classifier.text.vocabulary import Tokenizer, Vocabulary  # isort: skip
 
 TERMS: dict[str, Any] = {"ngrams": (1, 2), "max_features": 80_000}
 GRID = ((4, 48), (8, 96), (12, 36), (12, 72), (12, 144), (16, 192), (24, 231))  # subjects, levels
@@ -140,7 +142,7 @@ def on_blocks(train, folder: str, keep, every: int) -> None:
     )  # fmt: skip
     y = train.labels == np.unique(train.labels)[1]
     ones, terms = np.ones(int((~held).sum())), len(vocabulary)
-    x = presence(documents, terms)
+    x = documents.presence(terms)
     s = weights(x, y[~held], ones, C, 0)
     df = x.T @ ones
     task = Task(

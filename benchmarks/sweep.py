@@ -42,7 +42,9 @@ def tiny(a, b, seed):
 def flow(beta, d, seed):
     """A softmax flow on the sphere, some 20 ms."""
     z0 = cy.configurations.sphere(32, d, seed)
-    end = cy.simulate(cy.SphereFlow(cy.Softmax(beta)), z0, times=[0.0, 2.0], stepper=cy.RK4(0.05))
+    end = cy.simulate(
+        cy.SphereFlow(cy.Softmax(beta)), z0, times=[0.0, 2.0], stepper=cy.simulation.RK4(0.05)
+    )
     return {"order": float(np.linalg.norm(end.values[-1].mean(axis=0)))}
 
 
