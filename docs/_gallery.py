@@ -12,13 +12,13 @@ from typing import Any
 
 from _markdown import prose
 from cynosure import cli
+from cynosure.catalogue import available, chapters
 from cynosure.drawing.report import jsonable
-from cynosure.experiments import available, chapters
 
 GALLERY = Path(__file__).resolve().parent / "gallery"
+PACKAGED = GALLERY.parents[1] / "src" / "cynosure" / "figures" / "pictures"
 TELLING = {
-    "emergent_leaders": 2,
-    "head_flow": 6,
+    "head_flow": 3,
     "reviews_explained": 3,
     "sentiment_paper": 4,
 }  # the figure, if not the first
@@ -28,7 +28,13 @@ WIDTH = 900  # pixels
 
 # Experiments that changed since their last full run, or whose controls refuted it: shown again once
 # they have been run in full.
-TO_BE_RUN: tuple[str, ...] = ()
+TO_BE_RUN: tuple[str, ...] = (
+    "block_coupling",
+    "certified_lifetime",
+    "gaussian_rules",
+    "lost_in_the_middle",
+    "mode_selection",
+)
 
 
 def stored(folder: Path = GALLERY) -> dict[str, dict[str, Any]]:
@@ -58,6 +64,12 @@ def entry(name: str, folder: Path, pictures: Path = GALLERY) -> dict[str, Any]:
     figure, path = _figures(report, folder / "data")[TELLING.get(name, 1) - 1]
     pictures.mkdir(parents=True, exist_ok=True)
     (pictures / f"{name}.png").write_bytes(small_picture(path))
+    more = []
+    for k, chapter in enumerate(report["chapters"] if "questions" in params else (), 1):
+        other, path = _figures(chapter, next((folder / "data").glob(f"{k}-*/")))[0]
+        if k > 1:  # the first is that of the study
+            (pictures / f"{name}-{k}.png").write_bytes(small_picture(path))
+            more.append({"title": chapter["title"], "figure": other, "text": _finding(chapter)})
     return {
         "title": report["title"],
         "figure": figure,
@@ -65,7 +77,13 @@ def entry(name: str, folder: Path, pictures: Path = GALLERY) -> dict[str, Any]:
         "verdict": report["verdict"],
         "params": params,
         "version": report["version"],
+        **({"more": more} if more else {}),
     }
+
+
+def pictures_of(name: str, shown: dict[str, Any]) -> list[str]:
+    """The names of the pictures of a study: its own, and one for each further question."""
+    return [name, *(f"{name}-{k}" for k, _ in enumerate(shown.get("more", ()), 2))]
 
 
 def _finding(report: dict[str, Any]) -> str:
@@ -94,18 +112,18 @@ def _figures(report: dict[str, Any], folder: Path) -> list[tuple[dict[str, str],
     return own
 
 
-def small_picture(path: Path) -> bytes:
-    """The picture at most WIDTH wide and LARGEST long, with as many colours as that allows."""
+def small_picture(path: Path, width: int = WIDTH, largest: int = LARGEST) -> bytes:
+    """The picture at most `width` wide and `largest` long, with as many colours as that allows."""
     from PIL import Image
 
     with Image.open(path) as picture:
         image = picture.convert("RGB")
-    if image.width > WIDTH:
-        image = image.resize((WIDTH, round(image.height * WIDTH / image.width)), Image.LANCZOS)
+    if image.width > width:
+        image = image.resize((width, round(image.height * width / image.width)), Image.LANCZOS)
     for colours in (256, 128, 64, 32, 16):
         stream = io.BytesIO()
         image.quantize(colours, dither=Image.Dither.NONE).save(stream, "PNG", optimize=True)
-        if stream.tell() <= LARGEST:
+        if stream.tell() <= largest:
             break
     return stream.getvalue()
 
@@ -135,13 +153,25 @@ def update(runs: Path, folder: Path = GALLERY) -> list[str]:
             except (ValueError, StopIteration, IndexError) as error:
                 said.append(f"gallery: LEFT AS IT WAS, {error or name}")
     shown = {name: shown[name] for name in available() if name in shown}
+    known = {stem for name, one in shown.items() for stem in pictures_of(name, one)}
     for picture in folder.glob("*.png"):
-        if picture.stem not in shown:
+        if picture.stem not in known:
             picture.unlink()
+    if folder == GALLERY:
+        package(shown)
     text = json.dumps(shown, indent=1, ensure_ascii=False)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "gallery.json").write_text(text + "\n", encoding="utf-8")
     return said
+
+
+def package(shown: dict[str, Any], folder: Path = PACKAGED) -> None:
+    """Small pictures of the studies that are installed with the package, for its page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in shown:
+        if available()[name].__name__.startswith("cynosure.figures."):
+            small = small_picture(GALLERY / f"{name}.png", width=600, largest=45_000)
+            (folder / f"{name}.png").write_bytes(small)
 
 
 def page(shown: dict[str, dict[str, Any]]) -> str:
@@ -150,34 +180,48 @@ def page(shown: dict[str, dict[str, Any]]) -> str:
         "# Gallery",
         "One figure of each experiment, with what it found, from full runs with the default "
         "parameters. The command under a figure makes the whole report: all figures, tables, "
-        "theorem checks. Parameters and what to look for: [experiments](experiments.md).",
+        "theorem checks. Parameters and what to look for: [experiments](reference/studies.md).",
     ]
     for chapter, group in chapters().items():
-        links = " · ".join(f"[{name}](#{name.lower()})" for name in group)
-        parts += [f"## {chapter}", links]
+        cards = [_card(name, experiments[name], name in shown) for name in group]
+        parts += [f"## {chapter}", "\n".join(["::::{grid} 2 3 3 4", ":gutter: 2", *cards, "::::"])]
         for name in group:
             parts += _section(name, experiments[name], shown.get(name))
     return "\n\n".join(parts)
 
 
+def _card(name: str, module: ModuleType, drawn: bool) -> str:
+    """A small picture that leads to the section of a study."""
+    picture = [f":img-top: gallery/{name}.png"] if drawn else []
+    look = [
+        *picture,
+        f":link: gallery.html#{name.lower()}",
+        ":link-type: url",
+        ":class-card: gallery-card",
+    ]
+    return "\n".join([f":::{{grid-item-card}} {name}", *look, "", module.TITLE, ":::"])
+
+
 def _section(name: str, module: ModuleType, shown: dict[str, Any] | None) -> list[str]:
     given = " --set data=FILE" if _reads_data(module) else ""
-    if shown and given and hasattr(module.Params, "results"):  # trained runs, made beforehand
-        given += " --set results=FOLDER"
     command = f"`cynosure run {name}{given}`"
-    about = f"[parameters](experiments.md#{name.lower()})"
+    about = f"[parameters](reference/studies.md#{name.lower()})"
     if shown is None and name in TO_BE_RUN:
         again = f"Changed since its last full run, which is not shown any more: {command} · {about}"
         return [f"### {name}", f"**{module.TITLE}**", again]
     if shown is None:
         needs = f"Needs data or weights that do not come with the package: {command} · {about}"
         return [f"### {name}", f"**{module.TITLE}**", needs]
-    figure = shown["figure"]
+    parts = [f"### {name}"]
+    for stem, one in zip(pictures_of(name, shown), [shown, *shown.get("more", ())]):
+        figure = one["figure"]
+        parts += [
+            f"**{one['title']}**",
+            f"![{figure['title']}](gallery/{stem}.png)",
+            f"*{figure['title']}.* {prose(figure['caption'])}",
+            prose(one["text"]),
+        ]
     return [
-        f"### {name}",
-        f"**{shown['title']}**",
-        f"![{figure['title']}](gallery/{name}.png)",
-        f"*{figure['title']}.* {prose(figure['caption'])}",
-        prose(shown["text"]),
+        *parts,
         f"{shown['verdict']} {command} · {about}",
     ]

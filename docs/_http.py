@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from _markdown import code, prose, table
-from cynosure.web.bounds import BOUNDS
+from cynosure.web.requests.bounds import BOUNDS
 from cynosure.web.server import Settings, application
 
 # Route -> a body that shows it; `tests/test_web.py` sends each of them.
@@ -20,6 +20,11 @@ EXAMPLES: dict[str, dict[str, Any]] = {
         "layers": 10,
     },
     "check": {"tokens": [[1, 1], [1, -1], [0.5, 0]], "alpha": 1, "only": ["B1", "B5"]},
+    "shadow": {
+        "tokens": [[1, 1], [1, -1], [0.5, 0]],
+        "dynamics": {"name": "pure_attention", "attention": {"name": "softmax", "beta": 9}},
+        "layers": 20,
+    },
     "control": {"tokens": [[2, 0], [0.2, 1], [1.5, 0.9], [0.1, 0.1]], "leaders": [1]},
     "predict": {"texts": ["A wonderful film.", "Dull and tedious."]},
     "explain": {"text": "A slow film, but what a wonderful ending!", "struck": ["slow"]},

@@ -1,19 +1,18 @@
-"""The pages read off the package: command line, experiments, Python interface."""
+"""The pages read off the package: command line and studies."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import fields
 from types import ModuleType
 from typing import Any
 
 from typer.main import get_command
 
-import cynosure
-from _markdown import anchors, code, paragraphs, prose, summary, table
+from _markdown import code, prose, table
+from cynosure.catalogue import available
 from cynosure.cli import app
-from cynosure.experiments import available
 
 # --- the command line ----------------------------------------------------------------------------
 
@@ -82,9 +81,9 @@ def experiments_page() -> str:
         "# Experiments",
         "`cynosure run NAME` writes a report with its tables and figures; `--quick` runs the small "
         "values, `--set name=value` changes one. What long ones measure is kept beside the report: "
-        "an interrupted run goes on where it was, `--redraw` draws again without measuring. From "
-        "Python: `cynosure.experiments.experiment(NAME).run(Params(...))`. A figure of each is in "
-        "the [gallery](gallery.md).",
+        "an interrupted run resumes, `--redraw` draws again without measuring. From "
+        "Python: `cynosure.catalogue.study(NAME).run(Params(...))`. A figure of each is in "
+        "the [gallery](../gallery.md).",
     ]
     for name, module in available().items():
         parts += [f"## {name}", f"**{module.TITLE}**", prose(inspect.getdoc(module) or "")]
@@ -100,99 +99,3 @@ def experiments_page() -> str:
 def _quick(module: ModuleType, name: str) -> str:
     quick = getattr(module.QUICK, name)
     return "" if quick == getattr(module.Params(), name) else code(quick)
-
-
-# --- the Python interface ------------------------------------------------------------------------
-
-
-def api_page() -> str:
-    names = [name for name in cynosure.__all__ if not name.startswith("__")]
-    parts = [
-        "# Python interface",
-        "`import cynosure as cy`; every name below is `cy.NAME`, imported on first use. "
-        "Full docstrings: `help(cy.NAME)`.",
-        ", ".join(f"[{name}](#{anchor})" for name, anchor in zip(names, anchors(names))),
-    ]
-    for name in names:
-        parts += [f"## {name}", *_entry(name, getattr(cynosure, name))]
-    return "\n\n".join(parts)
-
-
-def _entry(name: str, thing: Any) -> list[str]:
-    if isinstance(thing, ModuleType):
-        return _module(name, thing)
-    if inspect.isclass(thing):
-        return _class(name, thing)
-    if inspect.isfunction(thing):
-        return [_signature(name, thing), summary(thing)]
-    keys = ", ".join(code(key) for key in thing) if isinstance(thing, dict) else ""
-    return [f"A {type(thing).__name__}: {keys}." if keys else code(repr(thing))]
-
-
-def _module(name: str, module: ModuleType) -> list[str]:
-    own = [
-        (key, value)
-        for key, value in vars(module).items()
-        if inspect.isfunction(value)
-        and value.__module__ == module.__name__
-        and not key.startswith("_")
-        and key in getattr(module, "__all__", [key])
-    ]
-    rows = [[code(f"{name}.{key}{_arguments(f)}"), prose(paragraphs(f)[0])] for key, f in own]
-    return [prose(paragraphs(module)[0]), table(["function", ""], rows)]
-
-
-def _class(name: str, thing: type) -> list[str]:
-    parts = [_signature(name, thing), summary(thing)]
-    rows = []
-    for key, value in _members(thing):
-        if isinstance(value, property) or type(value).__name__ == "cached_property":
-            rows.append([code(f".{key}"), prose(paragraphs(value)[0])])
-        elif callable(inspect.unwrap(getattr(thing, key))):
-            method = getattr(thing, key)
-            rows.append([code(f".{key}{_arguments(method)}"), prose(paragraphs(method)[0])])
-    return [*parts, table(["member", ""], rows)] if rows else parts
-
-
-def _members(thing: type) -> list[tuple[str, Any]]:
-    """Public methods and properties of a class, inherited ones of this package included."""
-    seen: dict[str, Any] = {}
-    for cls in reversed(thing.__mro__):
-        if cls.__module__.startswith("cynosure"):
-            data = {f.name for f in fields(cls)} if is_dataclass(cls) else set()
-            for key, value in vars(cls).items():
-                if not key.startswith("_") and key not in data:
-                    seen[key] = value
-    return list(seen.items())
-
-
-def _signature(name: str, thing: Any) -> str:
-    return f"```\n{name}{_arguments(thing)}\n```"
-
-
-def _arguments(thing: Any) -> str:
-    """The parameters without annotations, which repeat what the docstring says."""
-    if inspect.isabstract(thing):
-        return "  (abstract)"
-    if is_dataclass(thing) and inspect.isclass(thing):
-        shown = [_field(f) for f in fields(thing) if f.init and not f.name.startswith("_")]
-        return f"({', '.join(shown)})"
-    try:
-        signature = inspect.signature(thing)
-    except (TypeError, ValueError):
-        return ""
-    bare = [
-        p.replace(annotation=inspect.Parameter.empty)
-        for p in signature.parameters.values()
-        if p.name not in ("self", "cls")
-    ]
-    return str(signature.replace(parameters=bare, return_annotation=inspect.Signature.empty))
-
-
-def _field(f: Any) -> str:
-    if f.default is not MISSING:
-        return f"{f.name}={f.default!r}"
-    if f.default_factory is not MISSING:
-        made = getattr(f.default_factory, "__name__", "")
-        return f"{f.name}={made}()" if made.isidentifier() else f"{f.name}=..."
-    return f.name

@@ -1,10 +1,11 @@
-"""Make docs/images/page.gif and the four pictures of the page: a browser is driven, frame by frame.
+"""Make page.gif, story.gif and the four pictures of the page in docs/images, with a browser.
 
     python docs/page_movie.py      # needs cynosure[web], playwright and a Chromium
     python docs/page_movie.py --rooms FOLDER [--transformer FOLDER]      # every room, to look at
 
 The same hands every time: a token is dragged until it leads, the ellipse of A is turned, and the
-layers run to infinity, alone and beside softmax.
+layers run to infinity, alone and beside softmax. The story is told step by step; its eighth is left
+out where no transformer is given.
 """
 
 from __future__ import annotations
@@ -142,12 +143,70 @@ def movie(browser: Any, address: str) -> None:
     camera.move(*centre(page, "#soft"), 4)
     page.mouse.down()
     page.mouse.up()
-    page.locator("#beside [data-token]").first.wait_for()
+    page.locator("#beside-proof", has_text="Proved").wait_for()
     page.wait_for_timeout(800)
     camera.shoot(900)
     camera.scrub((0.03, 0.06, 0.1, 0.13, 0.16, 0.2, 0.25, 0.3, 0.4, 0.5, 0.75, 1.0))
     camera.shoot(2200)
     camera.save(IMAGES / "page.gif")
+    page.close()
+
+
+def story(browser: Any, address: str, inside: bool) -> None:
+    """The steps of the story, each with its one thing to do, as a hall sees them."""
+    page = browser.new_page(viewport={"width": 960, "height": 720}, color_scheme="light")
+    page.set_default_timeout(120_000)
+    camera = Camera(page)
+
+    def begin(step: int, ready: str) -> None:
+        page.goto(f"{address}#story={step}")
+        page.locator(ready).first.wait_for(state="attached")
+        if step == 1:
+            page.locator("#story-present").click()
+        page.wait_for_timeout(900)
+        camera.at = (940.0, 700.0)
+        camera.shoot(2600)
+
+    def act(times: int, pause: int, shown: int) -> None:
+        for _ in range(times):
+            page.locator("#story-act").click()
+            page.wait_for_timeout(pause)
+            camera.shoot(shown)
+
+    def watch(frames: int, every: int) -> None:
+        page.locator("#story-act").click()
+        for _ in range(frames):
+            page.wait_for_timeout(every)
+            camera.shoot(every)
+
+    begin(1, "#stage .token")
+    act(2, 200, 900)
+    begin(2, "#stage .score")
+    camera.drag("#stage [data-token='4'] path", (130, -25), 9)
+    camera.shoot(1300)
+    begin(3, "#stage .token")
+    act(4, 300, 600)
+    begin(4, "#stage [data-token='39']")
+    watch(9, 420)
+    begin(5, "#stage [data-role=leader]")
+    camera.drag("#stage [data-token='1'] path", (60, -45), 8)
+    camera.shoot(900)
+    begin(6, ".birth")
+    watch(12, 420)
+    for layer in (58, 59, 60):
+        page.locator("#layer").evaluate(
+            "(node, k) => { node.value = k; node.dispatchEvent(new Event('input')); }", layer
+        )
+        page.wait_for_timeout(300)
+        camera.shoot(600 if layer < 60 else 2000)
+    begin(7, "#beside [data-token='39']")
+    watch(16, 420)
+    if inside:
+        begin(8, "#look-maps button")
+        watch(6, 700)
+    begin(9, "#words .leads")
+    act(2, 500, 1500)
+    camera.save(IMAGES / "story.gif")
     page.close()
 
 
@@ -187,12 +246,13 @@ def main() -> None:
         browser = started.chromium.launch(executable_path=found, args=["--no-sandbox"])
         if not asked.rooms:
             movie(browser, address)
+            story(browser, address, bool(asked.transformer))
         for shot in shots:
             picture = still(browser, address, *shot)
             small = picture if asked.rooms else picture.quantize(256, Image.Quantize.MAXCOVERAGE)
             small.save(folder / name_of(*shot), optimize=True)
         browser.close()
-    for path in sorted(folder.glob("page*")):
+    for path in sorted([*folder.glob("page*"), *folder.glob("story*")]):
         print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 
 

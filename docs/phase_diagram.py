@@ -1,5 +1,6 @@
-"""The pictures of docs/scaling.md, each from the store of `cynosure sweep NAME --store FOLDER`.
+"""The pictures of docs/explanation/phase-diagrams.md, each from the store of a sweep.
 
+    cynosure sweep NAME --store FOLDER
     python docs/phase_diagram.py FOLDER [OUT.png]
 
 Which one is drawn is read off the store. Beside the picture its controls are printed: what was
