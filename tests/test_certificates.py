@@ -176,3 +176,24 @@ def test_sets_that_switch_for_ever_end_undecided():
     z = [[0.0], [4.0], [3.0], [-4.0]]
     li = cy.limit(hardmax([[-1]], 0.5), z, progress=lambda layer, open_: layers.append(layer))
     assert len(li.undecided) > 0 and 100 < len(layers) < 10_000
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_tokens_without_scores_tend_to_their_mean(exact):
+    """A z = 0 for every token: all follow all, and one mean is enough for the proof of all.
+
+    No layer is stepped: token by token each step would cost n^2 d products of rationals.
+    """
+    n, d = 12, 3
+    rng = np.random.default_rng(4)
+    z = np.concatenate([np.zeros((n, 1)), rng.integers(-9, 9, size=(n, d - 1))], axis=1)
+    z = np.concatenate([z, z[:2]])  # two values twice
+    A = np.diag([1.0, 0, 0])
+    li = cy.limit(cy.PureAttention(cy.Hardmax(A), alpha=1), z, exact=exact)
+    assert li.certified and set(li.rule) == {"G"} and set(li.settled_at) == {0}
+    states, sets = oracle.run(z.astype(int).tolist(), 1, 40, A=A.astype(int).tolist())
+    assert all(len(one) == len(z) for layer in sets for one in layer)
+    np.testing.assert_allclose(np.array(states[-1], float), li.points, atol=1e-8)
+    touched = z.copy()
+    touched[3, 0] = 1.0  # one token with a score, and the rule must not apply
+    assert set(cy.limit(cy.PureAttention(cy.Hardmax(A), alpha=1), touched).rule) != {"G"}

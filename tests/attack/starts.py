@@ -445,6 +445,18 @@ def outliers(rng: Rng) -> Start:
     return Start(rows(z), layers=2)
 
 
+def no_scores(rng: Rng) -> Start:
+    """A z = 0 for every token, or for all but one: uniform attention, and nearly."""
+    n, d = int(rng.integers(2, 14)), int(rng.integers(1, 4))
+    z = rng.integers(-4, 5, (n, d)) / float(rng.choice([1, 3, 8]))
+    z[:, 0] = 0.0
+    if rng.random() < 0.4:
+        z[rng.integers(n), 0] = float(rng.choice([1.0, -1.0, 5e-324, 1e300]))
+    A = np.zeros((d, d))
+    A[:, 0] = rng.integers(-2, 3, d)
+    return Start(rows(z), rows(A), [1.0, 0.5, 3.0][rng.integers(3)], 12)
+
+
 STARTS: dict[str, tuple[Callable[[Rng], Start], int]] = {  # kind -> maker, share
     "whole numbers": (whole_numbers, 10),
     "signs": (signs, 5),
@@ -476,4 +488,5 @@ STARTS: dict[str, tuple[Callable[[Rng], Start], int]] = {  # kind -> maker, shar
     "known": (known, 3),
     "nearly flat": (nearly_flat, 4),
     "outliers": (outliers, 1),
+    "no scores": (no_scores, 2),
 }

@@ -39,7 +39,7 @@ RULE_WORDS = {  # the same for people
     "": "undecided",
     "leader": "leads",
     "S": "follows a leader",
-    "G": "tied between tokens that stay",
+    "G": "tied between tokens whose mean stays",
     "fixed": "stays where it is",
     "H": "always tied, proved by hulls",
     "T": "always tied, proved by signs",
@@ -52,7 +52,12 @@ def fixed_ties(view: Walk, tied: list[int]) -> Iterator[tuple[int, int, Exact]]:
     F is the largest set of tokens with m_i = z_i and C_i in F: it never moves. A token outside F is
     settled with limit u = m_i when C_i lies in F, <Au, z_j> = |u|_A^2 on C_i and <Au, z_l> <=
     |u|_A^2 for all l: z_i then moves straight to u, exposing that face (docs/mathematics.md C6).
+    Where A z = 0 for every token, all follow all, and G settles them towards the mean of all.
     """
+    if view.indifferent:
+        u = view.mean(tied[0])  # one for all, at every layer
+        yield from ((c, FIXED if tuple(u) == view.point(c) else G, u) for c in tied)
+        return
     means = {c: view.mean(c) for c in tied}
     fixed = {c for c in tied if tuple(means[c]) == view.point(c)}
 

@@ -327,6 +327,14 @@ class Walk:
                 self._follow(np.array([c]), rule, np.array([row]), -1)
             self._searched = ids[self._settled_at[ids] < 0]
 
+    @cached_property
+    def indifferent(self) -> bool:
+        """True when A z = 0 for every token: each follows all, at every layer."""
+        if self._A is None:
+            return False
+        rows = self._start if self._rationals is None else np.array(self._rationals)
+        return not ((rows != 0).any(axis=0) & (self._A != 0).any(axis=0)).any()
+
     def _at_one_place(self, c: int, members: np.ndarray) -> bool:
         """True when C_c are classes that have met exactly where c is: together they lead."""
         if self.k == 0 or c not in members:
