@@ -102,17 +102,21 @@ def _spin() -> None:
         (_bug, "traceback"),
         (_foreign, "traceback"),
         (_exits, "traceback"),
-        (lambda: time.sleep(9), "slow"),
         (_spin, "slow"),
         (lambda: bytearray(b"x" * 300_000_000) and None, "fat"),
     ],
 )
 def test_the_judge_tells_the_outcomes_apart(monkeypatch, act, kind: str) -> None:
-    monkeypatch.setattr(outcomes, "SECONDS", 3)
-    monkeypatch.setattr(outcomes, "SILENCE", 8)
+    monkeypatch.setattr(outcomes, "SECONDS", 1)
     base = outcome(Case("", "", lambda: None)).megabytes
     monkeypatch.setattr(outcomes, "MEGABYTES", base + 100)
     assert outcome(Case("", "", act)).kind == kind
+
+
+def test_what_neither_ends_nor_computes_is_slow(monkeypatch) -> None:
+    monkeypatch.setattr(outcomes, "SILENCE", 1)
+    told = outcome(Case("", "", lambda: time.sleep(60)))
+    assert told.kind == "slow" and told.said == "silent for 1 s"
 
 
 def test_waiting_for_a_busy_machine_is_not_slow(monkeypatch) -> None:

@@ -19,12 +19,16 @@ class Terminal(io.StringIO):
         return True
 
 
-def slowly(count: int):
-    """Layers that take 20 ms each."""
+def slowly(count: int, until=lambda: True):
+    """Layers that take 20 ms each; the last waits for this, a minute at most."""
 
     class Slow(cy.dynamics.LayerMap):
         def step(self, z, k, *, mask=None):
             time.sleep(0.02)
+            for _ in range(3000 if k == count - 1 else 0):
+                if until():
+                    break
+                time.sleep(0.02)
             return 0.9 * z
 
     return {"dynamics": Slow(), "z0": np.ones((2, 2)), "layers": count}
@@ -40,10 +44,12 @@ def opened(monkeypatch) -> Terminal:
 
 def test_a_call_that_lasts_shows_a_bar_on_a_terminal(monkeypatch):
     terminal = opened(monkeypatch)
-    cy.simulate(**slowly(2), progress=None)
-    assert "running Slow" not in terminal.getvalue(), "it did not last"
-    cy.simulate(**slowly(12))
+    cy.simulate(**slowly(12, lambda: "running Slow" in terminal.getvalue()))
     assert "running Slow" in terminal.getvalue() and "layers" in terminal.getvalue()
+    monkeypatch.setattr(_progress, "AFTER", 60.0)
+    told = terminal.getvalue()
+    cy.simulate(**slowly(2), progress=None)
+    assert terminal.getvalue() == told, "it did not last"
 
 
 def test_scripts_that_ask_are_silent(monkeypatch):
@@ -68,7 +74,7 @@ def test_scripts_that_ask_are_silent(monkeypatch):
 def test_a_bar_has_no_bars_inside(monkeypatch):
     terminal = opened(monkeypatch)
     with _progress.showing(None, "outside", 2, " steps") as tell:
-        cy.simulate(**slowly(8))
+        cy.simulate(**slowly(8, lambda: "outside" in terminal.getvalue()))
         tell(1)
     assert "outside" in terminal.getvalue() and "Slow" not in terminal.getvalue()
 

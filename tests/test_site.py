@@ -142,7 +142,7 @@ def test_pages_open_and_search_finds(site):
                 wide.append(path.name)
         for word, first in SEARCHES.items():
             page.goto((site / "search.html").as_uri() + f"?q={word}")
-            page.wait_for_selector("ul.search li a", timeout=10_000)
+            page.wait_for_selector("ul.search li a", timeout=60_000)
             assert page.locator("ul.search > li > a").first.inner_text().strip() == first, word
         browser.close()
     assert asked == [] and errors == [] and wide == []
