@@ -145,6 +145,8 @@ def test_other_names_are_not_taken_twice() -> None:
         catalogue.study("figure99")
     with pytest.raises(ValueError, match="no study '6'"):
         catalogue.study("6")
+    with pytest.raises(ValueError, match=r"\(there are 2407\.01602/figure1, .*table1; or a file"):
+        catalogue.study("2407.01602/figure99")
 
 
 @pytest.mark.parametrize(
@@ -152,6 +154,8 @@ def test_other_names_are_not_taken_twice() -> None:
     [
         ("2305.05465/theorem4.1", "leading_eigenvalues", "hyperplanes"),
         ("theorem5.1", "leading_eigenvalues", "product"),
+        ("2305.05465/figure5", "leading_eigenvalues", "product"),
+        ("2305.05465/figure2", "random_matrices", ""),
         ("polytope_flow", "leading_eigenvalues", "polytope"),
         ("leading_eigenvalues", "leading_eigenvalues", ""),
         ("figure6", "sentiment_paper", ""),

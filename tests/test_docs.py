@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import doctest
+import functools
 import importlib.util
 import inspect
 import io
@@ -143,6 +144,7 @@ def shell_lines(text):
     return [line.split("  #")[0].strip() for line in [*fenced, *inline]]
 
 
+@functools.cache
 def commands():
     """Command path -> its options, for every command of the application."""
     from typer.main import get_command
@@ -157,8 +159,19 @@ def commands():
     }
 
 
+@functools.cache
+def runnable():
+    """What `cynosure run` and `cynosure sweep` take."""
+    from cynosure import catalogue
+    from cynosure.sweeps.cells import NAMED
+
+    others = [alias for of in catalogue.aliases().values() for alias in of]
+    return {"run": {*catalogue.studies(), *others, "NAME"}, "sweep": {*NAMED, "NAME"}}
+
+
 def wrong_commands(text, known):
-    """Shown `cynosure ...` and `make ...` lines that name no such command, option or target."""
+    """Shown `cynosure ...` and `make ...` lines: no such command, option, study, sweep or target."""
+    named = runnable()
     targets = set(re.findall(r"^([a-z-]+):", read(ROOT / "Makefile"), re.M))
     wrong = []
     for line in shell_lines(text):
@@ -168,7 +181,10 @@ def wrong_commands(text, known):
         elif words and not words[1].startswith("-"):
             path = next((p for p in known if words[1 : 1 + len(p.split())] == p.split()), None)
             options = [w.split("=")[0] for w in words if re.match(r"--?[A-Za-z]", w)]
-            if path is None or any(o not in known[path] for o in options):
+            name = words[2] if len(words) > 2 and words[1] in named else "--"
+            there = name.startswith("-") or name.endswith((".py", ".toml"))
+            there = there or name in named[words[1]]
+            if path is None or any(o not in known[path] for o in options) or not there:
                 wrong.append(line)
     return wrong
 
@@ -453,10 +469,13 @@ def test_a_wrong_command_is_noticed():
     known = commands()
     text = "```sh\ncynosure limit t.csv --exact  # fine\ncynosure limit t.csv --wrong\n```\n"
     text += "`cynosure fly` `make demo` `make coffee` `cynosure --version` `cynosure -q info`"
+    text += "`cynosure run 2305.05465/figure5` `cynosure run figure99` `cynosure sweep none`"
     assert wrong_commands(text, known) == [
         "cynosure limit t.csv --wrong",
         "cynosure fly",
         "make coffee",
+        "cynosure run figure99",
+        "cynosure sweep none",
     ]
 
 

@@ -80,7 +80,9 @@ def study(name: str) -> ModuleType:
     if name not in homes:
         name = _meant(name)[0]
     if name not in homes:
-        raise ValueError(f"no study {name!r} (there are {', '.join(homes)}; or give a file.py)")
+        paper = f"{name.partition('/')[0]}/"
+        its = [alias for of in aliases().values() for alias in of if alias.startswith(paper)]
+        raise ValueError(f"no study {name!r} (there are {', '.join(sorted(its) or homes)}; or a file.py)")
     return import_module(homes[name])
 
 

@@ -26,7 +26,7 @@ import cynosure as cy
 from cynosure import study as st
 
 TITLE = "Boolean attention: d = 1, two columns take over"
-ALIASES = "2305.05465/theorem2.1"
+ALIASES = "2305.05465/theorem2.1 2305.05465/figure1"
 _LEAST = 5e-324  # the least positive float, whose -log is 744.4
 
 

@@ -37,7 +37,8 @@ from cynosure.analysis.polytope import minimal_points
 TITLE = "What the leading eigenvalues of V decide: vertices, hyperplanes, lines"
 ALIASES = (
     "2305.05465/theorem3.1=polytope 2305.05465/theorem4.1=hyperplanes "
-    "2305.05465/theorem5.1=product polytope_flow=polytope hyperplanes=hyperplanes "
+    "2305.05465/theorem5.1=product 2305.05465/figure3=polytope 2305.05465/figure4=hyperplanes "
+    "2305.05465/figure5=product polytope_flow=polytope hyperplanes=hyperplanes "
     "hyperplane_polytope=product codimension=codimension"
 )
 MATRICES = {

@@ -21,7 +21,7 @@ from cynosure import study as st
 from cynosure.theorems import expected_leaders
 
 TITLE = "Leaders under random definite A and V"
-ALIASES = "2305.05465/leaders"
+ALIASES = "2305.05465/leaders 2305.05465/figure2"
 KINDS = {  # whether A is random, whether V is
     "A = I, V = I": (False, False),
     "random A, V = I": (True, False),
