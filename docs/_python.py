@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import MISSING, fields, is_dataclass
 from importlib import import_module
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_origin
 
 from numpydoc.docscrape import NumpyDocString
 
@@ -29,13 +29,13 @@ class Topic(NamedTuple):
 TOPICS = (
     Topic("simulate", "Simulate", "Run tokens through layers or time.", ("simulation",)),
     Topic("configurations", "Configurations", "Initial tokens.", ("simulation.configurations",)),
-    Topic("attention", "Attention", "Who looks at whom.", ("attention",)),
+    Topic("attention", "Attention", "The weights between tokens.", ("attention",)),
     Topic("dynamics", "Dynamics", "How tokens move.", ("dynamics",)),
-    Topic("analysis", "Analysis", "What a run tells.", ("analysis", "analysis.spectra")),
+    Topic("analysis", "Analysis", "Analyse a run.", ("analysis", "analysis.spectra")),
     Topic("theorems", "Theorems", "Statements of the theory as checks.", ("theorems",)),
     Topic("construction", "Construction", "Networks built without training.", ("construction",)),
     Topic("drawing", "Plots, movies, reports", "Draw a run.", ("drawing.plot", "drawing.movie")),
-    Topic("sweeps", "Sweeps", "One function on every place of a grid.", ("sweeps",)),
+    Topic("sweeps", "Sweeps", "Evaluate a function on a grid.", ("sweeps",)),
     Topic(
         "classifier",
         "Text classifier",
@@ -64,8 +64,8 @@ def pages() -> dict[str, str]:
         [
             "# Python",
             "Import the package as `import cynosure as cy`. Each name is imported when it is first "
-            "used. Names of the first hour stand in `cy` itself; all others are reached through "
-            "their module, for example `cy.dynamics.NGPTFlow`.",
+            "used. The most used names are in `cy` itself; reach all others through their module, for "
+            "example `cy.dynamics.NGPTFlow`.",
             table(["topic", ""], rows),
             f"In `cy` itself: {names}.",
             f"```{{toctree}}\n:hidden:\n\n{toc}\n```",
@@ -84,7 +84,7 @@ def _topic(topic: Topic, seen: set[int]) -> str:
     for module in topic.modules:
         for name, thing in _public(module):
             key = hash((module, name)) if isinstance(thing, (int, float, str)) else id(thing)
-            if key in seen or isinstance(thing, ModuleType):
+            if key in seen or isinstance(thing, ModuleType) or get_origin(thing):
                 continue
             seen.add(key)
             entries.append(_entry(_path(module, name, thing), thing))
@@ -195,6 +195,8 @@ def _members(thing: type) -> tuple[list[tuple[str, Any]], dict[str, list[str]]]:
 
 
 def _documented(thing: type, name: str, value: Any) -> bool:
+    if name.startswith("set_") and name.endswith("_request"):  # scikit-learn's metadata routing
+        return False
     is_property = isinstance(value, property) or type(value).__name__ == "cached_property"
     return is_property or callable(inspect.unwrap(getattr(thing, name)))
 
@@ -220,7 +222,8 @@ def arguments(thing: Any) -> str:
 
 def _field(f: Any) -> str:
     if f.default is not MISSING:
-        return f"{f.name}={f.default!r}"
+        shown = getattr(f.default, "__name__", repr(f.default))  # a function has no stable repr
+        return f"{f.name}={shown if shown.isidentifier() else '...' if '<' in shown else shown}"
     if f.default_factory is not MISSING:
         made = getattr(f.default_factory, "__name__", "")
         return f"{f.name}={made}()" if made.isidentifier() else f"{f.name}=..."
