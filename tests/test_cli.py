@@ -753,6 +753,16 @@ def test_every_command_says_what_it_does_in_one_short_line() -> None:
     assert not {name: line for name, line in lines.items() if line.split()[0].endswith("s")}
 
 
+@pytest.mark.parametrize(
+    "usage",
+    ["limit [OPTIONS] TOKENS", "predict [OPTIONS] [MODEL] FILE|-", "explain [OPTIONS] [TEXT|-]",
+     "card [OPTIONS] [MODEL]", "run [OPTIONS] [NAME]"],
+)  # fmt: skip
+def test_the_usage_line_is_what_to_type(usage, capsys) -> None:
+    assert main([usage.split()[0], "--help"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"Usage: cynosure {usage}"
+
+
 def test_simulate_shows_ten_options_before_the_rest(capsys) -> None:
     assert main(["simulate", "--help"]) == 0
     first, rest = capsys.readouterr().out.split("More options:")

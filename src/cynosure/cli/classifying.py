@@ -292,7 +292,7 @@ def evaluate(
     ],
     train: Annotated[
         str | None,
-        opt("Fit TF-IDF + logistic regression and NB-SVM on this, beside it.", of="DATA"),
+        opt("Compare with TF-IDF and NB-SVM, fitted on this.", of="DATA"),
     ] = None,
     explained: Annotated[int, opt("Texts explained to measure faithfulness; 0 for none.")] = 500,
     text_column: TextColumn = "text",
@@ -301,7 +301,7 @@ def evaluate(
 ) -> None:
     """Measure a classifier on labelled texts.
 
-    Accuracy, calibration, leaders and faithfulness, with rivals beside it.
+    Accuracy, calibration, leaders and faithfulness, compared with other models.
 
     \b
     cynosure evaluate model aclImdb.tar.gz:test --train aclImdb.tar.gz:train
@@ -332,7 +332,7 @@ def evaluate(
 def card(
     ctx: typer.Context,
     model: Annotated[
-        str | None, arg("Folder from `fit`; the shipped model (imdb).", of="[MODEL]")
+        str | None, arg("Folder from `fit`; the shipped model (imdb).", of="MODEL")
     ] = None,
     data: Annotated[str | None, opt(f"Judge it on labelled texts: {DATA}", of="DATA")] = None,
     html: Annotated[Path | None, opt("The card as a page (.html).")] = None,

@@ -37,7 +37,7 @@ def control(
     Confirmed by the exact sets at layer 0 and by the certified limit. Exit code 1 when no such A
     exists. Several leaders need the extra: pip install "cynosure[control]".
 
-    --remove instead gives the nearest form to A (identity if absent) under which that token does
+    --remove instead gives the matrix nearest to A (identity if absent) under which that token does
     not lead at layer 0, and says how little the token itself would have to move.
 
     \b
@@ -48,7 +48,7 @@ def control(
     if (leaders is None) == (remove is None):
         raise ValueError("control: expected either --leaders, such as 3,5, or --remove, such as 3")
     if leaders is not None and A is not None:
-        raise ValueError("--A: the form to start from, for --remove; --leaders finds one")
+        raise ValueError("--A: only with --remove; --leaders finds A itself")
     claim(out, (".csv",), force)
     voice: Voice = ctx.obj
     inputs = Inputs.read(tokens, A)

@@ -57,7 +57,7 @@ def explain(
     text = given[0] if given else None
     if file is not None:
         if text is not None or html is not None:
-            raise ValueError("--file: expected neither a text nor --html beside it")
+            raise ValueError("--file: expected neither a text nor --html with it")
         texts = texts_of(file, text_column)
         with voice.working("reading the model"):
             clf = open_model(model)

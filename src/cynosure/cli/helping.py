@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -31,7 +32,7 @@ class Command(TyperCommand):
         _sections(self, ctx, formatter)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+        return [re.sub(r"[{}]|\.\.\.$", "", piece) for piece in super().collect_usage_pieces(ctx)]
 
 
 class Group(TyperGroup):

@@ -31,7 +31,7 @@ ModernBERT, ViT. It needs cynosure[models].
 \b
 cynosure inspect heads ./minilm                              every head
 cynosure inspect text ./minilm "A slow film." --out page     one sentence
-cynosure inspect iterate ./minilm --layer 2 --times 200      one layer, again and again
+cynosure inspect iterate ./minilm --layer 2 --times 200      iterate one layer
 cynosure inspect survey ./llama lines.txt --store c.zarr     many texts
 cynosure inspect image ./vit cat.png --out page              a picture
 """
@@ -119,7 +119,7 @@ def iterate(
     force: ForceOption = False,
     allow_pickle: PickleOption = False,
 ) -> None:
-    """Run one layer again and again, beside its controls."""
+    """Iterate one layer, together with its controls."""
     if picture is not None and sentence is not None:
         raise ValueError("--text and --image: a model reads one or the other, got both")
     if times < 1:
@@ -139,7 +139,7 @@ def survey(
     json_: JsonOption = False,
     allow_pickle: PickleOption = False,
 ) -> None:
-    """Send many texts through and keep what they show."""
+    """Survey many texts and store their statistics."""
     from ..drawing.tables import Table
     from .texts import texts_of
 

@@ -26,6 +26,7 @@ def run(
         str | None,
         arg(
             "Name or file of a study; see --list.",
+            of="NAME",
             autocompletion=completing("catalogue", "studies"),
         ),
     ] = None,
@@ -49,7 +50,7 @@ def run(
     """Run a figure, a study or a file of your own.
 
     A checkout has more studies than the package; `run path/to/mine.py` runs a file of your own.
-    Long studies keep what they measure in the folder's measured/: an interrupted run resumes,
+    Long studies store measurements in the folder's measured/: an interrupted run resumes,
     --redraw draws a finished one again, --force measures anew.
 
     \b

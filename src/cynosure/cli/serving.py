@@ -18,7 +18,7 @@ def serve(
     ctx: typer.Context,
     port: Annotated[int, opt("0 takes a free one.", min=0, max=65535)] = 8765,
     host: Annotated[
-        str, opt("Address to listen on; other than local needs a token.")
+        str, opt("Address to listen on; a non-local one needs a token.")
     ] = "127.0.0.1",
     open_: Annotated[bool, opt("Open the page in a browser.", "--open")] = False,
     model: Annotated[

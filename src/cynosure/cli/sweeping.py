@@ -37,10 +37,10 @@ def sweep(
 ) -> None:
     """Run a function on a grid of parameters, with seeds.
 
-    It makes phase diagrams, on one core or on a cluster.
+    The result is a phase diagram, computed on one core or on a cluster.
 
-    SPEC.toml names the function, cell = "module:function", its seeds and its [grid]. A store that
-    is there already is gone on with; cells that fail are recorded and stop nothing (exit code 1).
+    SPEC.toml names the function, cell = "module:function", its seeds and its [grid]. An existing
+    store is resumed. Failed cells are recorded and do not stop the others (exit code 1).
     Needs the extra scale: pip install "cynosure[scale]".
 
     \b
