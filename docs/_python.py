@@ -64,8 +64,8 @@ def pages() -> dict[str, str]:
         [
             "# Python",
             "Import the package as `import cynosure as cy`. Each name is imported when it is first "
-            "used. The most used names are in `cy` itself; reach all others through their module, for "
-            "example `cy.dynamics.NGPTFlow`.",
+            "used. The most used names are in `cy` itself; reach all others through their module, "
+            "for example `cy.dynamics.NGPTFlow`.",
             table(["topic", ""], rows),
             f"In `cy` itself: {names}.",
             f"```{{toctree}}\n:hidden:\n\n{toc}\n```",

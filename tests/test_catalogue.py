@@ -145,7 +145,7 @@ def test_other_names_are_not_taken_twice() -> None:
         catalogue.study("figure99")
     with pytest.raises(ValueError, match="no study '6'"):
         catalogue.study("6")
-    with pytest.raises(ValueError, match=r"\(there are 2407\.01602/figure1, .*table1; or a file"):
+    with pytest.raises(ValueError, match=r"\(there are 2407\.01602/figure1, .*table1; or give"):
         catalogue.study("2407.01602/figure99")
 
 

@@ -170,7 +170,7 @@ def runnable():
 
 
 def wrong_commands(text, known):
-    """Shown `cynosure ...` and `make ...` lines: no such command, option, study, sweep or target."""
+    """Shown `cynosure ...` and `make ...` lines with an unknown command, option, name or target."""
     named = runnable()
     targets = set(re.findall(r"^([a-z-]+):", read(ROOT / "Makefile"), re.M))
     wrong = []

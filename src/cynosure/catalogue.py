@@ -82,7 +82,8 @@ def study(name: str) -> ModuleType:
     if name not in homes:
         paper = f"{name.partition('/')[0]}/"
         its = [alias for of in aliases().values() for alias in of if alias.startswith(paper)]
-        raise ValueError(f"no study {name!r} (there are {', '.join(sorted(its) or homes)}; or a file.py)")
+        known = ", ".join(sorted(its) or homes)
+        raise ValueError(f"no study {name!r} (there are {known}; or give a file.py)")
     return import_module(homes[name])
 
 

@@ -17,9 +17,7 @@ from .terminal import show
 def serve(
     ctx: typer.Context,
     port: Annotated[int, opt("0 takes a free one.", min=0, max=65535)] = 8765,
-    host: Annotated[
-        str, opt("Address to listen on; a non-local one needs a token.")
-    ] = "127.0.0.1",
+    host: Annotated[str, opt("Address to listen on; a non-local one needs a token.")] = "127.0.0.1",
     open_: Annotated[bool, opt("Open the page in a browser.", "--open")] = False,
     model: Annotated[
         list[str] | None, opt("Serve a model of `cynosure fit`; repeat for more.", of="FOLDER")
