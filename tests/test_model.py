@@ -160,7 +160,7 @@ def test_only_words_on_few_rays_are_read_by_strength() -> None:
     with pytest.raises(ValueError, match="few rays"):
         replace(plane, kappa=1.0)
     behind = np.array([[1.0, 0.2], [0.3, -1.0]])
-    with pytest.raises(ValueError, match="anchor's side"):
+    with pytest.raises(ValueError, match="neutral token's side"):
         Plane(behind, np.array([0.0, 1.0]), np.ones((1, 2)), np.ones(1), np.ones(1), 1.0, 1.0)
 
 

@@ -391,7 +391,7 @@ def test_what_is_not_found_says_what_is_amiss() -> None:
     i = int(hull(np.vstack([z, 0 * z[:1]])).index[0])
     choice = control_exactly(z, i, tries=2)
     assert choice.reason == "not found" and choice.tried > 1
-    assert 0 < len(choice.amiss) < 20 and f"left {len(choice.amiss)} tokens amiss" in choice.why
+    assert 0 < len(choice.amiss) < 20 and f"wrong for {len(choice.amiss)} tokens" in choice.why
 
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0])

@@ -129,7 +129,7 @@ def _refuse_shape(shape: tuple[int, ...], name: str, ndim: int | None) -> None:
 
 def _refuse_at(place: Sequence[int], name: str) -> None:
     raise ValueError(
-        f"{name}: NaN or infinity at index {tuple(place)}; tokens must be finite, mend or drop it"
+        f"{name}: NaN or infinity at index {tuple(place)}; tokens must be finite, fix or drop it"
     )
 
 

@@ -68,7 +68,7 @@ class Heads(Attention):
         pull_i = (1/H) sum_h V_h (P_h z)_i            (no 1/H when average=False)
 
     `values` is None for identities, or one matrix (or None) per head; one head with a value matrix
-    is `Heads([attention], [V])`. Hardmax heads are welcome. With identities and the average, P is
+    is `Heads([attention], [V])`. Heads may be hardmax. With identities and the average, P is
     again row-stochastic and the hull of the tokens shrinks; otherwise it need not.
     """
 

@@ -52,7 +52,7 @@ class Turn:
 @final
 @dataclass(frozen=True, eq=False)
 class Rotary(RowAttention):
-    """An attention whose scores know how far apart two tokens stand in the sequence.
+    """Attention whose scores depend on the distance of two tokens in the sequence.
 
         score_ij = <R_i A z_i, R_j z_j> = <A_{j-i} z_i, z_j>,   A_offset = R_{-offset} A (`form`)
 

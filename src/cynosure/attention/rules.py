@@ -146,7 +146,7 @@ class RowAttention(Attention):
         xp = namespace(scores)
         if not bool(xp.all(xp.isfinite(whole))) and bool(xp.all(xp.isfinite(scores))):
             raise OverflowError(
-                f"attention: scores <A z_i, z_j> of {type(self).__name__} leave the floats; "
+                f"attention: scores <A z_i, z_j> of {type(self).__name__} overflow; "
                 "divide the tokens or A by a constant"
             )
         return self.share(whole, allowed)

@@ -47,7 +47,7 @@ class Sides(NamedTuple):
 def sides(A: Array | None, z: Array, real: Array | None = None) -> Sides:
     """The two sides of <A z_i, z_j>, each query with its own power of two; padding is a zero key.
 
-    Trap: with one power for all queries a token of 1e-30 beside one of 1e300 would have only zero
+    Trap: with one power for all queries a token of 1e-30 among tokens of 1e300 would have only zero
     scores, and look at everybody.
     """
     quarter = frexp(float(namespace(z).finfo(z.dtype).max))[1] // 4 - 4

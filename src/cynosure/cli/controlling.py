@@ -102,7 +102,7 @@ def _follow(inputs: Inputs, i: int) -> tuple[np.ndarray | None, dict[str, Any], 
     data = {"A": removal.A, "change": removal.change, "moved": move}
     moved = f"moved by {removal.distance:.4g} token {i} would follow {removal.follows}."
     if removal.A is None:
-        return None, data, [f"no form takes the lead of token {i} away.", moved]
+        return None, data, [f"no matrix A takes the lead from token {i}.", moved]
     return removal.A, data, [f"changed by {removal.change:.4g} in the Frobenius norm; or, {moved}"]
 
 

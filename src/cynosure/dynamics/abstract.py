@@ -60,8 +60,8 @@ class FrozenEquation(NamedTuple):
 class Dynamics(Shown, abc.ABC):
     """Anything that makes a trajectory of tokens: a LayerMap (discrete) or a Flow (continuous).
 
-    Only the motion must be written (`step` or `velocity`). All else are questions of the readers of
-    a run, with answers that are right when nothing more is known.
+    Only the motion must be written (`step` or `velocity`). All other methods have defaults, which
+    are right if nothing more is known.
     """
 
     in_time: ClassVar[bool]  # does it run in continuous time, or in layers?
@@ -218,7 +218,7 @@ class Flow(Dynamics):
 
     @property
     def advice(self) -> str:
-        """What to do when a run of this flow leaves the floats."""
+        """What to do when a run of this flow overflows."""
         return "Use a shorter time."
 
     @property

@@ -20,7 +20,7 @@ class AttentionFlow(Relaxation):
     """z_i' = (P z)_i - z_i: `PureAttention` with alpha -> 0 and k alpha = t; the hull shrinks.
 
     With `Hardmax` it is the Frank-Wolfe flow of arXiv 2508.09628; its velocity jumps where a token
-    changes its mind, which an adaptive stepper resolves by very short steps. Once every token
+    changes its target, which an adaptive stepper resolves by very short steps. Once every token
     follows one leader, it always does (docs/mathematics.md C5): a closed form.
     """
 

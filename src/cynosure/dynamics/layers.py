@@ -57,7 +57,7 @@ class AlphaLayer(LayerMap, abc.ABC):
 
     @property
     def factor(self) -> Fraction:
-        """By how much tokens grow from one layer to the next, beside the normalised layer."""
+        """The factor by which tokens grow per layer, compared with the normalised layer."""
         return Fraction(1)
 
     @property
@@ -118,7 +118,7 @@ class UnnormalizedAttention(AlphaLayer):
 
     For hardmax the sets C_i do not see a common factor, so its tokens are exactly (1+alpha)^k
     times those of `PureAttention` (docs/mathematics.md A1): `simulate` rescales the bounded ones,
-    and stops with the status "overflow" where the largest coordinate leaves the floats.
+    and stops with the status "overflow" where the largest coordinate overflows.
 
     Trap: so the rounding of the bounded tokens, that of the longest one, grows by the same factor.
     With alpha beyond 1e15 a token that is pulled towards 0 loses all its digits in a layer.
@@ -220,7 +220,7 @@ class FeedForward(LayerMap):
 class Scheduled(LayerMap):
     """Weights that change with the layer: layer k is taken by layers[k mod len(layers)].
 
-    Repetition is the point of a short list (one entry: shared weights, as in ALBERT). A list as
+    A short list is repeated (one entry: shared weights, as in ALBERT). A list as
     long as the run gives every layer its own alpha, A or temperature.
     """
 

@@ -146,7 +146,7 @@ def _grow(
         grown = grown * like(factor, states)
     if stop < len(saves):
         message = (
-            f"tokens grow like (1 + alpha)^k and leave the floats before layer {saves[stop]}; "
+            f"tokens grow like (1 + alpha)^k and overflow before layer {saves[stop]}; "
             f"the run stops at layer {saves[stop - 1]}."
         )
         advice = "Use PureAttention: it has the same tokens divided by (1 + alpha)^k."

@@ -195,7 +195,7 @@ _QUESTIONS: dict[str, tuple[type, str]] = {
     "predict": (schema.Predict, "Labels of texts with their probabilities, in order."),
     "explain": (schema.Explain, "Words, leaders, clusters, their sum: why a text gets its label."),
     "trace": (schema.Trace, "A sentence by layer: tokens, clusters, leaders, sinks, one head."),
-    "heads": (schema.Heads, "Every head beside each hypothesis; or one iterated, with controls."),
+    "heads": (schema.Heads, "Every head and its hypotheses; or one iterated, with controls."),
 }
 
 

@@ -1,4 +1,4 @@
-"""control_exactly() and control_limit(): a form under which chosen tokens lead and no others do.
+"""control_exactly() and control_limit(): a matrix under which chosen tokens lead and no others do.
 
 That T leads is convex in A (`control`). That a token j outside T does not is a choice: some l must
 have <A z_j, z_l - z_j> >= 0. Given these blockers all is linear in A again, so the search goes back
@@ -43,12 +43,12 @@ SUBSETS = 8  # of the targets, as leaders of layer 0 whom the others join later
 @final
 @dataclass(frozen=True, eq=False)
 class Choice(Shown):
-    """Whether some form makes exactly the targets lead, and how that is known.
+    """Whether some matrix A makes exactly the targets lead, and how that is known.
 
     `reason` is one of
       "found"       A was found; the exact sets C_i, or the certified limit, confirm it;
-      "impossible"  no form does it, and `why` says for which reason; `witness` has its numbers;
-      "not found"   neither: the search ended after `tried` forms, the best of which left `amiss`,
+      "impossible"  no matrix does, and `why` has the reason; `witness` has its numbers;
+      "not found"   neither: the search ended after `tried` matrices; the best left `amiss`,
                     the tokens that lead although they should not, or do not although they should.
     Tokens equal to a target count as targets: they lead with it.
     """
@@ -193,7 +193,7 @@ def control_limit(
 
 
 def _amiss(tried: int, amiss: np.ndarray) -> str:
-    return f"no proof and no form; the best of {tried} left {len(amiss)} tokens amiss"
+    return f"no proof and no matrix; the best of {tried} is wrong for {len(amiss)} tokens"
 
 
 def _asked(z0: Any, targets: Any) -> tuple[np.ndarray, np.ndarray]:

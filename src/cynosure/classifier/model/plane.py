@@ -133,7 +133,7 @@ class Plane:
 
     def __post_init__(self) -> None:
         if not 0 < self.count < float("inf"):
-            raise ValueError(f"count: the anchor counts a number > 0 of times, got {self.count}")
+            raise ValueError(f"count: expected a number > 0 of neutral tokens, got {self.count}")
         if not self.kappa >= 0:
             raise ValueError(f"kappa: expected a number >= 0, or inf, got {self.kappa}")
         if self.kappa < float("inf"):
@@ -181,7 +181,7 @@ class Plane:
         cosine = np.round(rays.direction @ rays.direction[rays.anchor_ray], _DIGITS)
         step, level = np.unique(-cosine, return_inverse=True)
         if not (step < 0).all():
-            raise ValueError("kappa: reading by strength needs words on the anchor's side")
+            raise ValueError("kappa: reading by strength needs words on the neutral token's side")
         value = rays.direction @ self.v[0] / max(float(np.linalg.norm(self.v[0])), 1e-300)
         value[np.abs(value) < 10.0**-_DIGITS] = 0.0
         length = 1.0 / np.sqrt(step[1:] * step[:-1]) * float(rays.radius.max())

@@ -125,7 +125,7 @@ def rotary(model: Any, layer: int) -> tuple[Turn, float]:
     if named in CHANGING:
         raise ValueError(
             f"heads: rotary positions of type {named!r} change with the length of the text, so a "
-            "head has no form of its own; set rope_parameters of the model to a fixed type"
+            "head has no single A; set rope_parameters of the model to a fixed type"
         )
     frequencies = getattr(turn, f"{prefix}inv_freq").detach().cpu().double().numpy()
     return Turn(frequencies), float(getattr(turn, f"{prefix}attention_scaling"))

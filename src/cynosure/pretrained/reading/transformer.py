@@ -300,7 +300,7 @@ def _repeat(
         recent.add(z)
         if not bool(z.isfinite().all()):
             advice = "Keep the norms (norm=True), or use fewer layers."
-            message = f"tokens leave the floats at layer {k}; the run stops at layer {k - 1}."
+            message = f"tokens overflow at layer {k}; the run stops at layer {k - 1}."
             return _whole(states), np.array(t), Status("overflow", message, advice)
         if k % every == 0 or k == n:
             states.append(z)

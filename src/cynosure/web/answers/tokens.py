@@ -260,7 +260,7 @@ def shadow(asked: Asked) -> dict[str, Any]:
 
 
 def control(asked: Asked) -> dict[str, Any]:
-    """A form A that makes tokens lead, or takes a lead away, or why there is none."""
+    """A matrix A that makes tokens lead, or takes a lead away, or why none does."""
     z = _floats(asked["tokens"])
     leaders, remove = asked["leaders"], asked["remove"]
     if (leaders is None) == (remove is None):

@@ -122,7 +122,7 @@ class Shadow(_Tokens):
 
 @final
 class Control(_Tokens):
-    """A form A under which the given tokens lead, or under which one does not."""
+    """A matrix A under which the given tokens lead, or under which one does not."""
 
     leaders: Annotated[list[Index], Field(min_length=1, max_length=100)] | None = None
     remove: Index | None = None
@@ -166,7 +166,7 @@ class Trace(BaseModel):
 
 @final
 class Heads(BaseModel):
-    """Every head beside each hypothesis, or one iterated beside frozen and silent controls."""
+    """Every head and its hypotheses, or one iterated with frozen and silent controls."""
 
     model_config = _STRICT
     transformer: Name | None = None
