@@ -263,8 +263,11 @@ def _terms(entries: list[Any]) -> str:
     """Names and what they mean, as a definition list."""
     out = []
     for entry in entries:
-        head = " : ".join(code(part) for part in (entry.name, entry.type) if part)
-        text = flow(_joined(entry.desc)) or " "
+        kind, said = entry.type, _joined(entry.desc)
+        if kind and (len(kind) > 30 or kind.endswith(".")):  # "name : what it is" on one line
+            kind, said = "", f"{kind[0].upper()}{kind[1:]} {' '.join(said.split())}".strip()
+        head = " : ".join(code(part) for part in (entry.name, kind) if part)
+        text = flow(said) or " "
         out.append(f"{head}\n: " + text.replace("\n", "\n  "))
     return "\n\n".join(out)
 

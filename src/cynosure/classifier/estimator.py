@@ -52,16 +52,20 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
 
     (the neutral token counts m times in the mean, see `cynosure.classifier.model.model`).
 
+    Two classes share one plane. With more, `Placed` gives each class a plane of its own, in at
+    least three dimensions, so every decision can be drawn; all planes use the same words.
+    `Learned` gives each class a decoder row.
+    A text without any known term gets the prior of the training labels, and `explain` says so.
+
     Parameters
     ----------
     dim : dimension of the tokens.
     ngrams : (low, high), the n-grams taken as terms.
-    leaders : budget of leaders per text, on average over the training texts (of each plane).
-    words : budget of deciding words per text, on average over held-out texts. Terms are taken by
+    leaders : leaders per text, at most, on average over the training texts (of each plane).
+    words : deciding words per text, at most, on average over held-out texts. Terms are taken by
         decreasing weight until the rest is unlikely to change the label; all others follow the
-        neutral token. Easy texts need few words, hard ones many. None sets no bound. "auto" is 14,
-        or more where 14 would cost an eighth of what the texts tell (2 % with several classes);
-        `notes_` then says so.
+        neutral token. None sets no bound. "auto" is 14, or more where 14 would lose an eighth of
+        what the texts tell (2 % with several classes); `notes_` then says so.
     C : inverse regularisation of the convex fit; None chooses it on held-out texts.
     method : how to fit: `Placed()` (the default: convex, seconds) or `Learned()` (gradient, torch).
     alpha, layers : step (> 0) and number of the attention layers.
@@ -80,11 +84,6 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     n_jobs : threads that read texts; None is one, -1 as many as there are processors.
     random_state : an int; the same int gives the same model. From a RandomState or None an int is
         drawn at each fit.
-
-    Two classes share one plane. With more, `Placed` gives each class a plane of its own, in at
-    least three dimensions, so every decision can be drawn; all planes use the same words.
-    `Learned` gives each class a decoder row.
-    A text without any known term gets the prior of the training labels, and `explain` says so.
 
     Examples
     --------
