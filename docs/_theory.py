@@ -103,7 +103,8 @@ def _target(chapter: Chapter) -> str:
 
 
 def _section(text: str) -> str:
-    text = _folded(text).replace("](images/", "](../images/").replace("](docs/", "](../")
+    text = _folded(text).replace("](../", "](../../")
+    text = text.replace("](images/", "](../images/").replace("](docs/", "](../")
     return links(text).strip("\n").removesuffix("---").strip("\n")
 
 
