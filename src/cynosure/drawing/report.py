@@ -272,7 +272,7 @@ def _controls(controls: tuple[Comparison, ...]) -> str:
         for c in controls
     )
     return (
-        "<h4>Control</h4>\n<div class=scroll><table><thead><tr><th>claim</th><th>set beside</th>"
+        "<h4>Control</h4>\n<div class=scroll><table><thead><tr><th>claim</th><th>compared with</th>"
         f"<th>seen</th><th class=c>survives</th></tr></thead><tbody>{body}</tbody></table></div>\n"
     )
 

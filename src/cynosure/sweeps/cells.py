@@ -89,7 +89,7 @@ NAMED = {  # name -> what it shows, arguments of sweep()
         vectorized=True,
     ),
     "leaders": _named(
-        "leaders of Gaussian tokens over d and n, beside the formula",
+        "leaders of Gaussian tokens over d and n, and the formula",
         leaders,
         {"d": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32], "n": [10, 18, 32, 56, 100, 178, 316, 562, 1000]},
         dict.fromkeys(("first", "final", "expected"), "leaders") | {"undecided": "tokens"},

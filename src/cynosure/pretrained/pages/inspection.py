@@ -86,7 +86,7 @@ def inspection(
         own = None if layer is None else transformer.original(layer)
         chapters.append(heads_chapter(transformer, layer=own, head=head, pictures=pictures))
     if trace is not None and not words and trace.seen.shape[1] <= 64:  # many layers are computed
-        tell(0.6, "softmax beside hardmax in every head")
+        tell(0.6, "softmax and hardmax in every head")
         chapters.append(softmax_chapter(transformer, trace))
     if iterate:
         tell(0.7, f"layer {layer or 0}, run {iterate} times over, and its controls")
