@@ -40,20 +40,19 @@ def http_page() -> str:
     parts = [
         "# HTTP interface",
         "`cynosure serve` is a page and an API on the same port: JSON in, JSON out. A POST needs "
-        "`Content-Type: application/json`. What cannot be done is answered by "
-        "`application/problem+json` (RFC 9457) with `status`, `title` and `detail`: what was "
-        "expected, what came, what to do. NaN and infinity are `null`. Numbers of tokens may be "
-        'rationals, as text: `"1/3"`.',
-        "Only this machine may ask (`Host` and `Origin` are checked); another `--host` needs the "
-        "token that is printed, as `Authorization: Bearer ...` or once as `/?token=...`. Models "
-        "are read from the folders named at the start, and no path from a client is ever opened. "
-        "The server itself describes all this at `/openapi.json` and `/reference`.",
+        "`Content-Type: application/json`. An error is `application/problem+json` (RFC 9457) with "
+        "`status`, `title` and `detail`: what was expected, what came, what to do. NaN and "
+        'infinity are `null`. Coordinates may be rationals, as text: `"1/3"`.',
+        "Only this machine may connect (`Host` and `Origin` are checked). With another `--host` "
+        "clients need the token that is printed, as `Authorization: Bearer ...` or once as "
+        "`/?token=...`. Models are read from the folders named at the start, and no path from a "
+        "client is ever opened. The server describes itself at `/openapi.json` and `/reference`.",
         "With `Accept: application/x-ndjson` a POST answers in lines while it computes: "
         '`{"done": 0.4, "what": "..."}` at each step, and at the end `{"answer": ...}` or '
-        '`{"problem": ...}`. A client that leaves stops its computation.',
+        '`{"problem": ...}`. A client that disconnects stops its computation.',
         "## Bounds",
-        "Computations run in processes of their own, and one that outlives its time is stopped; "
-        "`/api/v1/bounds` gives these numbers.",
+        "Computations run in separate processes and are stopped when their time is over. "
+        "`/api/v1/bounds` returns these numbers.",
         table(["bound", "value"], bounds),
     ]
     for path, methods in api["paths"].items():

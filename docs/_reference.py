@@ -78,12 +78,12 @@ def _options(command: Any) -> str:
 
 def experiments_page() -> str:
     parts = [
-        "# Experiments",
-        "`cynosure run NAME` writes a report with its tables and figures; `--quick` runs the small "
-        "values, `--set name=value` changes one. What long ones measure is kept beside the report: "
-        "an interrupted run resumes, `--redraw` draws again without measuring. From "
-        "Python: `cynosure.catalogue.study(NAME).run(Params(...))`. A figure of each is in "
-        "the [gallery](../gallery.md).",
+        "# Studies",
+        "`cynosure run NAME` writes a report with tables and figures; `--quick` runs the small "
+        "values, `--set name=value` changes one. Long studies store their measurements in the "
+        "folder of the report: an interrupted run resumes, and `--redraw` draws again without "
+        "measuring. From Python: `cynosure.catalogue.study(NAME).run(Params(...))`. The "
+        "[gallery](../gallery.md) has a figure of each.",
     ]
     for name, module in available().items():
         parts += [f"## {name}", f"**{module.TITLE}**", prose(inspect.getdoc(module) or "")]
