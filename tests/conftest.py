@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import hypothesis
-import jaxtyping
 import pytest
+
+import signatures
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "cynosure"
@@ -27,18 +27,7 @@ CHECKED = sorted(
     for path in folder.iterdir()
     if (path.suffix == ".py" or (path / "__init__.py").exists()) and path.stem not in UNCHECKED
 )
-jaxtyping.install_import_hook(CHECKED, "beartype.beartype")
-
-# Asked several times for every velocity of a flow, and their annotations say little: half of all
-# calls that would be checked.
-TINY = {
-    "cynosure._types": "namespace is_torch as_mask like",
-    "cynosure._scale": "exponent",
-    "cynosure.attention.scores": "real_tokens device_of keep_padding times_power transpose",
-}
-for module, names in TINY.items():
-    for name in names.split():
-        getattr(import_module(module), name).__no_type_check__ = True
+signatures.check(CHECKED)
 
 # No deadline, since numba compiles inside the first example. Repeatable, so that a red run is
 # about the change at hand; `--hypothesis-profile=explore` looks further.
@@ -59,9 +48,9 @@ def shapes(request: pytest.FixtureRequest) -> Iterator[None]:
     many = request.path.stem.removeprefix("test_") in MANY or request.node.get_closest_marker(
         "many"
     )
-    jaxtyping.config.update("jaxtyping_disable", bool(many))
+    signatures.OFF = bool(many)
     yield
-    jaxtyping.config.update("jaxtyping_disable", False)
+    signatures.OFF = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -70,7 +59,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("cluster"))
         name = getattr(item, "callspec", None) and item.callspec.params.get("name")
-        if name and item.path.stem in ("test_experiments", "test_flow_controls"):
+        if name and hasattr(item.module, "quick"):
             item.add_marker(pytest.mark.xdist_group(name))
 
 

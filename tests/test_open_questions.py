@@ -30,6 +30,7 @@ from studies.hardmax import (
     robustness_A,
 )
 from studies.heads import _hardmax_heads, several_heads
+from test_experiments import quick
 
 
 def rows(report: Report, title: str) -> list[dict]:
@@ -660,8 +661,9 @@ def rows_of_flow(report: Report) -> tuple:
     return next(t for t in report.tables if t.title == "The flow").rows
 
 
+@pytest.mark.xdist_group("cylinder_flow")
 def test_a_rehearsal_says_that_it_is_one() -> None:
-    coarse = cylinder_flow.run(cylinder_flow.QUICK)
+    coarse, _ = quick("cylinder_flow")
     assert "not the flow of the literature" in coarse.summary
     z = np.zeros((3, 2))
     right, wrong = (cylinder_flow.Pod(z, np.ones(2), x) for x in (0.1671, 0.1801))

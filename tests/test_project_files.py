@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError, install_import_hook
 
+import signatures
+
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 
@@ -226,6 +228,78 @@ def test_a_wrong_shape_raises_under_the_hook(tmp_path: Path, monkeypatch) -> Non
         shaped.scores(np.ones((4, 2)), np.eye(3))
     with pytest.raises(TypeCheckError, match="z"):
         shaped.scores(np.ones(2), np.eye(2))
+
+
+JUDGED = """
+from __future__ import annotations
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+import numpy as np
+from jaxtyping import Float, Int
+
+if TYPE_CHECKING:
+    from nowhere import Thing
+
+def halves(z: Float[np.ndarray, "n d"], many: bool = False) -> Float[np.ndarray, "n"]:
+    inner = halves(z[:1]) if many else None
+    return z[:, 0] if z.shape[1] < 3 else z[0]
+
+def named(n: int, *rest: str, size: float | None = None, **more: int) -> str | None:
+    return None if n else rest[0]
+
+def foreign(x: Thing, n: int) -> None: ...
+def several(n: int) -> Iterator[int]:
+    yield n
+
+@dataclass(frozen=True)
+class Pair:
+    z: Float[np.ndarray, "n d"]
+    names: Int[np.ndarray, "n"]
+
+    def both(self, other: Pair) -> Float[np.ndarray, "n d"]:
+        return self.z + other.z
+    @classmethod
+    def of(cls, n: int) -> Pair:
+        return cls(np.ones((n, 2)), np.arange(n))
+    @staticmethod
+    def size(n: int) -> int:
+        return n
+    @property
+    def first(self) -> int:
+        return float(self.z[0, 0])
+"""
+Z = "np.ones((3, 2))"
+FITS = (
+    f"halves({Z})", f"halves({Z}, True)", "named(1)", "named(0, 'a', size=1.0, b=2)",
+    "foreign(3, 1)", "list(several(2))", "Pair.of(3).both(Pair.of(3))", "Pair.size(n=3)",
+    "Pair.of(1).z",
+)  # fmt: skip
+BREAKS = (
+    "halves(3)", "halves(np.ones(3))", "halves(np.ones((2, 3)))", "halves(np.ones((3, 2), int))",
+    "named('1')", "named(0, 1)", "named(1, size='1')", "named(1, b='2')", "named(0, b'')",
+    "foreign(3, 'n')", "several('2')", "Pair(np.ones((3, 2)), np.arange(2))", "Pair.of('3')",
+    "Pair.size('3')", "Pair.of(3).first",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("judge", [signatures.checked, signatures.ORIGINAL])
+def test_signatures_are_judged_as_jaxtyping_judges_them(tmp_path, monkeypatch, judge) -> None:
+    monkeypatch.setattr("jaxtyping.jaxtyped", judge)
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"judged_{judge.__module__.rpartition('.')[2]}"
+    (tmp_path / f"{name}.py").write_text(JUDGED)
+    with install_import_hook(name, "beartype.beartype"):
+        space = {**vars(importlib.import_module(name)), "np": np}
+    monkeypatch.delitem(sys.modules, name)
+    for call in FITS:
+        eval(call, space)
+    late = ("Pair.of(3).both(3)",) if judge is signatures.checked else ()  # named too early for it
+    for call in (*BREAKS, *late):
+        with pytest.raises(TypeCheckError):
+            eval(call, space)
+    with pytest.raises(TypeError):  # Python's own: an argument is missing
+        space["named"]()
 
 
 def test_the_hook_is_live_in_the_package() -> None:
