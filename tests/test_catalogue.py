@@ -173,6 +173,23 @@ def test_every_question_that_an_alias_means_is_asked() -> None:
         assert meant <= set(getattr(module.Params(), "questions", ())), name
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        'TITLE = "Mine"\n\n\ndef run():\n    pass\n',
+        'def run():\n    pass\n\n\nTITLE = "Mine"\n',
+        '"""\nTITLE = "no"\n\ndef run():\n"""\nTITLE = "Mine"\n',
+        'def run():\n    """\nTITLE = "no"\n"""\n\n\nTITLE = (\n    "Mine"\n)\n',
+        'TITLE="Mine"',
+    ],
+)
+def test_a_title_is_read_wherever_it_stands(source, tmp_path, monkeypatch) -> None:
+    (tmp_path / "titled.py").write_text(source + "raise RuntimeError\n" * source.endswith("\n"))
+    monkeypatch.syspath_prepend(tmp_path)
+    assert catalogue._constant("titled", "TITLE") == "Mine"
+    assert catalogue._constant("titled", "ALIASES") == ""
+
+
 def test_an_old_name_runs_its_question_alone(tmp_path: Path) -> None:
     assert main(["-q", "run", "codimension", "--quick", "--out", str(tmp_path / "run")]) == 0
     report = json.loads((tmp_path / "run" / "report.json").read_text())

@@ -568,10 +568,13 @@ def test_b15_builds_a_form_for_vertices_only() -> None:
     z = np.round(configurations.gaussian(25, 2, seed=3) * 8) + 5
     vertices = {tuple(v) for v in cy.hull(np.concatenate([z, np.zeros((1, 2))])).vertices}
     label = np.unique(z, axis=0, return_inverse=True)[1].ravel()
+    turns = np.linspace(0, 2 * np.pi, 1000)
+    around = np.stack([np.cos(turns), np.sin(turns)], axis=1)
     for i in range(len(z)):
-        A = theorems.matrices._form_for(z / 64, label, i)
-        assert (A is not None) == (tuple(z[i]) in vertices)
-        if A is not None:
+        forms = [theorems.matrices._form_for(z / 64, label, i, c) for c in around]
+        built = [A for A in forms if A is not None]
+        assert bool(built) == (tuple(z[i]) in vertices)
+        for A in built:
             assert (A == A.T).all() and np.linalg.eigvalsh(A)[0] > 0
             assert cy.Hardmax(A).followed(z).leads[i]
 

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import ast
 import pkgutil
+import re
 import sys
+from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -146,10 +148,17 @@ def _constant(home: str, name: str) -> str:
     found = find_spec(home)
     if found is None or not (found.origin or "").endswith(".py"):
         return ""
-    for node in ast.parse(Path(str(found.origin)).read_text(encoding="utf-8")).body:
-        named = [getattr(target, "id", "") for target in getattr(node, "targets", [])] == [name]
-        if named and isinstance(value := getattr(node, "value", None), ast.Constant):
-            return str(value.value)
+    source = Path(str(found.origin)).read_text(encoding="utf-8")
+    if not re.search(rf"(?m)^{name}\b", source):
+        return ""
+    # Most files have it before their first function; to parse the others takes ten times as long.
+    for text in (re.split(r"(?m)^(?:@|def |class |async )", source, maxsplit=1)[0], source):
+        with suppress(SyntaxError):
+            for node in ast.parse(text).body:
+                named = [getattr(target, "id", "") for target in getattr(node, "targets", [])]
+                value = getattr(node, "value", None)
+                if named == [name] and isinstance(value, ast.Constant):
+                    return str(value.value)
     return ""
 
 

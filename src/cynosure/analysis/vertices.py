@@ -46,8 +46,8 @@ def main_coordinates(basis: np.ndarray) -> np.ndarray:
 
     Dropping the others is one-to-one on the span of the basis.
     """
-    if len(basis) == 0:
-        return np.zeros(0, dtype=np.intp)
+    if len(basis) in (0, basis.shape[1]):  # none or all
+        return np.arange(len(basis))
     return np.sort(scipy.linalg.qr(basis, mode="r", pivoting=True)[1][: len(basis)])
 
 

@@ -213,16 +213,15 @@ def _gif(stream: Any, pictures: Iterator[np.ndarray], fps: float | int, total: i
     opening = next(pictures)
     # One table of colours for all frames: nothing flickers, and only what moves is stored.
     table = _colour_table(opening)
-    nearest = np.full(1 << 24, -1, dtype=np.int16)  # filled as colours turn up
+    nearest = np.zeros(1 << 24, dtype=np.int16)  # place + 1 in the table, as colours turn up
     # Pillow's own search is coarse: it turned white into the next grey.
 
     def indexed(picture: np.ndarray) -> Image.Image:
-        code = picture.astype(np.int32) @ np.array([1 << 16, 1 << 8, 1], dtype=np.int32)
-        new = np.unique(code[nearest[code] < 0])
-        rgb = np.stack([new >> 16, new >> 8 & 255, new & 255], axis=1)
-        gaps = ((rgb[:, None] - table.astype(np.int32)) ** 2).sum(axis=-1)
-        nearest[new] = gaps.argmin(axis=1)
-        image = Image.fromarray(nearest[code].astype(np.uint8))
+        code = _codes(picture)
+        new = np.unique(code[nearest[code] == 0])
+        gaps = ((_rgb(new)[:, None] - table.astype(np.int32)) ** 2).sum(axis=-1)
+        nearest[new] = gaps.argmin(axis=1) + 1
+        image = Image.fromarray((nearest[code] - 1).astype(np.uint8))
         image.putpalette(table.tobytes())
         return image
 
@@ -233,6 +232,17 @@ def _gif(stream: Any, pictures: Iterator[np.ndarray], fps: float | int, total: i
     indexed(opening).save(stream, format="GIF", save_all=True, append_images=rest, **how)
 
 
+def _codes(picture: np.ndarray) -> np.ndarray:
+    """Each pixel (..., 3) as one number."""
+    red, green, blue = (picture[..., channel].astype(np.int32) for channel in range(3))
+    return red << 16 | green << 8 | blue
+
+
+def _rgb(codes: np.ndarray) -> np.ndarray:
+    """The colours (m, 3) of such numbers."""
+    return np.stack([codes >> 16, codes >> 8 & 255, codes & 255], axis=1)
+
+
 def _colour_table(picture: np.ndarray) -> np.ndarray:
     """At most 256 colours (m, 3): those of the palette, the commonest of a frame, shades between.
 
@@ -241,8 +251,8 @@ def _colour_table(picture: np.ndarray) -> np.ndarray:
     from PIL import Image
 
     own = np.rint(255 * to_rgba_array([*PALETTE, INK])[:, :3]).astype(np.uint8)
-    colours, times = np.unique(picture.reshape(-1, 3), axis=0, return_counts=True)
-    colours = colours[np.argsort(-times, kind="stable")]
+    codes, times = np.unique(_codes(picture), return_counts=True)
+    colours = _rgb(codes)[np.argsort(-times, kind="stable")].astype(np.uint8)
     common, rare = colours[:128], colours[128:]
     if len(rare):
         cut = Image.fromarray(rare[None]).quantize(128 - len(own)).getpalette()

@@ -154,6 +154,7 @@ def _panels(
     if fig.get_layout_engine() is None:
         fig.set_layout_engine("constrained" if stacked else "compressed")  # room for the legend
     kinds: set[str] = set()
+    above: dict[int, Any] = {}  # the last panel of each column
     for row, (trajectory, view, label) in enumerate(zip(trajectories, views, labels)):
         appearance = Appearance.of(trajectory)
         for column, k in enumerate(chosen[row]):
@@ -166,6 +167,11 @@ def _panels(
                 ax.set_title(name, fontsize=TITLE, loc="left" if stacked else "center")
             end = column == columns - 1 if stacked else row == len(views) - 1
             view.name(ax, label if column == 0 else "", left=column == 0, bottom=end)
+            if not stacked and not view.solid and not trajectory.made_by.grows:
+                ax.tick_params(labelleft=column == 0)  # all panels of a row share their axes
+                if column in above and above[column].get_xlim() == ax.get_xlim():
+                    above[column].tick_params(labelbottom=False)
+                above[column] = ax
     lines = legend(fig, kinds, "leader" in kinds)
     if ours:
         panels = 0.7 * columns + 0.56 if stacked else 2.63 if columns > 2 else 2.9
@@ -306,7 +312,7 @@ def convergence(trajectory: Trajectory, limit: Limit, ax: Axes | None = None) ->
     noise = 8 * float(np.finfo(trajectory.values.dtype).eps) * float(np.abs(values).max())
     gaps[gaps <= noise] = np.nan
     ax = new_axes(ax)
-    ax.set_yscale("log")
+    ax.set_yscale("log", subs=())  # a tick for each power of ten
     _token_lines(ax, trajectory.t, gaps, appearance)
     largest = np.fmax.reduce(gaps, axis=1)
     ax.plot(trajectory.t, largest, color=INK, lw=1.8, gid="largest", label="largest")

@@ -67,9 +67,9 @@ class Picture:
     def _drawn(self, suffix: str) -> bytes:
         import matplotlib
 
-        if self.drawing.get_layout_engine() is not None:
+        if (engine := self.drawing.get_layout_engine()) is not None:
             # Once and for all: a second layout starts from the first and ends a hair beside it.
-            self.drawing.draw_without_rendering()
+            engine.execute(self.drawing)
             self.drawing.set_layout_engine("none")
         if not self._margins:  # "tight" would draw the figure once more for every format
             self._margins.append(self.drawing.get_tightbbox().padded(0.1))

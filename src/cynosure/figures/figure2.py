@@ -156,10 +156,11 @@ def _panels(p: Params, rows: list[Row]) -> Any:
 
 def _distances(rows: list[Row]) -> Any:
     """Each token against its certified limit, beside the line (1 + alpha)^-k."""
-    figure, axes = cy.plot.sheet(1, len(rows), 3.25, 3.4)
+    figure, axes = cy.plot.sheet(1, len(rows), 3.25, 3.4, sharey=True)
     for ax, row in zip(axes[0], rows):
         cy.plot.convergence(row.run, row.limit, ax=ax)
         ax.set_title(row.name)
+        ax.label_outer()
     return figure
 
 

@@ -12,7 +12,7 @@ from .._types import definite
 from ..analysis.polytope import CONTAINS_TOL, Polytope, minimal_points
 from ..attention import Attention, Causal, Hardmax, Heads, Rotary, RowAttention
 from .checks import Hypothesis, Part, Reading, U, least, statement
-from .layers import THEOREM_1_1, LayerRun, symmetric
+from .layers import THEOREM_1_1, LayerRun, nearest, symmetric
 
 _SAME = 1e-9  # limits closer than this are one point of `minimal_points`
 
@@ -172,14 +172,10 @@ def finitely_many_limits(run: LayerRun) -> list[Part]:
     rest = run.leaderless
     per = float(np.sqrt(np.linalg.norm(run.A, 2)))  # distances in the A-norm are at most so long
     if K.dim <= 3 and len(K.vertices) <= 200:
-        from scipy.spatial import cKDTree
-
         tol += _SAME * run.R
         listed = rest[run.norm(li.points[rest]) > 2 * CONTAINS_TOL * run.norm(K.vertices).max()]
         if len(listed):
-            distance[listed] = (
-                cKDTree(minimal_points(K, run.A) @ root).query(ends[listed] @ root)[0] / per
-            )
+            distance[listed] = nearest(ends[listed] @ root, minimal_points(K, run.A) @ root) / per
         rest = np.setdiff1d(rest, listed)
     rest = run.sample(rest, 1e5 * run.d)
     away = [(ends[i] - _least_of_face(run, li.points[i])) @ root for i in rest]

@@ -273,6 +273,15 @@ class LayerRun(Reading):
         return polytope.distance(points) if len(points) else np.empty(0)
 
 
+def nearest(x: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """The distance of each row of x from the nearest of the points."""
+    if len(x) * points.size > 1e6:
+        from scipy.spatial import cKDTree
+
+        return cKDTree(points).query(x)[0]
+    return np.sqrt(((x[:, None] - points) ** 2).sum(axis=2).min(axis=1, initial=np.inf))
+
+
 symmetric = need(
     "A symmetric (largest |A - A^T|)", lambda run: np.abs(run.A_given - run.A_given.T).max(), none
 )

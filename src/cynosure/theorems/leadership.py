@@ -252,12 +252,10 @@ _long_enough = need(
 )
 def generic(run: LayerRun) -> list[Part]:
     """Without definiteness this half is false: tokens -1, 3 with A = -1, alpha = 1 meet at 1."""
-    from scipy.spatial import cKDTree
-
     leaders = np.flatnonzero(run.born >= 0)
     if len(leaders) == 0:
         return [exactly("some token leads", True)]
-    distance = cKDTree(run.z[-1, leaders]).query(run.ends[run.rows])[0]
+    distance = layers.nearest(run.ends[run.rows], run.z[-1, leaders])
     where: Any = {"token": run.rows, "frozen_from_layer": int(run.history.records[-1].layer)}
     return [least("limit is a leader", -distance, 2 * run.end_error, "token", **where)]
 

@@ -30,8 +30,9 @@ def choosing_leaders(run: LayerRun) -> list[Part]:
     directions = np.random.default_rng(0).standard_normal((20, run.d))
     most = max(1, int(2e6 / (run.n * run.d)))
     built, refused = 0, []
-    for i in np.unique((run.z[0] @ directions.T).argmax(axis=0))[:most].tolist():
-        A = _form_for(run.z[0], run.label, i)
+    found, first = np.unique((run.z[0] @ directions.T).argmax(axis=0), return_index=True)
+    for i, c in zip(found[:most].tolist(), directions[first]):
+        A = _form_for(run.z[0], run.label, i, c)
         if A is not None:
             built += 1
             refused.append(not Hardmax(A).followed(run.z[0]).leads[i])
@@ -42,27 +43,16 @@ def choosing_leaders(run: LayerRun) -> list[Part]:
     ]
 
 
-def _form_for(z: np.ndarray, label: np.ndarray, i: int) -> np.ndarray | None:
-    """An A that makes token i lead, from a linear program for c; None if i is no clear vertex."""
-    from scipy.optimize import linprog
-
+def _form_for(z: np.ndarray, label: np.ndarray, i: int, c: np.ndarray) -> np.ndarray | None:
+    """An A that makes token i lead, from a direction c that exposes it; None if c does not."""
     rivals = np.concatenate([z[i] - z[label != label[i]], z[i : i + 1]])
-    d = z.shape[1]
-    program = linprog(
-        np.append(np.zeros(d), -1.0),
-        A_ub=np.column_stack([-rivals, np.ones(len(rivals))]),
-        b_ub=np.zeros(len(rivals)),
-        bounds=[(-1, 1)] * d + [(None, 1)],
-    )
-    if program.status != 0:
-        return None
-    c = program.x[:d]
-    t = float((rivals @ c).min())  # the solver's own t is only feasible to its tolerance
+    c = c / np.abs(c).max()
+    t = float((rivals @ c).min())
     if t <= 1e-9:
         return None
     reach = np.linalg.norm(z[i]) * np.linalg.norm(rivals, axis=1).max()
     # symmetric to the last bit, and eps |<z_i, z_i - z_j>| <= t/2
-    return t / (2 * reach) * np.eye(d) + np.outer(c, c) / float(c @ z[i])
+    return t / (2 * reach) * np.eye(len(c)) + np.outer(c, c) / float(c @ z[i])
 
 
 _not_symmetric = need("A not symmetric (largest |A - A^T|)", lambda run: symmetric(run).value, some)
