@@ -46,12 +46,13 @@ class FloatTokens(abc.ABC):
     _eta: float
     _layer = 0  # the layer of the rows in closed form
 
-    def _set(self, keys: Array, A: np.ndarray | None, alpha: Fraction) -> None:
-        """The bounds of keys and A, and the step."""
-        self._size = float(abs(keys).max())
-        self._radius = float(lengths_above(keys).max()) * (1 + 1e-12)
+    def _set(self, keys: Array, A: np.ndarray | None, alpha: Fraction) -> Array:
+        """The bounds of keys and A, and the step; returns the lengths of the keys."""
+        self._size, lengths = float(abs(keys).max()), lengths_above(keys)
+        self._radius = float(lengths.max()) * (1 + 1e-12)
         self._form_norm = 1.0 if A is None else float(np.linalg.norm(A)) * (1 + 1e-12)
         self._decay, self._eta = Decay(alpha), float(alpha / (1 + alpha))
+        return lengths
 
     def queries(self, x: Array) -> Array:
         """A x for keys x, row by row."""
@@ -196,9 +197,9 @@ class ScaledTokens(FloatTokens):
         self.A = None if A is None else np.ldexp(A, -self._A_shift)
         self._closed: list[ClosedForm] = []
         keys = self._keys(self.z)
-        self._set(keys, self.A, alpha)
+        lengths = self._set(keys, self.A, alpha)
         self._error = U * self._size if inexact else 0.0
-        self._bands = [] if inexact or len(keys) <= _FEW else _bands(lengths_above(keys))
+        self._bands = [] if inexact or len(keys) <= _FEW else _bands(lengths)
 
     # -- units --------------------------------------------------------------------------------
 
@@ -322,6 +323,8 @@ class ScaledTokens(FloatTokens):
 
 def _bands(norms: np.ndarray) -> list[np.ndarray]:
     """Keys of like length, the longest first; none so short that its squares underflow."""
+    if norms.max() < 2.0 ** (_BAND - 1) * norms.min():
+        return [np.arange(len(norms))]
     exponent = np.frexp(norms)[1]
     level = (exponent.max() - exponent) // _BAND
     last = level[(norms > 0) & (exponent >= -300)].max(initial=0)

@@ -65,7 +65,9 @@ def candidates(q: Floats, z: Floats, slack: Floats, *, runner_up: bool = False) 
     if not len(z) or not z.shape[1]:
         raise ValueError(f"expected at least one key of at least one coordinate, got z {z.shape}")
     scores = len(q) * len(z)
-    equal = np.logical_not(q.any(axis=1)) if scores > MANY_TIES else np.empty(0, bool)
+    equal = np.empty(0, bool)
+    if scores > MANY_TIES and not q[:, 0].all():
+        equal = np.logical_not(q.any(axis=1))
     if equal.sum() * len(z) > MANY_TIES:
         found = candidates(q[~equal], z, slack[~equal], runner_up=runner_up)
         return _with_equal(equal, found, z, runner_up)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..._compiled import jitted
 from .contract import Candidates, Floats, Indices, U, assemble
-from .tile import ROWS, WIDTH, scores
+from .tile import ROWS, WIDTH, largest_two, scores
 
 # Sums may be contracted to fused multiply-adds (each is one rounding less, the bound still holds)
 # but never reassociated; "no NaN, no signed zero" is true of our data and frees the maximum.
@@ -143,35 +143,6 @@ def _fill(zt, z, order, power):
                 zt[b, c, lane] = z[j, c] * power
 
 
-@jitted(fastmath=FLAGS, inline="always")
-def _fold_two(w, half):
-    """Merge pairs (largest w[j], second w[j + 32]) at distance `half`."""
-    for j in range(half):
-        x, y = w[j], w[j + half]
-        low = y if x > y else x
-        rest = w[j + 32] if w[j + 32] > w[j + 32 + half] else w[j + 32 + half]
-        w[j] = x if x > y else y
-        w[j + 32] = low if low > rest else rest
-
-
-@jitted(fastmath=FLAGS)
-def largest_two(s, k, w):
-    """Largest and second largest of the 64 scores s[k], and the lane of the largest."""
-    for j in range(32):
-        x, y = s[k, j], s[k, j + 32]
-        w[j] = x if x > y else y
-        w[j + 32] = y if x > y else x
-    _fold_two(w, 16)
-    _fold_two(w, 8)
-    _fold_two(w, 4)
-    _fold_two(w, 2)
-    _fold_two(w, 1)
-    best, second, lane = w[0], w[32], 0
-    for j in range(64):
-        lane = j if s[k, j] == best else lane
-    return best, second, lane
-
-
 @jitted(fastmath=FLAGS)
 def top_two(rows, norm_q, slack, zt, reach, m, runner_up, start, first, rest_q, rest_z):
     """Largest and second largest score of each query, and the position of the largest.
@@ -188,7 +159,7 @@ def top_two(rows, norm_q, slack, zt, reach, m, runner_up, start, first, rest_q, 
     who, norm = np.zeros(CHUNK + ROWS, np.intp), np.zeros(CHUNK + ROWS)
     q, low = np.zeros((CHUNK + ROWS) * d, zt.dtype), np.zeros(CHUNK + ROWS, zt.dtype)
     rest = np.zeros(CHUNK + ROWS, zt.dtype)
-    s, w = np.empty((ROWS, WIDTH), zt.dtype), np.empty(WIDTH, zt.dtype)
+    s = np.empty((ROWS, WIDTH), zt.dtype)
     for begin in range(0, nq, CHUNK):
         active = min(CHUNK, nq - begin)
         for r in range(active):
@@ -197,7 +168,7 @@ def top_two(rows, norm_q, slack, zt, reach, m, runner_up, start, first, rest_q, 
             for c in range(d):
                 q[r * d + c] = rows[i, c]
         _travel(
-            q, who, norm, low, rest, active, zt, reach, m, first, rest_z, s, w, slack,
+            q, who, norm, low, rest, active, zt, reach, m, first, rest_z, s, slack,
             runner_up, top, second, at,
         )  # fmt: skip
     return top, second, at
@@ -205,7 +176,7 @@ def top_two(rows, norm_q, slack, zt, reach, m, runner_up, start, first, rest_q, 
 
 @jitted(fastmath=FLAGS)
 def _travel(
-    q, who, norm, low, rest, active, zt, reach, m, first, rest_z, s, w, slack,
+    q, who, norm, low, rest, active, zt, reach, m, first, rest_z, s, slack,
     runner_up, top, second, at,
 ):  # fmt: skip
     """Take these queries from block to block, and fill their top, second and at."""
@@ -222,7 +193,7 @@ def _travel(
                     i = who[r + k]
                     for lane in range(m - b * WIDTH, WIDTH):  # the last block may be short
                         s[k, lane] = -np.inf
-                    x, y, lane = largest_two(s, k, w)
+                    x, y, lane = largest_two(s, k)
                     if x > top[i]:
                         second[i] = max(y, top[i])
                         top[i], at[i] = x, b * WIDTH + lane

@@ -1,4 +1,4 @@
-"""Scores of six queries against 64 keys in vector registers: the inner loop of `pruned`.
+"""Scores of six queries against 64 keys, and the largest of them, in vector registers.
 
 Running sums that are entries of an array go through memory with every product. Here they are values
 of LLVM, ROWS x VECTORS vectors that stay in their registers, and are compared there with what the
@@ -91,8 +91,7 @@ def _typed(typingctx, q, row, zt, block, lane, s, d, low, first, rest_q, rest_z)
             return [builder.load(p, align=number.bitwidth // 8) for p in vectors(pointer)]
 
         def spread(pointer):
-            one = builder.insert_element(vector(ir.Undefined), builder.load(pointer), word(0))
-            return builder.shuffle_vector(one, one, ir.VectorType(mask, wide)(None))
+            return _spread(builder, vector, builder.load(pointer))
 
         def plus(sums, x, y):
             """sums + x y, a row of vectors; contracted where the processor can."""
@@ -184,3 +183,63 @@ def _typed(typingctx, q, row, zt, block, lane, s, d, low, first, rest_q, rest_z)
 
 
 _scored: Any = intrinsic(_typed)
+
+
+def _spread(builder, vector, x):
+    """A vector whose entries are all x."""
+    one = builder.insert_element(vector(ir.Undefined), x, ir.IntType(64)(0))
+    return builder.shuffle_vector(one, one, ir.VectorType(ir.IntType(32), vector.count)(None))
+
+
+def _two(typingctx, s, k):
+    """(largest score, second largest, lane of the largest) of the scores s[k] of a block."""
+    number = s.dtype
+    signature = types.Tuple((number, number, types.intp))(s, types.intp)
+    wide = BYTES * 8 // number.bitwidth
+    places = range(0, WIDTH, wide)
+
+    def codegen(context, builder, signature, arguments):
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        word, places_of = ir.IntType(64), ir.VectorType(ir.IntType(number.bitwidth), wide)
+        vector = ir.VectorType(context.get_value_type(number), wide)
+
+        def larger(x, y):
+            return builder.select(builder.fcmp_ordered(">", x, y, flags=FLAGS), x, y)
+
+        def halves(x):
+            size = x.type.count // 2
+            for start in (0, size):
+                lanes = ir.VectorType(ir.IntType(32), size)(list(range(start, start + size)))
+                yield builder.shuffle_vector(x, x, lanes)
+
+        def largest(rows):
+            while len(rows) > 1:
+                rows = [larger(x, y) for x, y in zip(rows[::2], rows[1::2], strict=True)]
+            x = rows[0]
+            while x.type.count > 1:
+                x = larger(*halves(x))
+            return builder.extract_element(x, word(0))
+
+        begin = builder.gep(data, [builder.mul(arguments[1], word(WIDTH))])
+        rows = []
+        for place in places:
+            at = builder.bitcast(builder.gep(begin, [word(place)]), vector.as_pointer())
+            rows.append(builder.load(at, align=number.bitwidth // 8))
+        best = largest(rows)
+        equal, bits = _spread(builder, vector, best), word(0)
+        for place, x in zip(places, rows, strict=True):
+            same = builder.bitcast(builder.fcmp_ordered("==", x, equal), ir.IntType(wide))
+            bits = builder.or_(bits, builder.shl(builder.zext(same, word), word(place)))
+        lane = builder.cttz(bits, ir.IntType(1)(0))
+        short = lane if number.bitwidth == 64 else builder.trunc(lane, places_of.element)
+        chosen, rest = _spread(builder, places_of, short), []
+        lowest = _spread(builder, vector, vector.element(float("-inf")))
+        for place, x in zip(places, rows, strict=True):
+            here = builder.icmp_signed("==", places_of(list(range(place, place + wide))), chosen)
+            rest.append(builder.select(here, lowest, x))
+        return context.make_tuple(builder, signature.return_type, [best, largest(rest), lane])
+
+    return signature, codegen
+
+
+largest_two: Any = intrinsic(_two)
