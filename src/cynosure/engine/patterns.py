@@ -47,44 +47,32 @@ class Pattern(NamedTuple):
 
 
 def components(pattern: Pattern) -> list[list[int]]:
-    """Strongly connected components, each after all those that it leads to (R. Tarjan, 1972)."""
-    shares = pattern.shares
-    number: dict[int, int] = {}
-    low: dict[int, int] = {}
-    stack: list[int] = []
-    waiting: set[int] = set()
-    out: list[list[int]] = []
-    for root in shares:
-        if root in number:
-            continue
-        calls = [(root, iter(shares[root]))]
-        number[root] = low[root] = len(number)
-        stack.append(root)
-        waiting.add(root)
-        while calls:
-            c, others = calls[-1]
-            for j in others:
-                if j not in shares:
-                    continue
-                if j not in number:
-                    number[j] = low[j] = len(number)
-                    stack.append(j)
-                    waiting.add(j)
-                    calls.append((j, iter(shares[j])))
-                    break
-                if j in waiting:
-                    low[c] = min(low[c], number[j])
+    """Strongly connected components, each after all those that it leads to (M. Sharir, 1981)."""
+    ahead = {c: [j for j in row if j in pattern.shares] for c, row in pattern.shares.items()}
+    back: dict[int, list[int]] = {c: [] for c in ahead}
+    for c, row in ahead.items():
+        for j in row:
+            back[j].append(c)
+    finished = [c for reached in _reached(ahead, ahead) for c in reached]
+    return [sorted(ring) for ring in reversed(_reached(back, reversed(finished)))]
+
+
+def _reached(edges: Mapping[int, list[int]], roots: Iterable[int]) -> list[list[int]]:
+    """What each root reaches and no earlier one did, depth first, in the order of finishing."""
+    seen: set[int] = set()
+    out = []
+    for root in roots:
+        reached, path = [], [] if root in seen else [(root, iter(edges[root]))]
+        seen.add(root)
+        while path:
+            j = next((j for j in path[-1][1] if j not in seen), None)
+            if j is None:
+                reached.append(path.pop()[0])
             else:
-                calls.pop()
-                if calls:
-                    parent = calls[-1][0]
-                    low[parent] = min(low[parent], low[c])
-                if low[c] == number[c]:
-                    ring: list[int] = []
-                    while not ring or ring[-1] != c:
-                        ring.append(stack.pop())
-                        waiting.discard(ring[-1])
-                    out.append(sorted(ring))
+                seen.add(j)
+                path.append((j, iter(edges[j])))
+        if reached:
+            out.append(reached)
     return out
 
 
