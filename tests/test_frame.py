@@ -30,7 +30,7 @@ from cynosure.study.frame import (
     shares,
     wilson,
 )
-from cynosure.study.records import columns, curves, grouped, interval, told
+from cynosure.study.records import Cell, columns, curves, grouped, interval, told
 
 TITLE = "A module that stands for an experiment"
 
@@ -212,6 +212,18 @@ def test_columns_are_told_as_one_text() -> None:
     assert table.rows == (("a b", 3, 0.5, 6), ("", 0, None, 0))
     with pytest.raises(ValueError, match="expected one of len, min"):
         columns("x = longest kind")
+
+
+def test_a_cell_tells_the_statistics_of_its_fields() -> None:
+    cell = Cell(n=2, x=[1.0, 3.0, float("nan")], runs=[Cell(y=1.0), Cell(y=3.0)])
+    assert cell.mean("x") == cell.median("x") == cell.mean("runs.y") == 2
+    assert np.isnan(cell.replace(x=[]).mean("x")) and cell.x[0] == 1  # the first is not changed
+    assert cell.ends("runs.y") == resampled([1.0, 3.0]) and cell.told("x") == told(cell.x)
+    shown = columns("n, mean y = mean runs.y, from = low runs.y, to = high runs.y")
+    (row,) = cy.study.Table.of("", [cell], shown).rows
+    assert row == (2, 2.0, *resampled([1.0, 3.0]))
+    with pytest.raises(AttributeError, match="z"):
+        cell.mean("runs.z")
 
 
 def test_curves_draw_what_the_records_say() -> None:

@@ -23,7 +23,7 @@ from cynosure.drawing.report import Picture, Report, Table
 from cynosure.dynamics import PureAttention
 from cynosure.figures import figure4
 from cynosure.simulation.loop import simulate
-from cynosure.study import keeping
+from cynosure.study import Cell, keeping
 from cynosure.study.frame import over_grid
 from cynosure.study.measurements import _packed, _unpacked, forget, kept
 from cynosure.theorems import check
@@ -78,6 +78,7 @@ VALUES = {
     "arrays": (np.arange(6.0).reshape(2, 3)[:, ::2], np.array([], dtype=np.int32), np.array("S")),
     "nested": {("gaussian", 2): [(1, [np.eye(2)])], 0.5: {}, "": ()},
     "named tuple": leader_count.BirthCensus(2, 10, 0.5, 4, 4, 1, 9, (leader_count.Birth(1, True),)),
+    "cell": Cell(n=1, runs=[Cell(rate=0.5)]),
     "parameters": figure4.QUICK,
     "limit": limit(PureAttention(alpha="1/2"), configurations.golden("G1")),
     "exact limit": limit(PureAttention(alpha="1/2"), configurations.golden_exact("G1"), exact=True),

@@ -25,6 +25,7 @@ from .measurements import forget as forget
 from .measurements import keeping as keeping
 from .measurements import kept as kept
 from .measurements import kept_each as kept_each
+from .records import Cell as Cell
 from .records import columns as columns
 from .records import curves as curves
 from .records import grouped as grouped

@@ -34,7 +34,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -283,7 +283,9 @@ def _packed(value: Any, home: str = _PACKAGE) -> tuple[Any, dict[str, np.ndarray
         if isinstance(x, tuple) and not hasattr(x, "_fields"):
             return {"tuple": [pack(v) for v in x]}
         if _is_ours(type(x), home):
-            names = getattr(x, "_fields", None) or [f.name for f in fields(x) if f.init]
+            plain = isinstance(x, SimpleNamespace)
+            names = vars(x) if plain else getattr(x, "_fields", None)
+            names = names or [f.name for f in fields(x) if f.init]
             values = [[name, pack(getattr(x, name))] for name in names]
             return {"of": [type(x).__module__, type(x).__qualname__], "fields": values}
         raise TypeError(f"kept: expected numbers, text, arrays and what holds them, got {type(x)}")
@@ -322,8 +324,8 @@ def _package(module: str) -> str:
 
 
 def _is_ours(kind: Any, home: str) -> bool:
-    """True for named tuples and dataclasses of this package, and of that of the study."""
-    shaped = is_dataclass(kind) or hasattr(kind, "_fields")
+    """True for records (`Cell`, named tuples, dataclasses) of this package or of the study's."""
+    shaped = is_dataclass(kind) or hasattr(kind, "_fields") or issubclass(kind, SimpleNamespace)
     return shaped and _package(kind.__module__) in (_PACKAGE, home)
 
 

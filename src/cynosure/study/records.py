@@ -3,26 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from .frame import resampled, wilson
 
-__all__ = ["columns", "curves", "grouped", "interval", "told"]
+__all__ = ["Cell", "columns", "curves", "grouped", "interval", "told"]
 
 Read: TypeAlias = str | Callable[[Any], Any]  # the name of a field, or what is made of a record
 
 
 def _reader(read: Read) -> Callable[[Any], Any]:
-    return attrgetter(read) if isinstance(read, str) else read
+    return (lambda record: _value(record, read)) if isinstance(read, str) else read
+
+
+def _value(record: Any, path: str) -> Any:
+    """The field at a path with dots; of a list, those of its members."""
+    for name in path.split("."):
+        members = isinstance(record, list)
+        record = [getattr(x, name) for x in record] if members else getattr(record, name)
+    return record
+
+
+class Cell(SimpleNamespace):
+    """What was measured in one cell of a grid: any fields by name, and statistics of a field.
+
+    A field may be one of the members of a list: "runs.rate". A named tuple does as well.
+
+    Examples
+    --------
+    >>> cell = Cell(n=2, runs=[Cell(rate=1.0), Cell(rate=3.0)])
+    >>> cell.n, cell.mean("runs.rate")
+    (2, 2.0)
+    """
+
+    def finite(self, name: str) -> np.ndarray:
+        """The finite values of a field."""
+        x = np.asarray(_value(self, name), dtype=np.float64)
+        return x[np.isfinite(x)]
+
+    def mean(self, name: str) -> float:
+        """The mean of the finite values; NaN without one."""
+        return float(x.mean()) if len(x := self.finite(name)) else float("nan")
+
+    def median(self, name: str) -> float:
+        return float(np.median(x)) if len(x := self.finite(name)) else float("nan")
+
+    def ends(self, name: str) -> tuple[float, float]:
+        """The 95 % bootstrap interval of the mean."""
+        return resampled(_value(self, name))
+
+    def told(self, name: str, digits: int = 3) -> str:
+        """The mean and its interval as text."""
+        return told(_value(self, name), digits)
+
+    def replace(self, **changes: Any) -> Cell:
+        """The same with some fields changed."""
+        return type(self)(**{**vars(self), **changes})
 
 
 _OF: dict[str, Callable[[Any], Any]] = {
     **{"len": len, "min": min, "max": max, "sum": sum},
     "mean": lambda x: float(np.mean(x)),
     "median": lambda x: float(np.median(x)) if len(x) else None,
+    "low": lambda x: resampled(x)[0],
+    "high": lambda x: resampled(x)[1],
 }
 
 
@@ -30,7 +77,8 @@ def columns(told: str) -> dict[str, Read]:
     """The columns of a table as one text: "d, H = heads, runs = len limits, most = max limits".
 
     Each is a field, or a header, =, and a field, maybe behind one of len, min, max, sum, mean,
-    median. The result is for `Table.of`; columns that need a function are joined to it by |.
+    median, low, high (the ends of the 95 % bootstrap interval of the mean). A field of the members
+    of a list is "runs.rate". Columns that need a function are joined to the result by |.
 
     Examples
     --------
@@ -44,9 +92,8 @@ def columns(told: str) -> dict[str, Read]:
         name, _, field = (read or header).rpartition(" ")
         if read and name and name not in _OF:
             raise ValueError(f"columns: expected one of {', '.join(_OF)}, got {name!r}")
-        made = (
-            (lambda c, of=_OF[name], get=attrgetter(field): of(get(c))) if read and name else None
-        )
+        get = _reader(field)
+        made = (lambda c, of=_OF[name], get=get: of(get(c))) if read and name else None
         out[header] = made or read or header
     return out
 
