@@ -1,4 +1,7 @@
-"""The gallery: one figure of each experiment, taken from full runs and stored in docs/gallery/."""
+"""The gallery: one figure of each experiment, taken from full runs and stored in docs/gallery/.
+
+times.json says how much processor time a run took, as `timed` measured it.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import json
 import re
 from dataclasses import asdict, fields
 from pathlib import Path
+from time import process_time
 from types import ModuleType
 from typing import Any
 
@@ -128,6 +132,35 @@ def small_picture(path: Path, width: int = WIDTH, largest: int = LARGEST) -> byt
     return stream.getvalue()
 
 
+def timed(name: str, out: Path, *options: str) -> int:
+    """Run a study as the command line does; a run from the beginning leaves OUT/time.json."""
+    fresh, began = not (out / "measured").exists() or "--force" in options, process_time()
+    code = cli.main(["-q", "run", name, "--out", str(out), *options])
+    if code == 0 and fresh:
+        spent = {"quick" if "--quick" in options else "full": round(process_time() - began, 1)}
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "time.json").write_text(json.dumps(spent) + "\n", encoding="utf-8")
+    return code
+
+
+def times(folder: Path = GALLERY) -> dict[str, dict[str, float]]:
+    """Name -> seconds of processor time of its full run, of its quick one, as far as known."""
+    path = folder / "times.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def _lasting(name: str, folder: Path = GALLERY) -> str:
+    """How long a study takes, for a reader who thinks of running it."""
+    spent = times(folder).get(name, {})
+    kind = "full" if "full" in spent else "quick"
+    if kind not in spent:
+        return ""
+    seconds = spent[kind]
+    told = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{max(1, round(seconds))} s"
+    option = " with `--quick`" if kind == "quick" else ""
+    return f" · {told} of processor time{option}"
+
+
 def run_stale(runs: Path, folder: Path = GALLERY) -> list[str]:
     """Full runs in `runs` of what the gallery lacks or shows with other parameters; their names."""
     shown, made = stored(folder), []
@@ -137,15 +170,18 @@ def run_stale(runs: Path, folder: Path = GALLERY) -> list[str]:
             continue
         force = ["--force"] if (runs / name / "report.html").exists() else []
         print(f"running {name}", flush=True)
-        if cli.main(["-q", "run", name, "--out", str(runs / name), *force]) == 0:
+        if timed(name, runs / name, *force) == 0:
             made.append(name)
     return made
 
 
 def update(runs: Path, folder: Path = GALLERY) -> list[str]:
     """Take the runs found into the gallery; returns what was said about each experiment."""
-    shown, said = stored(folder), []
+    shown, said, spent = stored(folder), [], times(folder)
     for name in available():
+        if (runs / name / "time.json").exists():
+            found = json.loads((runs / name / "time.json").read_text(encoding="utf-8"))
+            spent[name] = {**spent.get(name, {}), **found}
         if (runs / name / "report.json").exists():
             try:
                 shown[name] = entry(name, runs / name, folder)
@@ -159,9 +195,10 @@ def update(runs: Path, folder: Path = GALLERY) -> list[str]:
             picture.unlink()
     if folder == GALLERY:
         package(shown)
-    text = json.dumps(shown, indent=1, ensure_ascii=False)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "gallery.json").write_text(text + "\n", encoding="utf-8")
+    for file, what in (("gallery.json", shown), ("times.json", dict(sorted(spent.items())))):
+        text = json.dumps(what, indent=1, ensure_ascii=False)
+        (folder / file).write_text(text + "\n", encoding="utf-8")
     return said
 
 
@@ -205,7 +242,7 @@ def _card(name: str, module: ModuleType, drawn: bool) -> str:
 def _section(name: str, module: ModuleType, shown: dict[str, Any] | None) -> list[str]:
     given = " --set data=FILE" if _reads_data(module) else ""
     command = f"`cynosure run {name}{given}`"
-    about = f"[parameters](reference/studies.md#{name.lower()})"
+    about = f"[parameters](reference/studies.md#{name.lower()}){_lasting(name)}"
     if shown is None and name in TO_BE_RUN:
         again = f"Changed since its last full run, which is not shown any more: {command} · {about}"
         return [f"### {name}", f"**{module.TITLE}**", again]

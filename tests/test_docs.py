@@ -550,9 +550,22 @@ def test_only_what_is_stale_is_run_for_the_gallery(tmp_path, monkeypatch):
         ["-q", "run", "basins", "--out", str(runs / "basins")],
         ["-q", "run", "figure1", "--out", str(runs / "figure1"), "--force"],
     ]
+    spent = [json.loads((runs / name / "time.json").read_text()) for name in ("basins", "figure1")]
+    assert [set(x) for x in spent] == [{"full"}, {"full"}] and min(x["full"] for x in spent) >= 0
     (folder / "gallery.json").unlink()
     asked.clear()
     assert set(available()) - set(gallery.run_stale(runs, folder)) == NEEDS_DATA
+
+
+def test_the_gallery_says_how_long_a_study_takes(tmp_path):
+    spent = {"long": {"full": 180.0, "quick": 2.0}, "short": {"quick": 0.2}}
+    (tmp_path / "times.json").write_text(json.dumps(spent))
+    told = [gallery._lasting(name, tmp_path) for name in ("long", "short", "unknown")]
+    assert told == [
+        " · 3 min of processor time",
+        " · 1 s of processor time with `--quick`",
+        "",
+    ]
 
 
 def test_labels_are_found():
