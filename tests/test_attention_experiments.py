@@ -111,18 +111,21 @@ def test_exits_of_one_token_more_follow_the_law() -> None:
     assert cell.chance == pytest.approx(1 - (1 - q) ** (4 * cell.expected))
     assert cell.low <= np.log(2) / -np.log1p(-q) / 4 <= cell.high
     assert trapping._fits(cell)
-    wrong = cell._replace(chance=cell.chance - 0.15)
+    wrong = cell.replace(chance=cell.chance - 0.15)
     assert not trapping._fits(wrong)
 
 
 def test_one_step_and_one_crowd_are_no_control() -> None:
     """Nothing was varied, so nothing has survived; nor is sooner by itself in proportion."""
     p, at = trapping.Params(), trapping._middle(trapping.Params())
-    law = trapping.Exits(4, 1, p.g, 0.0, at, at, 36, 30, 40, 0, 100, 36, 51, 0.5)
+    law = cy.study.Cell(
+        vertices=4, each=1, g=p.g, off=0.0, barrier=at, beta=at, middle=36, low=30, high=40, held=0,
+        runs=100, expected=36, below=51, chance=0.5,
+    )  # fmt: skip
     alone = [c.survives for c in trapping._controls(p, [law], [])]
     told = trapping._summary(replace(p, vertices=(4,)), [law])
     assert alone[1:] == [False, False] and "nan" not in told
-    step, crowd = law._replace(g=0.3), law._replace(each=3, median=12, low=10, high=14)
+    step, crowd = law.replace(g=0.3), law.replace(each=3, middle=12, low=10, high=14)
     assert [c.survives for c in trapping._controls(p, [law], [step, crowd])][1:] == [True, True]
-    slow = crowd._replace(below=5)  # sooner, but not as the law says
+    slow = crowd.replace(below=5)  # sooner, but not as the law says
     assert not trapping._controls(p, [law], [step, slow])[2].survives

@@ -14,6 +14,7 @@ from cynosure.attention import Softmax
 from cynosure.dynamics import PureAttention, RescaledFlow
 from cynosure.simulation.loop import simulate
 from cynosure.simulation.steppers import Adaptive
+from cynosure.study import Cell
 from cynosure.theorems import expected_leaders
 from studies.softmax import (
     _shrinking,
@@ -103,18 +104,8 @@ def test_a_stable_V_lets_tokens_grow_at_two_steps() -> None:
 # --- sizes and starts ----------------------------------------------------------------------------
 
 
-def flows(size: float, kind: str, leaders: list[int]) -> random_matrices.FlowLeaders:
-    leads = np.array([[k < number for k in range(6)] for number in leaders])
-    tr = simulate(RescaledFlow(), np.eye(2), times=[0.0, 0.1])
-    return random_matrices.FlowLeaders(
-        size=size,
-        kind=kind,
-        V=np.stack([np.eye(2)] * len(leaders)),
-        leads=leads,
-        limits=leaders,
-        both=[True] * len(leaders),
-        first=tr,
-    )
+def flows(size: float, kind: str, leaders: list[int]) -> Cell:
+    return Cell(size=size, kind=kind, leaders=np.array(leaders), both=[True] * len(leaders))
 
 
 def test_two_leaders_are_a_matter_of_size() -> None:
@@ -141,19 +132,8 @@ def test_distance_from_the_corners_of_the_box() -> None:
 
 
 def test_more_than_three_limits_would_be_a_counterexample() -> None:
-    def census(limits: list[int]) -> leading_eigenvalues.LineCensus:
-        others = [(k, k) for k in limits]
-        return leading_eigenvalues.LineCensus(
-            d=3,
-            k=2,
-            kind="real",
-            side=5.0,
-            early=limits,
-            limits=limits,
-            others=others,
-            spread=0.0,
-            gap=1.0,
-        )
+    def census(limits: list[int]) -> Cell:
+        return Cell(limits=limits, others=[(k, k) for k in limits])
 
     p = leading_eigenvalues.QUICK
     for limits, expected in (
@@ -197,11 +177,9 @@ def test_meeting_on_the_line_is_meeting_on_time() -> None:
 
 
 def test_the_factor_beta_is_seen() -> None:
-    beta = np.array([8.0, 12.0, 16.0, 20.0])
-    slope = metastability.Slope("", 0.4, beta, 3 * np.exp(0.4 * beta) / beta)
-    assert slope.corrected == pytest.approx(0.4) and slope.plain < 0.35
     p = replace(metastability.QUICK, per_cap=2)
     wide, narrow = (metastability._pair(p, angle) for angle in (80.0, 40.0))
+    assert wide.plain < wide.corrected
     assert wide.corrected == pytest.approx(wide.bridge, rel=0.15)
     assert wide.corrected > 2 * narrow.corrected
 
@@ -209,8 +187,7 @@ def test_the_factor_beta_is_seen() -> None:
 def test_lifetimes_have_both_slopes() -> None:
     p = softmax_to_hardmax.QUICK
     lives = [
-        softmax_to_hardmax.Life("pentagon", beta, None, round(50 * np.exp(0.7 * beta) / beta), 1.0)
-        for beta in (10.0, 12.0, 14.0)
+        Cell(beta=beta, lost=round(50 * np.exp(0.7 * beta) / beta)) for beta in (10.0, 12.0, 14.0)
     ]
     found = softmax_to_hardmax._lifetimes(p, "pentagon", lives)
     assert found.corrected == pytest.approx(0.7, abs=1e-3) and found.slope is not None
@@ -226,7 +203,7 @@ def test_without_softmax_nothing_shrinks() -> None:
     assert soft.exponent == pytest.approx(-0.5, abs=0.01) and soft.off < 0.01 and soft.left < 0.01
     assert uniform.exponent == pytest.approx(0, abs=1e-6) and uniform.left == pytest.approx(1)
     assert all(c.survives for c in repulsion._comparisons(p, [soft, uniform]))
-    wrong = soft._replace(exponent=-0.4, off=0.3)
+    wrong = soft.replace(exponent=-0.4, off=0.3)
     assert not any(c.survives for c in repulsion._comparisons(p, [wrong, uniform]))
 
 

@@ -81,15 +81,15 @@ def test_the_controls_of_the_polytopes_can_fail() -> None:
     p = dataclasses.replace(leading_eigenvalues.QUICK, d=(2,), sides=(0.1, 10.0))
     cells = [leading_eigenvalues._size_census(p, 2, side) for side in p.sides]
     assert all(c.survives for c in leading_eigenvalues._polytope_controls(p, cells))
-    away = [cells[0], cells[1]._replace(off=0.1)]
+    away = [cells[0], cells[1].replace(off=0.1)]
     assert [c.survives for c in leading_eigenvalues._polytope_controls(p, away)] == [False, True]
-    same = [cells[0]._replace(limits=cells[1].limits, finer=cells[1].finer), cells[1]]
+    same = [cells[0].replace(limits=cells[1].limits, finer=cells[1].finer), cells[1]]
     assert leading_eigenvalues._polytope_controls(p, same)[1].survives is False
-    cell = leading_eigenvalues._coupling_census(p, 0.6)._replace(chance=[0.1, 0.1])
+    cell = leading_eigenvalues._coupling_census(p, 0.6).replace(chance=[0.1, 0.1])
     assert all(c.survives for c in leading_eigenvalues._product_controls([cell]))
-    wrong = leading_eigenvalues._product_controls([cell._replace(off=0.2)])
+    wrong = leading_eigenvalues._product_controls([cell.replace(off=0.2)])
     assert [c.survives for c in wrong] == [False, False]
-    often = leading_eigenvalues._product_controls([cell._replace(chance=[1.0, 1.0])])
+    often = leading_eigenvalues._product_controls([cell.replace(chance=[1.0, 1.0])])
     assert [c.survives for c in often] == [False, True]
 
 

@@ -3,14 +3,12 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from cynosure import configurations
 from cynosure.analysis.limits import limit
 from cynosure.dynamics import PureAttention
 from studies.hardmax import neural_collapse
-from studies.softmax import boolean_attention, master_equation, softmax_to_hardmax
-from studies.sphere import sphere_beta
+from studies.softmax import boolean_attention, master_equation
 
 
 def softmax(scores):
@@ -31,18 +29,6 @@ def test_uncoupled_tokens_are_those_of_the_published_script():
     for one in found.values():
         assert one.ranks["coupled"][0] == one.ranks["uncoupled"][0]
         np.testing.assert_allclose(one.last["coupled"].sum(axis=1), 1)
-
-
-def test_rates_of_pre_norm_and_post_norm_can_be_told_apart():
-    t = np.linspace(0, 20, 161)
-    s = np.append(0, np.geomspace(0.1, 1000, 160))
-    right = {"post-norm": (t, np.exp(-2 * t)), "pre-norm": (s, (1 + s) ** -2.0)}
-    post, pre = (sphere_beta.Decay(norm, *curve) for norm, curve in right.items())
-    assert post.exponent == pytest.approx(2) and pre.exponent == pytest.approx(2, abs=0.02)
-    assert sphere_beta._rate(post).holds and sphere_beta._rate(pre).holds
-    wrong = {"post-norm": (t, np.exp(-t)), "pre-norm": (s, (1 + s) ** -1.0)}
-    for norm, curve in wrong.items():
-        assert not sphere_beta._rate(sphere_beta.Decay(norm, *curve)).holds
 
 
 def test_the_start_drawn_is_one_of_the_starts_counted():
@@ -67,13 +53,3 @@ def test_groups_with_leaders_of_their_own_are_counted_as_the_limit_says():
             tuple(map(tuple, np.unique(points[labels == g], axis=0))) for g in range(p.groups)
         }
         assert own == (all(len(g) == 1 for g in groups) and len(groups) == p.groups)
-
-
-def test_slopes_are_counted_over_all_starts_that_have_one():
-    def start(slope: float | None, barrier: float) -> softmax_to_hardmax.Lifetimes:
-        return softmax_to_hardmax.Lifetimes("", [], slope, barrier)
-
-    starts = [start(0.9, 1.0), start(2.2, 2.0), start(1.0, float("inf")), start(None, 1.0)]
-    text = softmax_to_hardmax._ratios(starts)
-    assert "2 of 4 starts" in text and "from 0.90 to 1.10" in text
-    assert softmax_to_hardmax._ratios([start(None, 1.0)]) == "No start has a slope."

@@ -9,7 +9,7 @@ import pytest
 
 from cynosure import configurations
 from cynosure.analysis.limits import limit
-from cynosure.attention import Hardmax, Heads, Softmax
+from cynosure.attention import Heads, Softmax
 from cynosure.dynamics import HeadsFlow, PureAttention
 from cynosure.simulation.loop import simulate
 from cynosure.simulation.steppers import RK4
@@ -43,14 +43,6 @@ def test_a_limit_between_two_heads_is_no_vertex_and_heads_disagree_on_it() -> No
     one = simulate(HeadsFlow(Heads([heads.heads[0]])), z0, times=tr.t, stepper=RK4(0.1))
     alone = _softmax_heads.limits_of(one)
     assert alone.between == 0 and alone.disagree == 0
-
-
-def test_the_lattice_circle_is_a_circle() -> None:
-    z = limit_count.lattice_circle()
-    assert len(np.unique(z, axis=0)) == len(z) == 64
-    whole = (128 * z).astype(int)
-    assert (whole == 128 * z).all() and set((whole**2).sum(axis=1).tolist()) == {32045}
-    assert Hardmax().followed(z).leads.all()
 
 
 def test_an_end_is_counted() -> None:
@@ -125,7 +117,7 @@ def test_groups_with_one_leader_collapse_at_the_hardmax_rate() -> None:
     assert neural_collapse._own_leaders(p, z0, labels)
     (rate,) = neural_collapse._rate(p, course)
     assert rate.holds and rate.witness["slope"] == pytest.approx(-2 * np.log1p(p.alpha), rel=1e-2)
-    slow = course._replace(scatter=course.scatter**0.9)
+    slow = course.replace(scatter=course.scatter**0.9)
     assert not neural_collapse._rate(p, slow)[0].holds
 
 
@@ -151,7 +143,7 @@ def test_shuffled_labels_have_no_leader_of_their_own() -> None:
     z0, labels = neural_collapse._tokens(dataclasses.replace(p, spread=0.06))
     assert own.own[0] == neural_collapse._own_leaders(p, z0, labels)
     assert own.fall[own.own].max() < 1e-20 < shuffled.fall.min()
-    alike = neural_collapse._controls(p, [own, own._replace(shuffled=True)])
+    alike = neural_collapse._controls(p, [own, own.replace(shuffled=True)])
     assert [c.survives for c in alike[1:3]] == [False, False]  # a null that shows the same
 
 

@@ -53,24 +53,24 @@ def test_controls_can_fail_and_can_hold(found) -> None:
     def said(one):
         return {c.claim.split(": ")[1]: c.survives for c in experiment._controls(one)}
 
-    sink = found._replace(real=changed(found.real, "first_mass", 0.9))
-    none = found._replace(real=changed(found.real, "first_mass", 0.0))
+    sink = found.replace(real=changed(found.real, "first_mass", 0.9))
+    none = found.replace(real=changed(found.real, "first_mass", 0.0))
     for one, holds in ((sink, True), (none, False)):
         verdicts = said(one)
         assert verdicts["the first token receives more than even attention gives it."] is holds
         assert verdicts["training makes the first token receive more."] is holds
-    sharp = found._replace(real=changed(found.real, "evenness", 0.01))
-    flat = found._replace(real=changed(found.real, "evenness", 1.0))
+    sharp = found.replace(real=changed(found.real, "evenness", 0.01))
+    flat = found.replace(real=changed(found.real, "evenness", 1.0))
     for one, holds in ((sharp, True), (flat, False)):
         assert said(one)["training makes attention less even."] is holds
     grown = changed_tokens(found.real, "spread", lambda x: np.arange(1, len(x) + 1.0))
     claim = "trained, its tokens part again in the last layers."
-    assert said(found._replace(real=grown))[claim] is True
-    same = found._replace(real=grown, before=grown)
+    assert said(found.replace(real=grown))[claim] is True
+    same = found.replace(real=grown, before=grown)
     assert said(same)[claim] is False  # they part before training too
     middle = (found.moved[0].n - 1) // 2
-    one = found._replace(moved=changed(found.moved[:1], "sink", float(middle)))
-    place = found._replace(moved=changed(found.moved[:1], "sink", 0.0))
+    one = found.replace(moved=changed(found.moved[:1], "sink", float(middle)))
+    place = found.replace(moved=changed(found.moved[:1], "sink", 0.0))
     claim = "attention goes to the first token for what it is, not for its place."
     assert said(one)[claim] is True and said(place)[claim] is False
 
@@ -81,7 +81,7 @@ def test_what_a_model_cannot_tell_is_left_out(found) -> None:
         replace(s, heads={**s.heads, "first_leads": x})
         for s, x in zip(found.real, unknown, strict=True)
     )
-    blind = found._replace(real=real)
+    blind = found.replace(real=real)
     assert "were there no mask" in experiment._summary([found])
     assert "were there no mask" not in experiment._summary([blind])
     assert "nan" not in str(experiment._by_model([blind]).rows)

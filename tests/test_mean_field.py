@@ -12,6 +12,7 @@ from scipy.special import digamma
 
 import cynosure as cy
 from cynosure.attention import Softmax
+from cynosure.study import Cell
 from cynosure.theorems.mean_field import normality
 from cynosure.theorems.noise import (
     PairLaw,
@@ -295,7 +296,7 @@ def test_common_noise_that_leaves_pairs_apart_fails_its_control() -> None:
     for phi, survives in ((4.0, True), (1.0, False)):
         cells = [common_noise.Pairs(1.0, 1.0, d, 0.0, p.dt, np.full(8, -phi)) for d in (3, 2)]
         quiet, other = [cells[0]._replace(sigma=0.2)], [cells[0]._replace(r=0.6)]
-        later = common_noise.Later([], [])
+        later = Cell(pairs=[], crowds=[])
         args = (quiet, cells, cells[:1], other, [], later, own)
         assert common_noise._comparisons(p, *args)[-1].survives is survives
     assert cells[0].apart == 1  # tanh(1) = 0.76

@@ -14,6 +14,7 @@ from cynosure.classifier.explaining.explanation import Explanation
 from cynosure.classifier.fitting.soft_model import Schedule, SoftLayers
 from cynosure.classifier.text.datasets import Dataset, blocks, synthetic
 from cynosure.classifier.text.vocabulary import Tokenizer
+from cynosure.study import Cell
 from cynosure.study.frame import resampled
 from studies.reviews import _null_models as null_models
 from studies.reviews import _rankings as samplers
@@ -351,9 +352,9 @@ def test_random_words_of_the_winning_side_are_of_it(clf: HardmaxClassifier) -> N
         assert sorted(side.tolist()) == sorted(own.tolist())
 
 
-def curve_of(method: str, flips: list[bool], fair: list[bool], bare: list[bool]) -> faithful.Curve:
+def curve_of(method: str, flips: list[bool], fair: list[bool], bare: list[bool]) -> Cell:
     one = np.zeros((1, 2))
-    return faithful.Curve(
+    return Cell(
         method=method, deleted=one, left=one, matched=0.0, overlap=1.0, evaluations=1.0,
         flipped=np.array([flips]), fair=np.array([fair]), bare=np.array([bare]),
     )  # fmt: skip

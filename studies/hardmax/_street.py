@@ -48,19 +48,8 @@ class Pod(NamedTuple):
     frequency: float  # of the leading pair, in units of U/D: the Strouhal number
 
 
-class Street(NamedTuple):
-    """What the report needs of a flow: its modes, its frequency, pictures of its vorticity."""
-
-    pod: Pod
-    probed: float  # Strouhal number from the velocity behind the cylinder
-    steps: int
-    period: float  # of the shedding, in snapshots
-    fields: np.ndarray  # (snapshots, y, x) vorticity in units of U/D, two diameters up and down
-    body: np.ndarray  # (y, x), True inside the cylinder
-
-
-def street_of(of: dict[str, Any], progress: st.Progress = st.silent) -> Street:
-    """Run the flow and take what the figures need; 32 modes are more than anybody asks for."""
+def street_of(of: dict[str, Any], progress: st.Progress = st.silent) -> st.Cell:
+    """What the report needs of a flow: 32 modes at most, its frequency, its vorticity."""
     flow = wake(**of, progress=progress)
     if not np.isfinite(flow.velocity).all():
         raise ArithmeticError(
@@ -74,13 +63,13 @@ def street_of(of: dict[str, Any], progress: st.Progress = st.silent) -> Street:
     band = slice(max(0, middle - two), middle + two)
     u, w = flow.velocity[:, 0], flow.velocity[:, 1]
     fields = (np.gradient(w, axis=-1) - np.gradient(u, axis=-2))[:, band] * flow.diameter / 2
-    return Street(
-        pod(flow, min(32, len(flow.velocity))),
-        probed,
-        len(flow.lift),
-        flow.convective / probed / flow.interval,
-        fields.astype(np.float16),
-        flow.solid[band],
+    return st.Cell(
+        pod=pod(flow, min(32, len(flow.velocity))),
+        probed=probed,  # Strouhal number from the velocity behind the cylinder
+        steps=len(flow.lift),
+        period=flow.convective / probed / flow.interval,  # of the shedding, in snapshots
+        fields=fields.astype(np.float16),  # (snapshots, y, x) vorticity in units of U/D
+        body=flow.solid[band],  # (y, x), True inside the cylinder
     )
 
 

@@ -10,7 +10,7 @@ lead, the basins are the cells of a power diagram,
 Where a vertex of the hull does not lead, the probe chases a moving token first and the boundaries
 bend and split; the zoom shows where. White: the probe leads, which it does wherever it is outside
 all discs with a diameter [0, z_i]. Grey: its limit is proved and is no leader. Black: nothing is
-proved. The second table has the same starts at other alphas.
+proved.
 """
 
 from dataclasses import dataclass, replace
@@ -68,18 +68,6 @@ class Atlas(NamedTuple):
         return float((self.label == self.cell)[seen].mean()) if seen.any() else None
 
 
-class AtAlpha(NamedTuple):
-    """One start at one alpha."""
-
-    name: str
-    alpha: float
-    leaders: int  # without the probe
-    pixels: int  # of the polytope, none if it is a segment
-    agree: float | None  # share of the proved ones that end in their power cell
-    start_pixels: int  # of the hull of the fixed tokens, the same for every alpha
-    start_agree: float  # the same share of these
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Three starts, a zoom, and the same starts at other alphas."""
     sensible = min(p.pixels, p.coarse) >= 8 and p.n >= 3 and 0 < p.zoom < 1 and len(p.alphas) > 0
@@ -97,7 +85,7 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         p,
         _summary(p, shown, swept),
         controls=_controls(p, swept),
-        tables=_tables(p, shown, swept),
+        tables=[_table(shown)],
         checks={atlases[0].name: [_check(atlases[0])]},
         figures=[st.Picture.of("Basins", _figure, shown)],
     )
@@ -184,17 +172,20 @@ def _check(atlas: Atlas) -> cy.theorems.Check:
     return replace(check, applies=False, holds=None)
 
 
-def _at_alpha(p: Params, start: str, alpha: float) -> AtAlpha:
+def _at_alpha(p: Params, start: str, alpha: float) -> st.Cell:
+    """One start at one alpha: pixels of the polytope, and of the hull of the fixed tokens, which is
+    the same for every alpha; the share of the proved ones that end in their power cell."""
     z = _starts(p)[start]
     other = replace(p, pixels=p.coarse, alpha=alpha)
     atlas = _atlas(other, start, z, _box(z))
     hull = cy.hull(z).contains(_centres(p.coarse, atlas.box)).reshape(atlas.label.shape)
     right = float((atlas.label == atlas.cell)[hull & atlas.proved].mean())
-    inside = int(atlas.inside.sum()), atlas.agree
-    return AtAlpha(start, alpha, len(atlas.li.leaders), *inside, int(hull.sum()), right)
+    polytope = {"pixels": int(atlas.inside.sum()), "agree": atlas.agree}
+    whole = {"start_pixels": int(hull.sum()), "start_agree": right}
+    return st.Cell(name=start, alpha=alpha, leaders=len(atlas.li.leaders), **polytope, **whole)
 
 
-def _controls(p: Params, swept: list[AtAlpha]) -> list[st.Comparison]:
+def _controls(p: Params, swept: list[st.Cell]) -> list[st.Comparison]:
     """The first start keeps to its cells at every alpha; of the others a share is one alpha's."""
     out = []
     for k, (name, of) in enumerate(st.grouped(swept, "name").items()):
@@ -211,7 +202,7 @@ def _controls(p: Params, swept: list[AtAlpha]) -> list[st.Comparison]:
     return out
 
 
-def _tables(p: Params, atlases: list[Atlas], swept: list[AtAlpha]) -> list[st.Table]:
+def _table(atlases: list[Atlas]) -> st.Table:
     atlas: dict[str, Any] = {
         **{"start": "name", "pixels": "label.size", "proved": lambda a: a.proved.mean()},
         "not proved": lambda a: (~a.proved).sum(),
@@ -221,24 +212,11 @@ def _tables(p: Params, atlases: list[Atlas], swept: list[AtAlpha]) -> list[st.Ta
         "basins inside": lambda a: len(np.unique(a.label[a.inside & (a.label >= 0)])),
         "in its power cell": "agree",
     }
-    alpha: dict[str, Any] = {
-        **{"start": "name", "alpha": "alpha", "leaders without probe": "leaders"},
-        **{"pixels of the polytope": "pixels", "in its power cell": "agree"},
-        **{"pixels of the hull at the start": "start_pixels", "in its cell": "start_agree"},
-    }
     last = "The last column counts the proved pixels in the polytope of the fixed tokens' leaders."
-    note = (
-        f"A picture of {p.coarse} pixels a side; the first table has the finer one. The polytope "
-        "depends on alpha, and is a segment where two tokens lead: the last two columns are about "
-        "the hull of the fixed tokens at the start, the same for every alpha."
-    )
-    return [
-        st.Table.of("Atlas", atlases, atlas, last),
-        st.Table.of("The same starts at other alphas", swept, alpha, note),
-    ]
+    return st.Table.of("Atlas", atlases, atlas, last)
 
 
-def _summary(p: Params, atlases: list[Atlas], swept: list[AtAlpha]) -> str:
+def _summary(p: Params, atlases: list[Atlas], swept: list[st.Cell]) -> str:
     pixels, proved = sum(a.label.size for a in atlases), sum(a.proved.sum() for a in atlases)
     told = "; ".join(f"{a.name}: {a.agree:.2%}" for a in atlases if a.agree is not None)
     shares = {name: [c.start_agree for c in of] for name, of in st.grouped(swept, "name").items()}
@@ -250,9 +228,7 @@ def _summary(p: Params, atlases: list[Atlas], swept: list[AtAlpha]) -> str:
     )
     return (
         f"{proved} of {pixels} pixels have a proved limit. Share of the pixels inside the polytope "
-        f"that end in their power cell, at alpha = {p.alpha:g}: {told}. Unless every vertex leads "
-        "a probe may end in another cell than it starts in, because it follows a token that is "
-        "itself on its way, or because the probe changes who leads.\n\n"
+        f"that end in their power cell, at alpha = {p.alpha:g}: {told}.\n\n"
         "The polytope itself may depend on alpha. The same share of the pixels in the hull of the "
         f"tokens at the start, for alpha from {min(p.alphas):g} to {max(p.alphas):g}: {ranges}."
         f"{segment}"

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from cynosure.analysis.control.plane_forms import leader_sets
 TITLE = "Choosing who leads"
 ALIASES = "exact_leaders"
 REASONS = ("found", "not found", "impossible")
+WHY = ("together", "condition", "undecided")  # why a set cannot lead, as `cy.control` has it
 STARTS = {  # what the sets are taken from: the text is about the first
     "Gaussian": lambda p, d, seed: cy.configurations.gaussian(p.n, d, seed),
     "uniform in a ball": lambda p, d, seed: cy.configurations.ball(p.n, d, seed),
@@ -60,100 +61,8 @@ QUICK = Params(
 )  # fmt: skip
 
 
-class Answer(NamedTuple):
-    """What `cy.control` said about one set of targets, and what is known of it otherwise."""
-
-    control: cy.analysis.Control
-    vertices: bool  # all targets are vertices of conv(Z u {0})
-    already: bool  # they lead under A = I
-    confirmed: bool  # they lead from layer 0 on in the certified limit
-
-
-class TargetSets(NamedTuple):
-    """The answers for target sets of one size."""
-
-    d: int
-    size: int
-    answers: tuple[Answer, ...]
-
-    @property
-    def conditions(self) -> list[float]:
-        """cond A of the sets that can lead."""
-        return [a.control.condition for a in self.answers if a.control.feasible]
-
-    @property
-    def rate(self) -> float:
-        return len(self.conditions) / len(self.answers)
-
-    @property
-    def median(self) -> float | None:
-        return float(np.median(self.conditions)) if self.conditions else None
-
-    @property
-    def agree(self) -> int:
-        """Answers that are "yes" exactly for vertices; meant for single tokens."""
-        return sum(a.control.feasible == a.vertices for a in self.answers)
-
-    @property
-    def confirmed(self) -> int:
-        return sum(a.confirmed for a in self.answers)
-
-    @property
-    def residual(self) -> float:
-        """The largest that rounding leaves of a convex combination or of a contradiction."""
-        witnesses = [a.control.witness for a in self.answers]
-        return max([0.0, *(w.residual for w in witnesses if w.reason in ("inside", "together"))])
-
-    def reasons(self, reason: str) -> int:
-        return sum(a.control.witness.reason == reason for a in self.answers)
-
-
-class Removals(NamedTuple):
-    """The smallest changes that take the leads of one start away."""
-
-    d: int
-    leaders: int
-    distance: float  # median smallest move of one token, share of the longest
-    change: float  # median smallest change of A = I in the Frobenius norm
-    gone: int  # leads that both changes took away
-
-
-class Alone(NamedTuple):
-    """What became of target sets of one size that shall lead alone."""
-
-    d: int
-    size: int
-    reasons: tuple[str, ...]  # at layer 0, one of REASONS for each set
-    limits: tuple[str, ...]  # at infinity
-    confirmed: int  # forms found whose exact sets, or limits, have exactly the targets for leaders
-    lead: int  # sets that some form makes lead, others beside them or not
-    random: float  # mean share of random forms that choose the set exactly
-
-    def rate(self, reason: str) -> float:
-        return self.reasons.count(reason) / max(1, len(self.reasons))
-
-
-class Recall(NamedTuple):
-    """Sets that random forms chose, asked for again."""
-
-    d: int
-    asked: int
-    found: int
-
-
-class Plane(NamedTuple):
-    """One start in the plane, whose forms are all enumerated; the search in a plane of R^3."""
-
-    exist: int  # sets of leaders that some form chooses
-    drawn: int  # of these, chosen by random forms
-    asked: int  # of these, asked for
-    found: int
-    others: int  # random sets of vertices that no cell has
-    wrong: int  # of these, found all the same
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
-    """Single tokens, sets together, sets alone, the smallest changes that take a lead away."""
+    """Single tokens, sets together, sets alone."""
     least = min(*p.d, *p.sizes, p.sets + 1, p.single + 1, p.n - 2, p.alone_n - 2)
     alone_least = min(*p.alone_d, *p.alone_sizes, p.alone_sets, p.forms, p.tries)
     expected = "d and sizes >= 2, numbers of sets, forms and tries >= 1, n >= 4"
@@ -169,20 +78,18 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     axes = {"d": p.d, "sets of": ends, "start": laws}
     beside = grid(_sets, p, axes, part(0.4, 0.45))
     others = list(zip(laws * len(beside), beside))
-    removals = grid(_removals, p, {"leads taken away, d": p.d}, part(0.45, 0.5))
     axes = {"d": p.alone_d if solver else (), "alone, sets of": p.alone_sizes}
-    alone = [c for c in grid(_alone, p, axes, part(0.5, 0.9)) if c.reasons]
+    alone: list[st.Cell] = [c for c in grid(_alone, p, axes, part(0.5, 0.9)) if c.reasons]
     controls = [_single_control(singles)]
-    tables = _tables(groups, singles, removals)
+    tables = _tables(groups, singles)
     checks, pictures = {"single tokens and sets": [_check(singles, groups)]}, [_before_and_after(p)]
     if groups:
         controls.append(_trend(p, groups, others))
-        pictures.append(_together(p, groups))
     if alone:
         recalls = grid(_recall, p, {"sets of random forms, d": p.alone_d}, part(0.9, 0.95))
         planes = grid(_plane, p, {"start": range(p.alone_sets)}, part(0.95, 1))
         controls += _alone_controls(p, alone, recalls, planes)
-        tables += _alone_tables(alone, recalls, planes)
+        tables += _alone_tables(alone, recalls)
         made = sum(c.reasons.count("found") + c.limits.count("found") for c in alone)
         said = "forms found have exactly the targets for leaders, by exact sets or certified limits"
         right = sum(c.confirmed for c in alone)
@@ -190,7 +97,7 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         checks["sets alone"] = [st.all_of("exactly", B15, said, right, made)]
     return st.report_of(
         p,
-        _summary(p, singles, groups, removals, alone),
+        _summary(p, singles, groups, alone),
         controls=controls,
         tables=tables,
         checks=checks,
@@ -217,29 +124,48 @@ def _leaders(z: np.ndarray, A: np.ndarray | None) -> list[int]:
     return np.flatnonzero(_leads(z, A)).tolist()
 
 
+def _group(d: int, size: int, answers: list[st.Cell]) -> st.Cell:
+    """The answers for target sets of one size: cond A of the sets that can lead, answers that are
+    "yes" exactly for vertices (meant for single tokens), and the largest residual that rounding
+    leaves of a convex combination or of a contradiction."""
+    able = [a.control.condition for a in answers if a.control.feasible]
+    witnesses = [a.control.witness for a in answers]
+    left = [w.residual for w in witnesses if w.reason in ("inside", "together")]
+    return st.Cell(
+        **{"d": d, "size": size, "answers": answers, "conditions": able},
+        rate=len(able) / max(1, len(answers)),
+        agree=sum(a.control.feasible == a.vertices for a in answers),
+        confirmed=sum(a.confirmed for a in answers),
+        residual=max([0.0, *left]),
+        reasons=[w.reason for w in witnesses],
+    )
+
+
 # --- together ------------------------------------------------------------------------------------
 
 
-def _answer(z: np.ndarray, targets: Any, vertices: np.ndarray, condition: float) -> Answer:
+def _answer(z: np.ndarray, targets: Any, vertices: np.ndarray, condition: float) -> st.Cell:
+    """What `cy.control` says about one set of targets; whether all are vertices of conv(Z u {0}),
+    lead under A = I, and lead from layer 0 on in the certified limit."""
     control, confirmed = cy.control(z, targets, condition=condition), False
     if control.feasible:
         li = cy.limit(cy.PureAttention(cy.Hardmax(control.A)), z)
         confirmed = bool(li.certified and (li.born[targets] == 0).all())
-    known = np.isin(targets, vertices).all(), _leads(z)[targets].all()
-    return Answer(control, bool(known[0]), bool(known[1]), confirmed)
+    known = {"vertices": bool(np.isin(targets, vertices).all()), "confirmed": confirmed}
+    return st.Cell(control=control, **known, already=bool(_leads(z)[targets].all()))
 
 
-def _singles(p: Params, d: int) -> TargetSets:
+def _singles(p: Params, d: int) -> st.Cell:
     """Every token of some starts, alone."""
     answers = []
     for s in range(p.single):
         z = cy.configurations.gaussian(p.n, d, p.seed + s)
         vertices = _candidates(z)
         answers += [_answer(z, i, vertices, float("inf")) for i in range(p.n)]
-    return TargetSets(d, 1, tuple(answers))
+    return _group(d, 1, answers)
 
 
-def _sets(p: Params, d: int, size: int, start: str = "Gaussian") -> TargetSets:
+def _sets(p: Params, d: int, size: int, start: str = "Gaussian") -> st.Cell:
     """Random sets of vertices of conv(Z u {0}), where there are so many."""
     rng = np.random.default_rng([p.seed, d, size])
     answers = []
@@ -249,19 +175,7 @@ def _sets(p: Params, d: int, size: int, start: str = "Gaussian") -> TargetSets:
         if len(vertices) >= size:
             targets = rng.choice(vertices, size, replace=False)
             answers.append(_answer(z, targets, vertices, p.condition))
-    return TargetSets(d, size, tuple(answers))
-
-
-def _removals(p: Params, d: int) -> Removals:
-    z = cy.configurations.gaussian(p.n, d, p.seed)
-    longest = float(np.linalg.norm(z, axis=1).max())
-    removed = [cy.analysis.remove_leader(z, int(i)) for i in np.flatnonzero(_leads(z))]
-    gone = sum(
-        r.A is not None and not _leads(r.z)[r.leader] and not _leads(z, r.A)[r.leader]
-        for r in removed
-    )
-    move, change = (np.median([getattr(r, x) for r in removed]) for x in ("distance", "change"))
-    return Removals(d, len(removed), float(move) / longest, float(change), gone)
+    return _group(d, size, answers)
 
 
 # --- alone ---------------------------------------------------------------------------------------
@@ -278,7 +192,8 @@ def _random_forms(p: Params, d: int, seed: int) -> list[np.ndarray]:
     return forms
 
 
-def _alone(p: Params, d: int, size: int) -> Alone:
+def _alone(p: Params, d: int, size: int) -> st.Cell:
+    """What became of target sets of one size that shall lead alone."""
     rng = np.random.default_rng([p.seed, d, size])
     reasons, limits, hits = [], [], []
     confirmed = lead = 0
@@ -299,21 +214,29 @@ def _alone(p: Params, d: int, size: int) -> Alone:
             limit = cy.limit(cy.PureAttention(cy.Hardmax(end.A)), z)
             confirmed += limit.certified and limit.leaders.tolist() == targets
         hits += [_leaders(z, A) == targets for A in _random_forms(p, d, s)]
-    random = float(np.mean(hits)) if hits else 0.0
-    return Alone(d, size, tuple(reasons), tuple(limits), confirmed, lead, random)
+    return st.Cell(
+        **{"d": d, "size": size},
+        reasons=tuple(reasons),  # at layer 0, one of REASONS for each set
+        limits=tuple(limits),  # at infinity
+        confirmed=confirmed,  # forms whose exact sets, or limits, have exactly the targets
+        lead=lead,  # sets that some form makes lead, others beside them or not
+        random=float(np.mean(hits)) if hits else 0.0,  # share of random forms that choose the set
+    )
 
 
-def _recall(p: Params, d: int) -> Recall:
+def _recall(p: Params, d: int) -> st.Cell:
+    """Sets that random forms chose, asked for again."""
     asked = found = 0
     for s in range(p.alone_sets):
         z = cy.configurations.gaussian(p.alone_n, d, p.seed + s)
         for targets in sorted({tuple(_leaders(z, A)) for A in _random_forms(p, d, s)[:2]}):
             asked += 1
             found += cy.control_exactly(z, list(targets), tries=p.tries).found
-    return Recall(d, asked, found)
+    return st.Cell(d=d, asked=asked, found=found)
 
 
-def _plane(p: Params, s: int) -> Plane:
+def _plane(p: Params, s: int) -> st.Cell:
+    """One start in the plane, whose forms are all enumerated; the search in a plane of R^3."""
     z = cy.configurations.gaussian(p.alone_n, 2, p.seed + s)
     exist = leader_sets(z)
     forms = {tuple(_leaders(z, A)) for A in _random_forms(p, 2, s)}
@@ -330,15 +253,20 @@ def _plane(p: Params, s: int) -> Plane:
         for _ in range(p.alone_sets)
     }
     none = [targets for targets in sorted(drawn) if targets not in exist]
-    return Plane(
-        len(exist), len(forms & set(exist)), len(asked), found(asked), len(none), found(none)
+    return st.Cell(
+        exist=len(exist),  # sets of leaders that some form chooses
+        drawn=len(forms & set(exist)),  # of these, chosen by random forms
+        asked=len(asked),
+        found=found(asked),
+        others=len(none),  # random sets of vertices that no cell has
+        wrong=found(none),
     )
 
 
 # --- controls and checks -------------------------------------------------------------------------
 
 
-def _single_control(singles: list[TargetSets]) -> st.Comparison:
+def _single_control(singles: list[st.Cell]) -> st.Comparison:
     every = [answer for group in singles for answer in group.answers]
     able, already = sum(a.control.feasible for a in every), sum(a.already for a in every)
     return st.Comparison(
@@ -349,9 +277,7 @@ def _single_control(singles: list[TargetSets]) -> st.Comparison:
     )
 
 
-def _trend(
-    p: Params, groups: list[TargetSets], others: list[tuple[str, TargetSets]]
-) -> st.Comparison:
+def _trend(p: Params, groups: list[st.Cell], others: list[tuple[str, st.Cell]]) -> st.Comparison:
     """The trend in the size of the set, for other starts than the Gaussian ones."""
     least, most = min(p.sizes), max(p.sizes)
     pairs = [("Gaussian", g) for g in groups if g.size in (least, most)]
@@ -373,7 +299,7 @@ def _trend(
     )
 
 
-def _totals(alone: list[Alone]) -> tuple[int, int, int]:
+def _totals(alone: list[st.Cell]) -> tuple[int, int, int]:
     """Sets, those with a form under which they lead alone, those that lead alone at infinity."""
     sets = sum(len(c.reasons) for c in alone)
     now, end = (sum(getattr(c, w).count("found") for c in alone) for w in ("reasons", "limits"))
@@ -381,13 +307,17 @@ def _totals(alone: list[Alone]) -> tuple[int, int, int]:
 
 
 def _alone_controls(
-    p: Params, alone: list[Alone], recalls: list[Recall], planes: list[Plane]
+    p: Params, alone: list[st.Cell], recalls: list[st.Cell], planes: list[st.Cell]
 ) -> list[st.Comparison]:
-    exist, drawn, tried, hits, none, wrong = (sum(x) for x in zip(*planes))
+    names = ("exist", "drawn", "asked", "found", "others", "wrong")
+    exist, drawn, tried, hits, none, wrong = (sum(getattr(x, k) for x in planes) for k in names)
     asked, found = sum(r.asked for r in recalls), sum(r.found for r in recalls)
     (sets, now, _), lead = _totals(alone), sum(c.lead for c in alone)
     rates = {
-        d: (np.mean([c.random for c in of]), np.mean([c.rate("found") for c in of]))
+        d: (
+            np.mean([c.random for c in of]),
+            np.mean([c.reasons.count("found") / len(c.reasons) for c in of]),
+        )
         for d, of in st.grouped(alone, "d").items()
     }
     told = ", ".join(f"d = {d}: {a:.2g} and {b:.2g}" for d, (a, b) in rates.items())
@@ -417,11 +347,14 @@ def _alone_controls(
     ]
 
 
-def _check(singles: list[TargetSets], groups: list[TargetSets]) -> cy.theorems.Check:
+def _check(singles: list[st.Cell], groups: list[st.Cell]) -> cy.theorems.Check:
     every = [*singles, *groups]
     tried, agree = sum(len(s.answers) for s in singles), sum(s.agree for s in singles)
     forms, confirmed = sum(len(g.conditions) for g in every), sum(g.confirmed for g in every)
-    undecided, residual = sum(g.reasons("undecided") for g in every), max(g.residual for g in every)
+    undecided, residual = (
+        sum(g.reasons.count("undecided") for g in every),
+        max(g.residual for g in every),
+    )
     sound = tried == agree and forms == confirmed and undecided == 0
     return st.at_most(
         "vertices",
@@ -438,75 +371,40 @@ def _check(singles: list[TargetSets], groups: list[TargetSets]) -> cy.theorems.C
 # --- what is shown -------------------------------------------------------------------------------
 
 
-def _tables(
-    groups: list[TargetSets], singles: list[TargetSets], removals: list[Removals]
-) -> list[st.Table]:
+def _tables(groups: list[st.Cell], singles: list[st.Cell]) -> list[st.Table]:
     confirmed: dict[str, Any] = {"confirmed": lambda g: f"{g.confirmed}/{len(g.conditions)}"}
-    one: dict[str, Any] = {
-        **{"d": "d", "tokens": lambda s: len(s.answers), "can lead": "rate"},
-        "agree with vertices": lambda s: f"{s.agree}/{len(s.answers)}",
-        **confirmed,
-        **{"median condition": "median", "largest": lambda s: max(s.conditions)},
-        "largest residual": "residual",
-    }
-    several: dict[str, Any] = {
-        **{"d": "d", "size": "size", "sets": lambda g: len(g.answers)},
-        **{"lead under I": lambda g: sum(a.already for a in g.answers), "can lead": "rate"},
-        "contradiction": lambda g: g.reasons("together"),
-        "condition too large": lambda g: g.reasons("condition"),
-        "undecided": lambda g: g.reasons("undecided"),
-        "median condition": "median",
-        **confirmed,
-    }
-    taken = {
-        **{"d": "d", "leaders": "leaders", "smallest move of the leader, median": "distance"},
-        **{"smallest change of A, median": "change", "lead gone": "gone"},
-    }
-    missing = "" if groups else 'Sets need the extra: pip install "cynosure[control]".'
-    units = "Moves are shares of the longest token; changes are Frobenius norms, A = I before."
+    one = st.columns("d, tokens = len answers, can lead = rate") | confirmed
+    one |= {"agree with vertices": lambda s: f"{s.agree}/{len(s.answers)}"}
+    one |= st.columns("median condition = median conditions, largest = max conditions, residual")
+    several: dict[str, Any] = st.columns("d, size, sets = len answers, can lead = rate")
+    several |= {"lead under I": lambda g: sum(a.already for a in g.answers)} | confirmed
+    several |= {why: lambda g, why=why: g.reasons.count(why) for why in WHY}
+    several |= st.columns("median condition = median conditions")
+    missing = 'Sets need the extra: pip install "cynosure[control]".'
+    missing = "Together: they contradict each other." if groups else missing
     return [
         st.Table.of("Single tokens", singles, one),
         st.Table.of("Sets of tokens", groups, several, missing),
-        st.Table.of("Taking a lead away", removals, taken, units),
     ]
 
 
-def _alone_tables(alone: list[Alone], recalls: list[Recall], planes: list[Plane]) -> list[st.Table]:
-    columns: dict[str, Any] = {
-        **{"d": "d", "size": "size", "sets": lambda c: len(c.reasons), "can lead": "lead"},
-        **{f"alone: {r}": lambda c, r=r: c.reasons.count(r) for r in REASONS},
-        **{f"at infinity: {r}": lambda c, r=r: c.limits.count(r) for r in REASONS},
-        **{"confirmed": "confirmed", "chosen by random forms": "random"},
-    }
+def _alone_tables(alone: list[st.Cell], recalls: list[st.Cell]) -> list[st.Table]:
+    columns: dict[str, Any] = st.columns("d, size, sets = len reasons, can lead = lead")
+    columns |= {f"alone: {r}": lambda c, r=r: c.reasons.count(r) for r in REASONS}
+    columns |= {f"at infinity: {r}": lambda c, r=r: c.limits.count(r) for r in REASONS}
+    columns |= st.columns("confirmed, chosen by random forms = random")
     note = (
         "Random sets of vertices of conv(Z u {0}). Can lead: some form makes them lead, others "
         "perhaps with them. Chosen by random forms: the mean share of random forms with exactly "
         "these leaders."
     )
-    plane = {
-        **{"sets that exist": "exist", "of these drawn by random forms": "drawn"},
-        **{"of these asked for": "asked", "found": "found"},
-        **{"sets that do not exist": "others", "found all the same": "wrong"},
-    }
-    search = (
-        "One row for each start. Exist: by the cells of all forms, no search. Found: by the "
-        "search, for the same tokens in a plane of R^3."
-    )
-    again = dict(zip(*[Recall._fields] * 2))
     return [
         st.Table.of("Sets of vertices", alone, columns, note),
-        st.Table.of("Sets that some form chooses", recalls, again),
-        st.Table.of("All sets that exist, in the plane", planes, plane, search),
+        st.Table.of("Sets that some form chooses", recalls, st.columns("d, asked, found")),
     ]
 
 
-def _summary(
-    p: Params,
-    singles: list[TargetSets],
-    groups: list[TargetSets],
-    removals: list[Removals],
-    alone: list[Alone],
-) -> str:
+def _summary(p: Params, singles: list[st.Cell], groups: list[st.Cell], alone: list[st.Cell]) -> str:
     tried, agree = sum(len(s.answers) for s in singles), sum(s.agree for s in singles)
     share = {s.d: s.rate for s in singles}
     together = "Sets were not tried: cvxpy is not installed"
@@ -516,43 +414,20 @@ def _summary(
             f"Sets of vertices: {mean:.0%} can lead together on the whole, fewest "
             f"({worst.rate:.0%}) for d = {worst.d} and size {worst.size}"
         )
-    first, last = removals[0], removals[-1]
     text = (
         f"{agree} of {tried} single tokens agree with the vertices of conv(Z u {{0}}) "
         f"({agree / tried:.0%}); of {p.n} tokens {share[min(p.d)]:.0%} can lead for d = "
-        f"{min(p.d)} and {share[max(p.d)]:.0%} for d = {max(p.d)}. {together}. "
-        f"The smallest changes took away {sum(r.gone for r in removals)} of "
-        f"{sum(r.leaders for r in removals)} leads; the median move is {first.distance:.1%} of the "
-        f"longest token for d = {first.d}, {last.distance:.1%} for d = {last.d}."
+        f"{min(p.d)} and {share[max(p.d)]:.0%} for d = {max(p.d)}. {together}."
     )
     if alone:
         sets, now, end = _totals(alone)
         proofs = sum(c.reasons.count("impossible") for c in alone)
-        ones = [c for c in alone if c.size == min(c.size for c in alone)]
-        single = sum(c.reasons.count("found") for c in ones), sum(len(c.reasons) for c in ones)
         text += (
             f"\n\nOf {sets} random sets of vertices {now} can be made to lead alone at layer 0 and "
             f"{end} at infinity; {proofs} are proved impossible, and for {sets - now - proofs} "
-            f"nothing was found. Of the smallest sets, of size {ones[0].size}, {single[0]} of "
-            f"{single[1]} can lead alone."
+            "nothing was found."
         )
     return text
-
-
-def _together(p: Params, groups: list[TargetSets]) -> st.Picture:
-    figure, axes = cy.plot.sheet(1, 2, 5, 3.8)
-    left, right = axes[0]
-    st.curves(left, groups, "size", "rate", "d", label="d = {}")
-    st.curves(right, groups, "size", "median", "d")
-    left.set(xlabel="size of the set", ylabel="share of sets that can lead", ylim=(-0.03, 1.05))
-    right.set(xlabel="size of the set", ylabel="median condition number of A", yscale="log")
-    cy.plot.legend_below(left, len(p.d))
-    caption = (
-        "Left: share of random sets of vertices of conv(Z u {0}) that some form makes lead; a "
-        "curve ends where no start has so many vertices. Right: median condition number of the "
-        "forms found (1: they lead under A = I)."
-    )
-    return st.Picture("Sets that can lead together", caption, figure)
 
 
 def _chosen(p: Params, z: np.ndarray) -> cy.analysis.Control:

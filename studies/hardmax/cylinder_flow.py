@@ -12,7 +12,7 @@ with `--quick` it is not (a coarse grid, neighbours too near).
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ import cynosure as cy
 from cynosure import study as st
 from cynosure.analysis.clustering import medoids
 
-from ._street import Pod, Street, street_of
+from ._street import Pod, street_of
 
 TITLE = "The leaders of a flow past a cylinder"
 FLOW = ("diameter", "length", "height", "reynolds", "start", "time", "snapshots")
@@ -56,35 +56,6 @@ QUICK = Params(
 )  # fmt: skip
 
 
-class Choice(NamedTuple):
-    """Snapshots singled out for one form A."""
-
-    d: int
-    power: float
-    li: cy.analysis.Limit
-    extreme: np.ndarray  # vertices of the hull of the tokens
-    medoids: np.ndarray
-    cost: tuple[float, ...]  # mean distance to the nearest leader, medoid, even choice
-
-    def leaders_among(self, others: np.ndarray) -> int:
-        return len(np.intersect1d(self.li.leaders, others))
-
-
-class Sampled(NamedTuple):
-    """Leaders among so many points of a curve, for several ways to take them."""
-
-    curve: str
-    stride: int
-    points: int
-    leaders: np.ndarray  # one number per way
-    cost: np.ndarray  # mean distance to the nearest leader over that to as many medoids
-
-    @property
-    def told(self) -> str:
-        low, high = self.leaders.min(), self.leaders.max()
-        return f"{low} to {high}" if low < high else f"{low}"
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Flow, POD, leaders."""
     st.require(min(p.dims) >= 2 and max(p.dims) + 2 <= p.snapshots, "2 <= dims <= snapshots - 2", p)
@@ -101,7 +72,7 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     swept = sorted((c for c in choices if c.d == d), key=lambda c: c.power)
     return st.report_of(
         p,
-        _summary(p, pod, choices, samples),
+        _summary(p, pod, choices),
         controls=_controls(p, choices, samples, swept),
         tables=_tables(p, street, choices, samples),
         checks={f"{p.dims[0]} modes": cy.check(tr)},
@@ -109,7 +80,9 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     )
 
 
-def _choice(alpha: float, pod: Pod, d: int, power: float) -> Choice:
+def _choice(alpha: float, pod: Pod, d: int, power: float) -> st.Cell:
+    """Snapshots singled out for one form A: the limit, the vertices of the hull, as many medoids,
+    and the mean distance to the nearest leader, medoid, and of an even choice."""
     z = pod.tokens[:, :d]
     weight = (pod.energy[:d] / pod.energy[0]) ** power
     A = np.diag(weight / weight.max())
@@ -120,13 +93,20 @@ def _choice(alpha: float, pod: Pod, d: int, power: float) -> Choice:
     even = np.unique(np.linspace(0, len(z) - 1, len(li.leaders)).round().astype(int))
     size = np.linalg.norm(x, axis=1).mean()
     cost = (float(distance[:, s].min(axis=1).mean() / size) for s in (li.leaders, chosen, even))
-    return Choice(d, power, li, cy.hull(z).index, chosen, tuple(cost))
+    found = {"li": li, "extreme": cy.hull(z).index, "medoids": chosen, "cost": tuple(cost)}
+    return st.Cell(d=d, power=power, **found)
+
+
+def _among(c: st.Cell, others: np.ndarray) -> int:
+    """How many of the leaders are among these."""
+    return len(np.intersect1d(c.li.leaders, others))
 
 
 def _lead_and_cost(
-    alpha: float | int, starts: list[np.ndarray]
-) -> tuple[int, np.ndarray, np.ndarray]:
-    """Points of the last start; of each, its leaders (A = I), and their cost beside medoids'."""
+    alpha: float | int, starts: list[np.ndarray], curve: str, stride: int
+) -> st.Cell:
+    """Leaders (A = I) among so many points of a curve, one number for each way to take them, and
+    the mean distance to the nearest leader over that to as many medoids."""
     counts, ratios = [], []
     for z in starts:
         leaders = cy.limit(cy.PureAttention(alpha=alpha), z).leaders
@@ -135,18 +115,21 @@ def _lead_and_cost(
         cost, least = (distance[:, s].min(axis=1).mean() for s in sets)
         counts.append(len(leaders))
         ratios.append(float(cost / least) if least > 0 else 1.0)
-    return len(z), np.array(counts), np.array(ratios)
+    low, high = min(counts), max(counts)
+    told = f"{low} to {high}" if low < high else f"{low}"
+    found = {"leaders": np.array(counts), "cost": np.array(ratios)}
+    return st.Cell(curve=curve, stride=stride, points=len(starts[0]), **found, told=told)
 
 
-def _sampled(alpha: float | int, tokens: np.ndarray, stride: int) -> Sampled:
+def _sampled(alpha: float | int, tokens: np.ndarray, stride: int) -> st.Cell:
     """Every stride-th snapshot alone, from each of the first ones."""
-    _, *found = _lead_and_cost(alpha, [tokens[first::stride] for first in range(stride)])
-    return Sampled("the flow", stride, len(tokens[::stride]), *found)
+    ways = [tokens[first::stride] for first in range(stride)]
+    return _lead_and_cost(alpha, ways, "the flow", stride)
 
 
 def _ellipses(
     alpha: float | int, energy: np.ndarray, points: int, period: float, turns: int, stride: int
-) -> Sampled:
+) -> st.Cell:
     """The null model: no flow, ellipses with about the axes of the first two modes, sampled alike.
 
     z(t) = (a cos t, b sin t), as many points per period, a/b within 5 % of sqrt(energy 1 / energy
@@ -157,15 +140,15 @@ def _ellipses(
         ratio = (1 + off) * np.sqrt(energy[1] / energy[0])
         phase = 2 * np.pi * (np.arange(0, points, stride) + 10 * off) / period
         starts.append(np.stack([np.cos(phase), ratio * np.sin(phase)], axis=1))
-    return Sampled("an ellipse", stride, *_lead_and_cost(alpha, starts))
+    return _lead_and_cost(alpha, starts, "an ellipse", stride)
 
 
-def _told(samples: list[Sampled], curve: str) -> str:
+def _told(samples: list[st.Cell], curve: str) -> str:
     return ", ".join(f"{c.told} of {c.points}" for c in samples if c.curve == curve)
 
 
 def _controls(
-    p: Params, choices: list[Choice], samples: list[Sampled], swept: list[Choice]
+    p: Params, choices: list[st.Cell], samples: list[st.Cell], swept: list[st.Cell]
 ) -> list[st.Comparison]:
     flow, ellipse = st.grouped(samples, "curve").values()
     counts = [len(c.li.leaders) for c in swept]
@@ -205,7 +188,7 @@ def _controls(
 
 
 def _tables(
-    p: Params, street: Street, choices: list[Choice], samples: list[Sampled]
+    p: Params, street: st.Cell, choices: list[st.Cell], samples: list[st.Cell]
 ) -> list[st.Table]:
     pod = street.pod
     flow = {
@@ -219,39 +202,28 @@ def _tables(
         "shedding periods recorded": p.time * pod.frequency,
     }
     near = "The domain repeats above and below: neighbours, the nearer the more, raise the number."
-    chosen: dict[str, Any] = {
-        **{"modes": "d", "p": "power"},
-        "leaders": lambda c: len(c.li.leaders),
-        "extreme points": lambda c: len(c.extreme),
-        "leaders that are extreme": lambda c: c.leaders_among(c.extreme),
-        "leaders that are medoids": lambda c: c.leaders_among(c.medoids),
-        "distance to leaders": lambda c: c.cost[0],
-        "to medoids": lambda c: c.cost[1],
-        "to evenly spaced": lambda c: c.cost[2],
-        **{"certified": "li.certified", "at layer": "li.layers"},
-    }
+    chosen = st.columns("modes = d, p = power, leaders = len li.leaders, certified = li.certified")
+    chosen |= {"leaders that are extreme": lambda c: _among(c, c.extreme)}
+    chosen |= {"leaders that are medoids": lambda c: _among(c, c.medoids)}
+    chosen |= {"distance to leaders": lambda c: c.cost[0], "to medoids": lambda c: c.cost[1]}
+    chosen |= {"to evenly spaced": lambda c: c.cost[2]}
+    chosen |= st.columns("extreme points = len extreme, at layer = li.layers")
     norm = "Distances in the A-norm, as shares of the mean size of a snapshot."
-    sampled: dict[str, Any] = {
-        **{"curve": "curve", "every": "stride", "points": "points"},
-        "ways": lambda c: len(c.leaders),
-        "fewest leaders": lambda c: int(c.leaders.min()),
-        "mean": lambda c: float(c.leaders.mean()),
-        "most": lambda c: int(c.leaders.max()),
-        "cost beside medoids, mean": lambda c: float(c.cost.mean()),
-    }
+    sampled = st.columns(
+        "curve, every = stride, points, ways = len leaders, fewest leaders = min leaders, "
+        "mean = mean leaders, most = max leaders, mean cost beside medoids = mean cost"
+    )
     ways = "A = I on the smallest number of modes; a way is another first snapshot or phase."
-    modes = tuple(zip(range(1, max(p.dims) + 1), pod.energy, np.cumsum(pod.energy)))
     return [
         st.Table("The flow", ("quantity", "value"), tuple(flow.items()), near),
         st.Table.of("Which snapshots lead", choices, chosen, norm),
         st.Table.of("Leaders by sampling, and without a flow", samples, sampled, ways),
-        st.Table("Energy of the modes", ("mode", "share", "together"), modes),
     ]
 
 
-def _summary(p: Params, pod: Pod, choices: list[Choice], samples: list[Sampled]) -> str:
+def _summary(p: Params, pod: Pod, choices: list[st.Cell]) -> str:
     first = choices[0]
-    extreme = all(c.leaders_among(c.extreme) == len(c.li.leaders) for c in choices)
+    extreme = all(_among(c, c.extreme) == len(c.li.leaders) for c in choices)
     plain = [f"{len(c.li.leaders)} on {c.d} modes" for c in choices if c.power == 0]
     return (
         f"Vortices are shed at a Strouhal number of {pod.frequency:.3f} (literature 0.16 to 0.17). "
@@ -261,10 +233,7 @@ def _summary(p: Params, pod: Pod, choices: list[Choice], samples: list[Sampled])
         f"{', '.join(plain)}; {'all' if extreme else 'not all'} leaders are extreme points of the "
         f"curve, but only {len(first.li.leaders)} of {len(first.extreme)} extreme points lead on "
         f"{first.d} modes. As a summary of the cycle leaders cost "
-        f"{first.cost[0] / first.cost[1]:.2f} times the distance of as many medoids. Of fewer "
-        f"snapshots of the same flow {_told(samples, 'the flow')} lead; points of an ellipse "
-        f"sampled alike, without a flow: {_told(samples, 'an ellipse')}. "
-        f"{sum(c.li.certified for c in choices)} of {len(choices)} limits are proved."
+        f"{first.cost[0] / first.cost[1]:.2f} times the distance of as many medoids."
     )
 
 
@@ -279,7 +248,7 @@ def _caution(p: Params, pod: Pod) -> str:
     )
 
 
-def _cycle(pod: Pod, c: Choice) -> st.Picture:
+def _cycle(pod: Pod, c: st.Cell) -> st.Picture:
     z, leaders, rest = pod.tokens, c.li.leaders, np.setdiff1d(c.extreme, c.li.leaders)
     blue, orange, green, *_ = cy.plot.PALETTE
     figure, axes = cy.plot.sheet(1, 2, 5, 5)
@@ -301,7 +270,7 @@ def _cycle(pod: Pod, c: Choice) -> st.Picture:
     return st.Picture("The cycle and its leaders", caption, figure)
 
 
-def _fields(p: Params, street: Street, leaders: np.ndarray) -> st.Picture:
+def _fields(p: Params, street: st.Cell, leaders: np.ndarray) -> st.Picture:
     phase = (leaders / street.period) % 1
     apart = np.abs((phase - np.arange(p.show)[:, None] / p.show + 0.5) % 1 - 0.5)
     shown = list(dict.fromkeys(apart.argmin(axis=1).tolist()))  # spread over the cycle

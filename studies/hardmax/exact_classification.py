@@ -10,7 +10,7 @@ along the heights reads the labels off, and a rule behind the labels hardly save
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -82,22 +82,6 @@ def _at_random(sequences: list[np.ndarray], rng: np.random.Generator) -> list[bo
 LABELS: dict[str, Callable[..., list[bool]]] = {"by a rule": _by_rule, "random": _at_random}
 
 
-class Built(NamedTuple):
-    """One network and what it does to the sequences it was built for."""
-
-    family: str
-    labels: str
-    d: int
-    N: int
-    attentions: int
-    blocks: int
-    parameters: int
-    bits: int
-    wrong: int
-    averaged: int  # wrong when every attention takes the mean of the sequence
-    averaged_alike: int  # of these, in a pair of different labels that share a code
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Networks for every family, kind of labels, dimension and number of sequences."""
     sensible = min(*p.N, p.hardest) >= 2 and min(*p.d, p.longest, p.draws) >= 1
@@ -106,11 +90,10 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     cells = st.over_grid(_networks, p, axes, st.part(progress, 0, 0.95))
     built = [network for cell in cells for network in cell]
     wide = st.kept(_built, p, "words of all lengths", "random", p.d[0], p.hardest, 0)
-    columns: dict[str, Any] = {
-        **{"sequences": "family", "labels": "labels", "d": "d", "N": "N"},
-        **{"blocks": "blocks", "with attention": "attentions", "parameters": "parameters"},
-        **{"longest weight, bits": "bits", "wrong": "wrong", "wrong if averaged": "averaged"},
-    }
+    columns = st.columns(
+        "sequences = family, labels, d, N, blocks, with attention = attentions, parameters, "
+        "bits of the longest weight = bits, wrong, wrong if averaged = averaged"
+    )
     note = "One row per network; wrong: sequences of N that get another label than their own."
     return st.report_of(
         p,
@@ -118,20 +101,18 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         controls=_controls(p, built, wide),
         tables=[st.Table.of("Networks built", [*built, wide], columns, note)],
         checks={"every network": _checks([*built, wide])},
-        figures=[
-            st.Picture.of("Sequences become points", _way, p),
-            st.Picture.of("Blocks and parameters", _counts, p, built),
-        ],
+        figures=[st.Picture.of("Sequences become points", _way, p)],
     )
 
 
-def _networks(p: Params, family: str, labels: str, d: int, N: int) -> list[Built]:
+def _networks(p: Params, family: str, labels: str, d: int, N: int) -> list[st.Cell]:
     if family == "all tokens but one" and p.hardest < N:
         return []
     return [_built(p, family, labels, d, N, draw) for draw in range(p.draws)]
 
 
-def _built(p: Params, family: str, labels: str, d: int, N: int, draw: int) -> Built:
+def _built(p: Params, family: str, labels: str, d: int, N: int, draw: int) -> st.Cell:
+    """One network and what it does to the sequences it was built for."""
     rng = np.random.default_rng([p.seed, d, N, draw])
     sequences = FAMILIES.get(family, _all_sizes)(p, N, rng, d)
     named = LABELS[labels](sequences, rng)
@@ -139,29 +120,12 @@ def _built(p: Params, family: str, labels: str, d: int, N: int, draw: int) -> Bu
     # The same layers with v = 0: all scores are equal, and every token follows all of them.
     layers = [replace(x, v=0 * x.v) if isinstance(x, Pull) else x for x in network.layers]
     mean = replace(network, layers=tuple(layers))
-    return Built(
-        *(family, labels, d, N),
-        attentions=network.attentions,
-        blocks=network.blocks,
-        parameters=network.parameters,
-        bits=network.bits,
+    return st.Cell(
+        **{"family": family, "labels": labels, "d": d, "N": N},
+        **{x: getattr(network, x) for x in ("attentions", "blocks", "parameters", "bits")},
         wrong=len(network.verify()),
-        averaged=len(mean.verify()),
-        averaged_alike=_alike(mean, sequences, named),
+        averaged=len(mean.verify()),  # wrong when every attention takes the mean of the sequence
     )
-
-
-def _alike(
-    network: cy.construction.ExactClassifier, sequences: list[np.ndarray], named: list[Any]
-) -> int:
-    """Sequences that share their last code with one of another label: no readout helps them."""
-    cut = next((k for k, x in enumerate(network.layers) if _forgets(x)), len(network.layers))
-    upto = replace(network, layers=network.layers[:cut])  # the code does not change after that
-    codes = [upto.run(z).tokens[-1][0][1] for z in sequences]
-    seen: dict[Any, set[Any]] = {}
-    for code, label in zip(codes, named, strict=True):
-        seen.setdefault(code, set()).add(label)
-    return sum(len(seen[code]) > 1 for code in codes)
 
 
 def _forgets(layer: Any) -> bool:
@@ -170,7 +134,7 @@ def _forgets(layer: Any) -> bool:
     return layer.kind == "feed-forward" and len(W1) == 2 and bool(W1[0, 0])
 
 
-def _checks(built: list[Built]) -> list[cy.theorems.Check]:
+def _checks(built: list[st.Cell]) -> list[cy.theorems.Check]:
     F1 = "docs/mathematics.md F1"
     right = sum(b.wrong == 0 for b in built)
     within = sum(
@@ -186,10 +150,9 @@ def _checks(built: list[Built]) -> list[cy.theorems.Check]:
     ]
 
 
-def _controls(p: Params, built: list[Built], wide: Built) -> list[st.Comparison]:
+def _controls(p: Params, built: list[st.Cell], wide: st.Cell) -> list[st.Comparison]:
     useful = [b for b in built if b.attentions]
     wrong, total = sum(b.averaged for b in useful), sum(b.N for b in useful)
-    alike = sum(b.averaged_alike for b in useful)
     common, longest = max(N for N in p.N if p.hardest >= N), max(b.bits for b in built)
     cells = st.grouped(built, "labels", "family", "N")
 
@@ -202,8 +165,7 @@ def _controls(p: Params, built: list[Built], wide: Built) -> list[st.Comparison]
         st.Comparison(
             "Taking the highest token is what the network classifies by.",
             "the same layers with the mean of the sequence instead (v = 0)",
-            f"{wrong} of {total} sequences wrong; with a readout made for these means {alike} "
-            "would still be, those that share a code with one of another label",
+            f"{wrong} of {total} sequences wrong",
             survives=wrong > total / 10,
         ),
         st.Comparison(
@@ -222,50 +184,21 @@ def _controls(p: Params, built: list[Built], wide: Built) -> list[st.Comparison]
     ]
 
 
-def _summary(p: Params, built: list[Built]) -> str:
+def _summary(p: Params, built: list[st.Cell]) -> str:
     largest, families = max(b.N for b in built), st.grouped(built, "family")
     words = [b for b in families["words of a vocabulary"] if largest == b.N]
     right, bits = sum(b.N - b.wrong for b in built), max(b.bits for b in words)
     most = {name: max(b.attentions for b in of) for name, of in families.items()}
 
-    def span(name: str) -> str:
-        counts = [getattr(b, name) for b in words]
-        least, largest = min(counts), max(counts)
-        return f"{least}" if least == largest else f"{least} to {largest}"
-
     return (
         f"{len(built)} networks, {right} of {sum(b.N for b in built)} sequences right in exact "
         f"arithmetic. For N = {largest} sequences of up to {p.longest} words of {p.vocabulary}, "
-        f"{span('attentions')} blocks have attention and {span('blocks')} there are in all, with "
-        f"{span('parameters')} parameters of at most {bits} bits. Where no token is shared, at "
+        f"up to {max(b.attentions for b in words)} of up to {max(b.blocks for b in words)} blocks "
+        f"have attention, with up to {max(b.parameters for b in words)} parameters of at most "
+        f"{bits} bits. Where no token is shared, at "
         f"most {most['no shared token']} of the blocks have attention; where each sequence lacks "
         f"one of {p.hardest} tokens or fewer, up to {most['all tokens but one']}."
     )
-
-
-def _counts(p: Params, built: list[Built]) -> Any:
-    """Against the number N of sequences, means over dimensions and draws; open: labels by a rule,
-    filled: random labels. Left: blocks with attention, where labels matter little; dotted: the
-    bound N - 1. Middle: all blocks; dotted: 2N - 1. Right: parameters; dotted: the bound for the
-    largest d.
-    """
-    figure, axes = cy.plot.sheet(1, 3, 4.2, 3.8)
-    N = np.array(p.N)
-    bounds = {"attentions": N - 1, "blocks": 2 * N - 1, "parameters": 2 * max(p.d) + 35 * N - 21}
-    names = ("blocks with attention", "blocks", "parameters")
-    cells = st.grouped(built, "family", "labels", "N").values()
-    for ax, (what, bound), name in zip(axes[0], bounds.items(), names):
-        mean = lambda of, what=what: np.mean([getattr(b, what) for b in of])  # noqa: E731
-        for labels, look in (("by a rule", {"mfc": "white", "label": ""}), ("random", {"ms": 4})):
-            some = [of for of in cells if of[0].labels == labels]
-            kinds: dict[str, Any] = {"label": "{}", "lw": 1, **look}
-            st.curves(ax, some, lambda of: of[0].N, mean, lambda of: of[0].family, **kinds)
-        ax.plot(N, bound, ":", color=cy.plot.GREY, label="bound")
-        ax.set(xlabel="sequences N", ylabel=name, xscale="log", yscale="log")
-        cy.plot.plain_log(ax.xaxis)
-        cy.plot.plain_log(ax.yaxis)
-    cy.plot.legend_below(axes[0, 1], 4)
-    return figure
 
 
 def _way(p: Params) -> Any:

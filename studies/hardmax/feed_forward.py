@@ -12,7 +12,7 @@ apart under any w.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -40,35 +40,6 @@ class Params:
 QUICK = Params(weights=(0.0, 0.05, 0.2, 1.0), d=(2, 4), starts=6, depths=(4, 16))
 
 
-class LeadersLeft(NamedTuple):
-    """One run down to one depth."""
-
-    still_lead: float  # share of the leaders of layer 0 that lead at the last layer
-    leaders: int  # at the last layer
-    clusters: int  # at the last layer, in units of the longest token there
-    moved: float  # how far the median leader of layer 0 turned or grew, share of its size
-    farthest: float  # the same of the one that moved most
-
-
-class Weight(NamedTuple):
-    """The runs from all starts of R^d under a sublayer of weight w."""
-
-    kind: str  # of KINDS
-    d: int
-    depth: int
-    w: float
-    runs: list[LeadersLeft]
-
-    def values(self, name: str) -> list[float | int]:
-        return [getattr(run, name) for run in self.runs]
-
-    def mean(self, name: str) -> float:
-        return float(np.mean(self.values(name)))
-
-    def median(self, name: str = "moved") -> float:
-        return float(np.median(self.values(name)))
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """All weights on the same starts, with attention and without."""
     sensible = min(*p.depths, p.starts, p.n, p.width, *p.d) >= 1 and 0.0 in p.weights
@@ -77,14 +48,11 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     axes = {"kind": KINDS, "d": p.d, "w": p.weights}
     found = st.over_grid(_weight, p, axes, st.part(progress, 0, 0.9))
     cells = [c for of in found for c in of]
-    columns: dict[str, Any] = {
-        **{"attention": "kind", "d": "d", "layers": "depth", "w": "w"},
-        "first leaders that lead": lambda c: c.mean("still_lead"),
-        "leaders at the end": lambda c: c.mean("leaders"),
-        "clusters": lambda c: c.mean("clusters"),
-        "median leader moved by": lambda c: c.median("moved"),
-        "farthest leader moved by": lambda c: c.median("farthest"),
-    }
+    columns = st.columns(
+        "attention = kind, d, layers = depth, w, first leaders that lead = mean runs.still_lead, "
+        "leaders at the end = mean runs.leaders, clusters = mean runs.clusters, median leader "
+        "moved by = median runs.moved, farthest leader moved by = median runs.farthest"
+    )
     note = (
         "Means over the starts; moved by: medians over the starts, of the median and of the "
         "farthest leader of layer 0, after division by the longest token. Without attention "
@@ -118,20 +86,22 @@ def _layers(p: Params, kind: str, d: int, w: float | int, s: int) -> np.ndarray:
     return tr.values / np.linalg.norm(tr.values, axis=-1).max(axis=1)[:, None, None]
 
 
-def _weight(p: Params, kind: str, d: int, w: float | int) -> list[Weight]:
-    """One cell per depth: a deep run passes through the shallow ones."""
+def _weight(p: Params, kind: str, d: int, w: float | int) -> list[st.Cell]:
+    """The runs from all starts of R^d under a sublayer of weight w, a cell for each depth: a deep
+    run passes through the shallow ones."""
     runs = [_layers(p, kind, d, w, s) for s in range(p.starts)]
-    return [
-        Weight(kind, d, depth, float(w), [_leaders_left(z[: depth + 1]) for z in runs])
-        for depth in p.depths
-    ]
+    left = {depth: [_leaders_left(z[: depth + 1]) for z in runs] for depth in p.depths}
+    return [st.Cell(kind=kind, d=d, depth=k, w=float(w), runs=of) for k, of in left.items()]
 
 
-def _leaders_left(z: np.ndarray) -> LeadersLeft:
+def _leaders_left(z: np.ndarray) -> st.Cell:
+    """One run down to one depth: the share of the leaders of layer 0 that lead at the last one,
+    leaders and clusters there, and how far the median and the farthest leader of layer 0 moved, as
+    a share of its size."""
     first, last = (cy.Hardmax().followed(z[k]) for k in (0, -1))
     led = first.leads
     moved = np.linalg.norm(z[-1, led] - z[0, led], axis=1) / np.linalg.norm(z[0, led], axis=1)
-    return LeadersLeft(
+    return st.Cell(
         still_lead=float(last.leads[led].mean()),
         leaders=int(last.leads.sum()),
         clusters=cy.clusters(z[-1], tol=0.01).count,
@@ -140,7 +110,7 @@ def _leaders_left(z: np.ndarray) -> LeadersLeft:
     )
 
 
-def _check(cells: list[Weight]) -> cy.theorems.Check:
+def _check(cells: list[st.Cell]) -> cy.theorems.Check:
     """Without the sublayer this is the theorem: leaders lead for ever and do not move."""
     plain = [run for c in cells if c.w == 0 and c.kind == KINDS[0] for run in c.runs]
     lost, moved = max(1 - run.still_lead for run in plain), max(run.farthest for run in plain)
@@ -156,17 +126,17 @@ def _check(cells: list[Weight]) -> cy.theorems.Check:
     )
 
 
-def _half(cells: list[Weight], kind: str, d: int, depth: int) -> float | None:
+def _half(cells: list[st.Cell], kind: str, d: int, depth: int) -> float | None:
     """The least weight at which fewer than half of the first leaders lead at the end."""
     of = (c for c in cells if (c.kind, c.d, c.depth) == (kind, d, depth))
-    return min((c.w for c in of if c.mean("still_lead") < 0.5), default=None)
+    return min((c.w for c in of if c.mean("runs.still_lead") < 0.5), default=None)
 
 
 def _middle(p: Params) -> int:
     return sorted(p.depths)[len(p.depths) // 2]
 
 
-def _controls(p: Params, cells: list[Weight]) -> list[st.Comparison]:
+def _controls(p: Params, cells: list[st.Cell]) -> list[st.Comparison]:
     of = {(c.kind, c.d, c.depth, c.w): c for c in cells}
     deep, most, small = max(p.depths), max(p.weights), min(w for w in p.weights if w > 0)
     loss, differ, told, fewer = [], [], [], []
@@ -175,7 +145,7 @@ def _controls(p: Params, cells: list[Weight]) -> list[st.Comparison]:
         said = (f"{k} layers: {a} with, {b} without" for k, (a, b) in zip(p.depths, halves))
         loss.append(f"d = {d}: {', '.join(said)}")
         differ += [a is not None and a != b for a, b in halves]
-        a, b = (of[kind, d, deep, most].values("clusters") for kind in KINDS)
+        a, b = ([run.clusters for run in of[kind, d, deep, most].runs] for kind in KINDS)
         told.append(f"d = {d}: {st.told(a, 2)}, without attention {st.told(b, 2)}")
         fewer.append(st.resampled(np.subtract(a, b))[1] < 0)
     apart = [of[KINDS[0], d, _middle(p), small] for d in p.d]
@@ -191,8 +161,11 @@ def _controls(p: Params, cells: list[Weight]) -> list[st.Comparison]:
             f"Already w = {small:g} moves the leaders by half of their size.",
             f"the median leader instead of the farthest one, {_middle(p)} layers",
             "median, farthest (medians over the starts): "
-            + "; ".join(f"d = {c.d}: {c.median():.1%}, {c.median('farthest'):.1%}" for c in apart),
-            all(c.median() >= 0.5 for c in apart),
+            + "; ".join(
+                f"d = {c.d}: {c.median('runs.moved'):.1%}, {c.median('runs.farthest'):.1%}"
+                for c in apart
+            ),
+            all(c.median("runs.moved") >= 0.5 for c in apart),
         ),
         st.Comparison(
             f"With attention few clusters are left at w = {most:g}.",
@@ -203,12 +176,12 @@ def _controls(p: Params, cells: list[Weight]) -> list[st.Comparison]:
     ]
 
 
-def _summary(p: Params, cells: list[Weight], controls: list[st.Comparison]) -> str:
+def _summary(p: Params, cells: list[st.Cell], controls: list[st.Comparison]) -> str:
     of = {(c.kind, c.d, c.depth, c.w): c for c in cells}
     deep, most, small = max(p.depths), max(p.weights), min(w for w in p.weights if w > 0)
     together, _, grouped = controls
-    plain = [f"{of[KINDS[0], d, deep, 0.0].mean('clusters'):.3g} (d = {d})" for d in p.d]
-    moved = [f"{of[KINDS[0], d, _middle(p), small].median():.1%}" for d in p.d]
+    plain = [f"{of[KINDS[0], d, deep, 0.0].mean('runs.clusters'):.3g} (d = {d})" for d in p.d]
+    moved = [f"{of[KINDS[0], d, _middle(p), small].median('runs.moved'):.1%}" for d in p.d]
     grouping = "Attention does that. " if grouped.survives else ""
     losing = "" if together.survives else ", which is the sublayer's doing and not attention's"
     return (
@@ -222,30 +195,29 @@ def _summary(p: Params, cells: list[Weight], controls: list[st.Comparison]) -> s
     )
 
 
-def _curves(p: Params, cells: list[Weight]) -> Any:
+def _curves(p: Params, cells: list[st.Cell]) -> Any:
     """Means over the starts, with a standard error, against w (0 is drawn at the left edge), filled
     with attention and open without it. Left: share of the leaders of layer 0 that lead at the
     largest depth. Middle: clusters there. Right: the same by depth, in the first of the dimensions.
     """
     figure, axes = cy.plot.sheet(1, 3, height=3.6)
-    left, middle, right = axes[0]
     deep, first = max(p.depths), p.d[0]
 
-    def draw(ax: Any, name: str, by: str, label: str) -> None:
-        def ends(c: Weight) -> tuple[float, float]:
-            error = float(np.std(c.values(name)) / np.sqrt(p.starts))
-            return c.mean(name) - error, c.mean(name) + error
+    def draw(ax: Any, some: list[st.Cell], name: str, by: str, label: str) -> None:
+        def ends(c: st.Cell) -> tuple[float, float]:
+            error = float(np.std(c.finite(f"runs.{name}")) / np.sqrt(p.starts))
+            return c.mean(f"runs.{name}") - error, c.mean(f"runs.{name}") + error
 
         for kind, style, face in zip(KINDS, ("-", ":"), ({}, {"mfc": "white"})):
-            of = [c for c in cells if c.kind == kind and (c.depth == deep or by == "depth")]
-            of = [c for c in of if by == "d" or c.d == first]
+            of = [c for c in some if c.kind == kind]
             named = label if kind == KINDS[0] else ""
-            mean = partial(Weight.mean, name=name)
+            mean = partial(st.Cell.mean, name=f"runs.{name}")
             st.curves(ax, of, "w", mean, by, ends=ends, style=style, label=named, **face)
 
-    draw(left, "still_lead", "d", "d = {}")
-    draw(middle, "clusters", "d", "")
-    draw(right, "still_lead", "depth", "{} layers")
+    deepest, by_depth = [c for c in cells if c.depth == deep], [c for c in cells if c.d == first]
+    draw(axes[0, 0], deepest, "still_lead", "d", "d = {}")
+    draw(axes[0, 1], deepest, "clusters", "d", "")
+    draw(axes[0, 2], by_depth, "still_lead", "depth", "{} layers")
     least = min(w for w in p.weights if w > 0)
     labels = (f"first leaders that lead at layer {deep}", f"clusters at layer {deep}")
     for ax, label in zip(axes[0], (*labels, f"first leaders that still lead, d = {first}")):
@@ -253,6 +225,6 @@ def _curves(p: Params, cells: list[Weight]) -> Any:
         ax.set_xticks([0, *(t for t in (0.01, 0.1, 1.0) if t >= least)])
         ax.set(xlabel="weight w of the sublayer", ylabel=label)
         ax.set_ylim(bottom=0)
-    for ax in (left, right):
+    for ax in axes[0, ::2]:
         ax.legend(frameon=False, fontsize=cy.plot.LABEL)
     return figure

@@ -10,7 +10,7 @@ film-review classifier, placed so that few of a review lead, are measured beside
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -52,23 +52,6 @@ class Params:
 QUICK = Params(d=(2, 16), n=(16, 64), alpha=(0.1, 1.0, 10.0), starts=2, others=((2, 64),))
 
 
-class DepthCurves(NamedTuple):
-    """Curves over the layers 0..layers, one row per start."""
-
-    law: str
-    d: int
-    n: int
-    alpha: float
-    settled: np.ndarray  # share of tokens whose limit is proved
-    followers: np.ndarray  # the same of those that do not lead at layer 0; NaN where all lead
-    led: np.ndarray  # |L_k| / |L|
-    led_first: np.ndarray  # share of the tokens that lead at layer 0, one number per start
-    away: np.ndarray  # max |z_i^k - limit| / max |z^0|
-    hull: np.ndarray  # Hausdorff distance of K_k and K / max |z^0|; NaN where not computed
-    slow: float  # least ratio |z^{k+1} - s| / (rho |z^k - s|) of settled tokens, at most 1
-    certified: int
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Limits and layers of every cell."""
     st.require(set(p.laws) <= set(LAWS), f"laws among {', '.join(LAWS)}", p)
@@ -82,7 +65,7 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     grid += [(law, *size, a) for law, size, a in product(OTHERS, p.others, p.alpha)]
     said = [f"{law}, d = {d}, n = {n}, alpha = {alpha:g}" for law, d, n, alpha in grid]
     every = [(p, law, drawn.get(law), *rest) for law, *rest in grid]
-    found: list[DepthCurves] = st.kept_each(_curves, every, progress or st.silent, said)
+    found: list[st.Cell] = st.kept_each(_curves, every, progress or st.silent, said)
     cells, others = found[:count], found[count:]
     statement = "a settled follower approaches its leader by the factor 1 + alpha every layer"
     slowest = 1 - min(c.slow for c in cells)  # relative
@@ -93,7 +76,7 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         p,
         _summary(p, cells),
         controls=[*_controls(p, cells), *_laws(p, cells, others)],
-        tables=[_by_alpha(p, cells), _by_size(p, [*cells, *others])],
+        tables=[_by_alpha(p, cells)],
         checks={"sweep": [rate], "gaussian, n = 40, d = 2": one},
         figures=[st.Picture.of("Against the layers", _picture, p, cells)],
     )
@@ -117,9 +100,8 @@ def _start(law: str, rows: np.ndarray | None, n: int, d: int, seed: int) -> np.n
     return getattr(cy.configurations, law)(n, d, seed)
 
 
-def _curves(
-    p: Params, law: str, rows: np.ndarray | None, d: int, n: int, alpha: float
-) -> DepthCurves:
+def _curves(p: Params, law: str, rows: np.ndarray | None, d: int, n: int, alpha: float) -> st.Cell:
+    """Curves over the layers 0..layers, one row per start."""
     dynamics = cy.PureAttention(alpha=alpha)
     k = np.arange(p.layers + 1)[:, None]
     settled, followers, led, away, hulls = (np.full((p.starts, len(k)), np.nan) for _ in range(5))
@@ -140,8 +122,17 @@ def _curves(
             hulls[s] = [_to_hull(zk, li.polytope) / longest for zk in z]
         slow = min(slow, _slowest(gaps / longest, li, alpha))
         certified += li.certified
-    curves = (settled, followers, led, first, away, hulls)
-    return DepthCurves(law, d, n, alpha, *curves, slow, certified)
+    return st.Cell(
+        **{"law": law, "d": d, "n": n, "alpha": alpha},
+        settled=settled,  # share of tokens whose limit is proved
+        followers=followers,  # of those that do not lead at layer 0; NaN where all lead
+        led=led,  # |L_k| / |L|
+        led_first=first,  # share of the tokens that lead at layer 0, one number per start
+        away=away,  # max |z_i^k - limit| / max |z^0|
+        hull=hulls,  # Hausdorff distance of K_k and K / max |z^0|; NaN where not computed
+        slow=slow,
+        certified=certified,
+    )
 
 
 def _to_hull(z: np.ndarray, body: cy.analysis.Polytope) -> float:
@@ -160,14 +151,14 @@ def _slowest(gaps: np.ndarray, li: cy.analysis.Limit, alpha: float) -> float:
     return float((now[seen] / then[seen]).min()) if seen.any() else 1.0
 
 
-def _mean(cells: list[DepthCurves], curve: str, k: int) -> float | None:
+def _mean(cells: list[st.Cell], curve: str, k: int) -> float | None:
     """The mean of a curve at layer k over the runs that have one; None where none has."""
     values = np.concatenate([getattr(c, curve)[:, k] for c in cells])
     known = values[np.isfinite(values)]
     return float(known.mean()) if len(known) else None
 
 
-def _told(cells: list[DepthCurves], curve: str, k: int) -> str:
+def _told(cells: list[st.Cell], curve: str, k: int) -> str:
     """The mean with its interval by starts: runs of one start at several alpha are not apart."""
     groups = st.grouped(cells, "law", "d", "n").values()
     means = [np.mean([getattr(c, curve)[:, k] for c in of], axis=0) for of in groups]
@@ -181,13 +172,13 @@ def _told(cells: list[DepthCurves], curve: str, k: int) -> str:
     return f"{values.mean():.2%} (95 %: {low:.2%} to {high:.2%}, {starts})"
 
 
-def _near(cells: list[DepthCurves], k: int) -> tuple[int, int]:
+def _near(cells: list[st.Cell], k: int) -> tuple[int, int]:
     """Runs with every token within 1 % of its limit at layer k, and all that move."""
     away = np.concatenate([c.away[c.away[:, 0] > 0, k] for c in cells])
     return int((away < 0.01).sum()), len(away)
 
 
-def _controls(p: Params, cells: list[DepthCurves]) -> list[st.Comparison]:
+def _controls(p: Params, cells: list[st.Cell]) -> list[st.Comparison]:
     k, last = p.marks[0], p.marks[-1]
     by_d, by_alpha = (st.grouped(cells, name) for name in ("d", "alpha"))
     shares = {
@@ -228,7 +219,7 @@ def _controls(p: Params, cells: list[DepthCurves]) -> list[st.Comparison]:
     ]
 
 
-def _laws(p: Params, cells: list[DepthCurves], others: list[DepthCurves]) -> list[st.Comparison]:
+def _laws(p: Params, cells: list[st.Cell], others: list[st.Cell]) -> list[st.Comparison]:
     """The same shares for starts of other laws, of the same size."""
     out = []
     for d, n in p.others:
@@ -254,13 +245,12 @@ def _laws(p: Params, cells: list[DepthCurves], others: list[DepthCurves]) -> lis
     return out
 
 
-def _summary(p: Params, cells: list[DepthCurves]) -> str:
+def _summary(p: Params, cells: list[st.Cell]) -> str:
     dims, marks, last = st.grouped(cells, "d"), (0, *p.marks), p.marks[-1]
 
-    def known(of: list[DepthCurves]) -> str:
+    def known(of: list[st.Cell]) -> str:
         return ", ".join(f"{_told(of, 'followers', k)} at layer {k}" for k in marks)
 
-    lead = [f"{_mean(of, 'led', 0):.2%} for d = {d}" for d, of in dims.items()]
     near = {a: _near(of, last) for a, of in st.grouped(cells, "alpha").items()}
     reached = [f"{st.counted(*x)} for alpha = {a:g}" for a, x in near.items() if x[1]]
     followers = np.mean([(1 - c.led_first).mean() for c in cells])
@@ -271,14 +261,13 @@ def _summary(p: Params, cells: list[DepthCurves]) -> str:
         f"{sum(c.certified for c in cells)} of {len(cells) * p.starts} runs are proved for every "
         f"token. For the laws {', '.join(dict.fromkeys(c.law for c in cells))}, "
         f"{followers:.0%} of the tokens follow somebody at layer 0. Of these a limit is "
-        f"proved for: {'; '.join(f'd = {d}: {known(of)}' for d, of in dims.items())}. Of the final "
-        f"leaders these lead at layer 0: {', '.join(lead)}. Whether {last} layers are enough is a "
-        f"question of alpha: every token is within 1 % of its limit at layer {last} in "
-        f"{'; '.join(reached)} (of the runs in which anything moves).{tail}"
+        f"proved for: {'; '.join(f'd = {d}: {known(of)}' for d, of in dims.items())}. Whether "
+        f"{last} layers are enough is a question of alpha: every token is within 1 % of its limit "
+        f"at layer {last} in {'; '.join(reached)} (of the runs in which anything moves).{tail}"
     )
 
 
-def _by_alpha(p: Params, cells: list[DepthCurves]) -> st.Table:
+def _by_alpha(p: Params, cells: list[st.Cell]) -> st.Table:
     columns = (
         *("alpha", "layer", "tokens settled", "followers settled", "leaders present"),
         *("median distance", "largest distance", "largest hull distance", "(1+alpha)^-k"),
@@ -296,19 +285,7 @@ def _by_alpha(p: Params, cells: list[DepthCurves]) -> st.Table:
     return st.Table("What a finite depth sees, by alpha", columns, tuple(rows), note)
 
 
-def _by_size(p: Params, cells: list[DepthCurves]) -> st.Table:
-    marks = (0, *p.marks)
-    rows = []
-    for size, of in st.grouped(cells, "law", "d", "n").items():
-        lead = float(np.mean([c.led_first for c in of]))
-        known = (_mean(of, curve, k) for curve in ("followers", "led") for k in marks)
-        rows.append((*size, lead, *known))
-    names = [f"{name} at {k}" for name in ("followers settled", "leaders") for k in marks]
-    columns = ("law", "d", "n", "tokens that lead at 0", *names)
-    return st.Table("By law and size, mean over alpha", columns, tuple(rows))
-
-
-def _picture(p: Params, cells: list[DepthCurves]) -> Any:
+def _picture(p: Params, cells: list[st.Cell]) -> Any:
     """Top: tokens that follow somebody at layer 0 and whose limit is not proved yet, by d (mean
     over laws, n and alpha) and by alpha in the lowest dimension; curves end where none is left.
     Bottom left: final leaders that do not lead yet. Bottom right: the largest distance to the limit
@@ -348,7 +325,7 @@ def _picture(p: Params, cells: list[DepthCurves]) -> Any:
     return figure
 
 
-def _line(ax: Any, cells: list[DepthCurves], curve: str, colour: str, label: str) -> None:
+def _line(ax: Any, cells: list[st.Cell], curve: str, colour: str, label: str) -> None:
     """1 - the mean of a curve over the runs that have one; the legend tells where that is 0."""
     rows = np.concatenate([getattr(c, curve) for c in cells])
     rows = rows[np.isfinite(rows).all(axis=1)]

@@ -9,15 +9,12 @@ are in quiescent sets, whose number falls from that of the leaders of hardmax to
 Under hardmax a set at rest is a single leader, which nobody joins; under localmax sets take up
 followers that come near and move their mean. Where no set changes any more, the end is approached
 by the factor rho a layer; where some tokens only follow, more slowly.
-
-Controls: delta = 0 by `Hardmax`, exact; other n, d, alpha; tokens of equal length, which hardmax
-does not move at all.
 """
 
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -41,46 +38,16 @@ class Params:
     starts: int = 30
     some: tuple[float, ...] = (0.0, 0.03, 0.3)
     varied: tuple[tuple[int, int, float, bool], ...] = (
-        (12, 2, 1.0, False),
-        (100, 2, 1.0, False),
-        (40, 5, 1.0, False),
-        (40, 2, 0.3, False),
+        (12, 2, 1.0, False), (100, 2, 1.0, False), (40, 5, 1.0, False), (40, 2, 0.3, False),
         (40, 2, 1.0, True),
-    )
+    )  # fmt: skip
     seed: int = 0
 
 
 QUICK = Params(
-    deltas=(0.0, 0.03, 0.3),
-    n=12,
-    layers=60,
-    starts=4,
-    some=(0.0, 0.3),
+    deltas=(0.0, 0.03, 0.3), n=12, layers=60, starts=4, some=(0.0, 0.3),
     varied=((12, 2, 1.0, True),),
-)
-
-
-class Sets(NamedTuple):
-    """The starts of one cell, one entry each."""
-
-    delta: float
-    n: int
-    d: int
-    alpha: float
-    equal: bool
-    clusters: list[int]
-    quiet: list[float]  # share of the tokens in a quiescent set at the end
-    found: list[int]  # quiescent sets that were seen at some layer
-    grown: list[int]  # of these no longer one at the layer after
-    split: list[int]  # of these with tokens that look at different sets at the end
-    rested: list[int]  # first layer from which all sets stay as at the end
-    rate: list[float]  # factor a layer of the steps once no set changes; NaN: too few to fit
-    off: float  # largest |z_i' - m - rho (z_i - m)| in a quiescent set, over the longest token
-
-    def mean(self, name: str) -> float:
-        values = np.array(getattr(self, name), dtype=float)
-        some = values[np.isfinite(values)]
-        return float(some.mean()) if len(some) else float("nan")
+)  # fmt: skip
 
 
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
@@ -111,7 +78,8 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     )
 
 
-def _cell(p: Params, delta: float | int, size: tuple[int, int, float, bool]) -> Sets:
+def _cell(p: Params, delta: float | int, size: tuple[int, int, float, bool]) -> st.Cell:
+    """The starts of one cell, one entry each of what `_measured` says."""
     n, d, alpha, equal = size
     found = []
     for s in range(p.starts):
@@ -119,13 +87,18 @@ def _cell(p: Params, delta: float | int, size: tuple[int, int, float, bool]) -> 
         z = z / np.linalg.norm(z, axis=1, keepdims=True) if equal else z
         found.append(_measured(p, delta, alpha, z))
     *columns, off = map(list, zip(*found))
-    return Sets._make((delta, n, d, alpha, equal, *columns, max(off)))
+    names = ("clusters", "quiet", "found", "grown", "split", "rested", "rate")
+    start = {"delta": delta, "n": n, "d": d, "alpha": alpha, "equal": equal}
+    return st.Cell(**start, **dict(zip(names, columns, strict=True)), off=max(off))
 
 
 def _measured(
     p: Params, delta: float | int, alpha: float | int, z0: np.ndarray
 ) -> tuple[int, float, int, int, int, int, float, float]:
-    """Clusters, quiet share, quiescent sets found, grown and split, rest, rate, error."""
+    """Clusters; share of the tokens in a quiescent set at the end; quiescent sets seen, of these no
+    longer one at the layer after, and with tokens that look at different sets at the end; the layer
+    from which all sets stay; the factor a layer of the steps from there, NaN if too few to fit; the
+    largest |z_i' - m - rho (z_i - m)| in a quiescent set, over the longest token."""
     longest = float(np.linalg.norm(z0, axis=1).max())
     rule = (
         cy.attention.Localmax(delta * float((z0**2).sum(axis=1).max())) if delta else cy.Hardmax()
@@ -164,20 +137,19 @@ def _quiescent(B: np.ndarray) -> np.ndarray:
     return np.diag(B) & (~B | same).all(axis=1)
 
 
-def _table(title: str, cells: list[Sets]) -> st.Table:
-    means = {
-        **{"clusters": "clusters", "tokens in a quiescent set": "quiet"},
-        **{"quiescent sets seen": "found", "grown later": "grown", "split at the end": "split"},
-        **{"sets at rest from layer": "rested", "factor a layer": "rate"},
-    }
-    columns = st.columns("delta, n, d, alpha, equal lengths = equal")
+def _table(title: str, cells: list[st.Cell]) -> st.Table:
+    columns = st.columns(
+        "delta, n, d, alpha, equal lengths = equal, clusters = mean clusters, tokens in a "
+        "quiescent set = mean quiet, quiescent sets seen = mean found, grown later = mean grown, "
+        "split at the end = mean split, sets at rest from layer = mean rested"
+    )
     columns["delta"] = lambda c: c.delta or "0 (hardmax)"
-    columns |= {header: partial(Sets.mean, name=name) for header, name in means.items()}
+    columns["factor a layer"] = lambda c: c.mean("rate")
     note = "Means over the starts; delta in units of the longest squared length at the start."
     return st.Table.of(title, cells, columns, note)
 
 
-def _controls(p: Params, cells: list[Sets], others: list[Sets]) -> list[st.Comparison]:
+def _controls(p: Params, cells: list[st.Cell], others: list[st.Cell]) -> list[st.Comparison]:
     every = [*cells, *others]
     soft, hard = ([c for c in every if bool(c.delta) is which] for which in (True, False))
     means = [c.mean("clusters") for c in cells]
@@ -223,11 +195,11 @@ def _controls(p: Params, cells: list[Sets], others: list[Sets]) -> list[st.Compa
     ]
 
 
-def _total(cells: list[Sets], name: str) -> int:
+def _total(cells: list[st.Cell], name: str) -> int:
     return sum(sum(getattr(c, name)) for c in cells)
 
 
-def _summary(p: Params, cells: list[Sets]) -> str:
+def _summary(p: Params, cells: list[st.Cell]) -> str:
     told = [
         f"delta = {c.delta:g}: {c.mean('clusters'):.3g} clusters, {c.mean('quiet'):.0%} of the "
         f"tokens in a quiescent set, sets at rest from layer {c.mean('rested'):.3g}"
@@ -243,7 +215,7 @@ def _summary(p: Params, cells: list[Sets]) -> str:
     )
 
 
-def _curves(cells: list[Sets]) -> Any:
+def _curves(cells: list[st.Cell]) -> Any:
     """Means over the starts with 95 % intervals; the first point is hardmax. Left: clusters at the
     end. Middle: share of the tokens that are in a quiescent set at the end; the others follow one.
     Right: the layer from which no set changes any more.
@@ -252,7 +224,7 @@ def _curves(cells: list[Sets]) -> Any:
     labels = ("clusters", "tokens in a quiescent set", "sets at rest from layer")
     for ax, name, label in zip(axes[0], ("clusters", "quiet", "rested"), labels):
         ends = lambda c, name=name: st.resampled(getattr(c, name))  # noqa: E731
-        st.curves(ax, cells, "delta", partial(Sets.mean, name=name), ends=ends)
+        st.curves(ax, cells, "delta", partial(st.Cell.mean, name=name), ends=ends)
         ax.set_xscale("symlog", linthresh=min(c.delta for c in cells if c.delta))
         ax.set(xlabel="delta / longest squared length", ylabel=label)
         ax.set_ylim(bottom=0)

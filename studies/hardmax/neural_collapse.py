@@ -16,7 +16,7 @@ tr(Sw Sb^+) falls off a cliff that is no collapse. Curves end there.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -56,45 +56,6 @@ QUICK = Params(
 )
 
 
-class Course(NamedTuple):
-    """The measures of collapse along one run."""
-
-    name: str  # of the model
-    t: np.ndarray
-    scatter: np.ndarray  # NaN from where two means agree to rounding
-    angle: np.ndarray  # largest difference of a cosine from the simplex
-    spread: np.ndarray  # std/mean of the lengths of the centred means
-    clusters: int  # at the end
-
-
-class StartOutcome(NamedTuple):
-    """What one start came to."""
-
-    seed: int
-    own_leaders: bool  # under hardmax every group ends at one leader of its own
-    clusters: dict[str, int]  # by model
-    fall: float  # of the scatter ratio under hardmax
-    simplex: float  # how far hardmax ends from it
-
-
-class Limits(NamedTuple):
-    """Hardmax at infinite depth from all seeds of one (d, spread), with one kind of labels."""
-
-    d: int
-    spread: float
-    shuffled: bool
-    own: np.ndarray  # per seed: every group ends at one leader of its own
-    fall: np.ndarray  # scatter ratio at the end over that at the start
-    start: np.ndarray  # how far the means are from the simplex
-    end: np.ndarray
-
-    def seen(self, which: str = "own") -> tuple[int, int]:
-        """Starts in which each group has its own leader, the end is near the simplex, or farther
-        from it than the start; and all starts."""
-        of = {"own": self.own, "near": self.end < 0.05, "rose": self.end > self.start}[which]
-        return int(of.sum()), len(of)
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Every model from the same tokens."""
     sensible = p.groups >= 3 and min(p.size, p.d) >= 2 and p.layers >= 10 and p.alpha > 0
@@ -111,7 +72,7 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         hard += _rate(p, courses[0])
     return st.report_of(
         p,
-        _summary(p, courses, others, limits),
+        _summary(p, courses, others),
         controls=_controls(p, limits),
         tables=_tables(p, courses, others, limits),
         checks={"hardmax": hard},
@@ -145,14 +106,9 @@ def _runs(p: Params, z0: np.ndarray) -> dict[str, cy.Trajectory]:
         runs[f"softmax, beta = {beta:g}"] = cy.simulate(soft, z0, layers=p.layers)
     times = np.linspace(0, p.alpha * p.layers, p.layers + 1)
     sphere = cy.SphereFlow(cy.Softmax(p.beta_sphere))
-    runs["sphere"] = cy.simulate(
-        sphere, _unit(z0), times=times, stepper=cy.simulation.RK4(p.alpha / 4)
-    )
+    unit, stepper = z0 / np.linalg.norm(z0, axis=1, keepdims=True), cy.simulation.RK4(p.alpha / 4)
+    runs["sphere"] = cy.simulate(sphere, unit, times=times, stepper=stepper)
     return runs
-
-
-def _unit(z: np.ndarray) -> np.ndarray:
-    return z / np.linalg.norm(z, axis=1, keepdims=True)
 
 
 def _clusters(tr: cy.Trajectory, z0: np.ndarray) -> int:
@@ -160,14 +116,18 @@ def _clusters(tr: cy.Trajectory, z0: np.ndarray) -> int:
     return cy.clusters(tr.values[-1], 1e-3 * float(np.linalg.norm(z0, axis=1).max())).count
 
 
-def _course(p: Params, name: str, tr: cy.Trajectory, labels: np.ndarray) -> Course:
+def _course(p: Params, name: str, tr: cy.Trajectory, labels: np.ndarray) -> st.Cell:
+    """The measures of collapse along one run: the scatter (NaN from where two means agree to
+    rounding), the largest difference of a cosine from the simplex, std/mean of the lengths of the
+    centred means, and clusters at the end."""
     measures = [cy.spectra.neural_collapse(z, labels) for z in tr.values]
     measured = [(m.scatter, m.angle_error, m.norm_spread) for m in measures]
     scatter, angle, spread = np.array(measured).T
     blind = np.maximum.accumulate([not _full_rank(z, labels) for z in tr.values])
     t = np.asarray(tr.t, dtype=float) / (1 if tr.t.dtype.kind == "i" else p.alpha)
     clusters = _clusters(tr, tr.values[0])
-    return Course(name, t, np.where(blind, np.nan, scatter), angle, spread, clusters)
+    found = {"scatter": np.where(blind, np.nan, scatter), "angle": angle, "spread": spread}
+    return st.Cell(name=name, t=t, **found, clusters=clusters)
 
 
 def _full_rank(z: np.ndarray, labels: np.ndarray) -> bool:
@@ -181,8 +141,12 @@ def _full_rank(z: np.ndarray, labels: np.ndarray) -> bool:
     return bool(s[rank - 1] ** 2 > 1e-14 * s[0] ** 2)
 
 
-def _at_infinity(p: Params, size: tuple[int, float], shuffled: bool) -> Limits:
-    """The limits of hardmax beside the start, for labels as they are or dealt out at random."""
+def _at_infinity(p: Params, size: tuple[int, float], shuffled: bool) -> st.Cell:
+    """Hardmax at infinite depth from all seeds, for labels as they are or dealt out at random.
+
+    Per seed: whether every group ends at one leader of its own, the scatter ratio at the end over
+    that at the start, and how far the means are from the simplex at the start and the end.
+    """
     d, spread = size
     rows = []
     for seed in range(p.counted):
@@ -193,17 +157,27 @@ def _at_infinity(p: Params, size: tuple[int, float], shuffled: bool) -> Limits:
         first, last = (cy.spectra.neural_collapse(z, labels) for z in (z0, points))
         own = _one_each(p, points, labels)
         rows.append((own, last.scatter / first.scatter, first.angle_error, last.angle_error))
-    columns = [np.array(x) for x in zip(*rows)]
-    return Limits(d, float(spread), shuffled, *columns)
+    columns = dict(zip(("own", "fall", "start", "end"), (np.array(x) for x in zip(*rows))))
+    return st.Cell(d=d, spread=float(spread), shuffled=shuffled, **columns)
 
 
-def _start(p: Params, seed: int) -> StartOutcome:
+def _seen(c: st.Cell, which: str = "own") -> tuple[int, int]:
+    """Starts in which each group has its own leader, the end is near the simplex, or farther from
+    it than the start; and all starts."""
+    of = {"own": c.own, "near": c.end < 0.05, "rose": c.end > c.start}[which]
+    return int(of.sum()), len(of)
+
+
+def _start(p: Params, seed: int) -> st.Cell:
+    """What one start came to: clusters by model, the fall of the scatter ratio under hardmax, and
+    how far hardmax ends from the simplex."""
     z0, labels = _tokens(replace(p, seed=seed))
     runs = _runs(p, z0)
     hard = _course(p, "hardmax", runs["hardmax"], labels)
     counts = {name: _clusters(tr, z0) for name, tr in runs.items()}
     fall = float(np.nanmin(hard.scatter) / hard.scatter[0])
-    return StartOutcome(seed, _own_leaders(p, z0, labels), counts, fall, float(hard.angle[-1]))
+    own, simplex = _own_leaders(p, z0, labels), float(hard.angle[-1])
+    return st.Cell(seed=seed, own_leaders=own, clusters=counts, fall=fall, simplex=simplex)
 
 
 def _own_leaders(p: Params, z0: np.ndarray, labels: np.ndarray) -> bool:
@@ -217,7 +191,7 @@ def _one_each(p: Params, points: np.ndarray, labels: np.ndarray) -> bool:
     return pure and len(np.unique(points, axis=0)) == p.groups
 
 
-def _rate(p: Params, hard: Course) -> list[cy.theorems.Check]:
+def _rate(p: Params, hard: st.Cell) -> list[cy.theorems.Check]:
     """Where every group has one leader of its own, its scatter shrinks by (1+alpha)^-2 a layer.
 
     Nothing is checked where fewer than three late layers are above rounding.
@@ -233,7 +207,7 @@ def _rate(p: Params, hard: Course) -> list[cy.theorems.Check]:
 
 
 def _tables(
-    p: Params, courses: list[Course], others: list[StartOutcome], limits: list[Limits]
+    p: Params, courses: list[st.Cell], others: list[st.Cell], limits: list[st.Cell]
 ) -> list[st.Table]:
     course: dict[str, Any] = {
         **{"model": "name", "scatter at the start": lambda c: c.scatter[0]},
@@ -241,24 +215,17 @@ def _tables(
         "at the end": lambda c: c.scatter[-1] if np.isfinite(c.scatter[-1]) else None,
         "off the simplex at the start": lambda c: c.angle[0],
         "off the simplex at the end": lambda c: c.angle[-1],
-        "spread of lengths": lambda c: c.spread[-1],
-        "clusters": "clusters",
+        **{"spread of lengths": lambda c: c.spread[-1], "clusters": "clusters"},
     }
-    limit: dict[str, Any] = {
-        **{"d": "d", "spread": "spread"},
-        "labels": lambda c: "shuffled" if c.shuffled else "own",
-        "starts": lambda c: len(c.own),
-        "one leader per group": lambda c: c.seen()[0],
-        **st.interval(Limits.seen),
-        "scatter ratio falls by (median)": lambda c: float(np.median(c.fall)),
-        "farther from the simplex at the end": lambda c: c.seen("rose")[0],
-    }
-    other: dict[str, Any] = {
-        **{"seed": "seed", "one leader per group": "own_leaders"},
-        **{"scatter ratio falls by": "fall", "off the simplex": "simplex"},
-    }
-    for name in others[0].clusters:
-        other[f"clusters, {name}"] = lambda o, name=name: o.clusters[name]
+    limit = st.columns("d, spread, shuffled labels = shuffled, starts = len own")
+    limit |= {"one leader per group": lambda c: _seen(c)[0], **st.interval(_seen)}
+    limit |= st.columns("scatter ratio falls by (median) = median fall")
+    limit |= {"farther from the simplex at the end": lambda c: _seen(c, "rose")[0]}
+    other: dict[str, Any] = st.columns(
+        "seed, one leader per group = own_leaders, scatter ratio falls by = fall, "
+        "off the simplex = simplex"
+    )
+    other |= {f"clusters, {k}": lambda o, k=k: o.clusters[k] for k in others[0].clusters}
     note = f"Every start of the first seeds, {p.groups} groups each; the second to fourth: hardmax."
     title = "Hardmax at infinite depth, by d, spread and labels"
     return [
@@ -268,18 +235,18 @@ def _tables(
     ]
 
 
-def _controls(p: Params, limits: list[Limits]) -> list[st.Comparison]:
+def _controls(p: Params, limits: list[st.Cell]) -> list[st.Comparison]:
     true = [c for c in limits if not c.shuffled]
     null = {(c.d, c.spread): c for c in limits if c.shuffled}
     pairs = [(c, null[c.d, c.spread]) for c in true]
 
-    def told(of: Iterable[Limits], which: str = "own") -> str:
+    def told(of: Iterable[st.Cell], which: str = "own") -> str:
         return "; ".join(
-            f"d = {c.d}, spread {c.spread:g}: {st.counted(*c.seen(which))}" for c in of
+            f"d = {c.d}, spread {c.spread:g}: {st.counted(*_seen(c, which))}" for c in of
         )
 
-    def ends(c: Limits, which: str = "own") -> tuple[float, float]:
-        return st.wilson(*c.seen(which))
+    def ends(c: st.Cell, which: str = "own") -> tuple[float, float]:
+        return st.wilson(*_seen(c, which))
 
     falls = [(c, float(np.median(c.fall)), float(np.median(o.fall))) for c, o in pairs]
     return [
@@ -320,18 +287,10 @@ def _controls(p: Params, limits: list[Limits]) -> list[st.Comparison]:
     ]
 
 
-def _summary(
-    p: Params, courses: list[Course], others: list[StartOutcome], limits: list[Limits]
-) -> str:
+def _summary(p: Params, courses: list[st.Cell], others: list[st.Cell]) -> str:
     hard, ball = courses[0], courses[-1]
     merged = [c.name for c in courses if c.clusters < p.groups]
     fewer = {name: sum(o.clusters[name] < p.groups for o in others) for name in others[0].clusters}
-    null = [sum(x) for x in zip(*(c.seen() for c in limits if c.shuffled))]
-    own = [
-        f"{st.counted(*c.seen())} for d = {c.d}, spread {c.spread:g}"
-        for c in limits
-        if not c.shuffled
-    ]
     return (
         f"{p.groups} groups of {p.size} tokens, one start. Hardmax: the scatter ratio falls by "
         f"{hard.scatter[-1] / hard.scatter[0]:.2g} in {p.layers} layers and the tokens end in "
@@ -339,14 +298,13 @@ def _summary(
         f"the simplex (start: {hard.angle[0]:.2f}). Fewer clusters than groups at the end: "
         f"{', '.join(merged) or 'none'}. On the sphere the ratio is {np.nanmin(ball.scatter):.2g} "
         "at its least.\n\n"
-        f"Starts in which hardmax brings every group to one leader of its own: {'; '.join(own)}; "
-        f"with shuffled labels {null[0]} of {null[1]}. Of the first {len(others)} seeds so many "
+        f"Of the first {len(others)} seeds so many "
         "end with fewer clusters than groups: "
         f"{'; '.join(f'{name} {count}' for name, count in fewer.items())}."
     )
 
 
-def _curves(p: Params, courses: list[Course]) -> st.Picture:
+def _curves(p: Params, courses: list[st.Cell]) -> st.Picture:
     figure, axes = cy.plot.sheet(1, 3, 4.4, 3.8)
     left, middle, right = axes[0]
     for colour, c in zip(cy.plot.PALETTE, courses):

@@ -15,28 +15,19 @@ alpha = 1 has rows of its own here.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import cynosure as cy
 from cynosure import study as st
 
-from ._forms import (
-    FAMILIES,
-    FormEffect,
-    effect_of,
-    form_of,
-    head_table,
-    heads,
-    learned_text,
-    turn,
-)
+from ._forms import FAMILIES, effect_of, form_of, turn
 
 TITLE = "Robustness: forms A that the theorem does not allow"
 TURN = 75  # degrees: the rotation of docs/mathematics.md B16
 MEETING = 1.0  # the step at which mutual followers meet in one layer
-MEANS: dict[str, Callable[[FormEffect], float | int]] = {  # columns of the tables: means
+MEANS: dict[str, Callable[[st.Cell], float | int]] = {  # columns of the tables: means
     "proved": lambda f: f.certified,
     "none leads": lambda f: f.leaders == 0,
     "leaders": lambda f: f.leaders,
@@ -53,8 +44,6 @@ class Params:
 
     `angles` in degrees are those of the rotations; the families of forms are drawn for every size.
     `layers` are run for norms and circles. `nudges`: sizes of the error of the three tokens.
-    `model`: a folder or hub id of a trained transformer whose heads are measured, those of the
-    first `blocks` layers; empty: MiniLM if it is installed, else none.
     """
 
     sizes: tuple[tuple[int, int], ...] = ((20, 2), (20, 8))
@@ -64,39 +53,16 @@ class Params:
     layers: int = 30
     nudges: tuple[float, ...] = (1e-1, 1e-2, 1e-4, 1e-6, 1e-8, 1e-10)
     seed: int = 0
-    model: str = ""
-    blocks: int = 6
 
 
 QUICK = Params(
     sizes=((12, 2), (10, 4)), alpha=(0.5, 1.0), starts=8, angles=(0, 45, 90, 135, 180),
-    nudges=(1e-1, 1e-4), blocks=0,
+    nudges=(1e-1, 1e-4),
 )  # fmt: skip
 
 
-class Forms(NamedTuple):
-    """What forms of one kind did to all starts of one size at one step alpha."""
-
-    A: str  # the family, or the angle in degrees
-    n: int
-    d: int
-    alpha: float
-    runs: list[FormEffect]
-
-    def mean(self, column: str) -> float:
-        return float(np.mean([MEANS[column](f) for f in self.runs]))
-
-
-class Nudged(NamedTuple):
-    """Three tokens under the turn, with an error of the size `nudge`: when somebody leads."""
-
-    nudge: float
-    alpha: float
-    born: np.ndarray  # layer of the first leader of each start, -1 where nobody ever leads
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
-    """The turn, the families of forms, the three tokens, and heads of a model if there is one."""
+    """The turn, the families of forms, and the three tokens."""
     sensible = p.starts >= 1 and p.layers >= 2 and all(n >= 3 and d >= 2 for n, d in p.sizes)
     expected = "n >= 3, d >= 2, starts >= 1, layers >= 2, alpha > 0"
     st.require(sensible and min(p.alpha) > 0, expected, p)
@@ -106,17 +72,18 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     families = grid(_drawn, p, names, part(0.3, 0.8))
     nudged = grid(_nudged, p, {"nudge": p.nudges, "alpha": p.alpha}, part(0.8, 0.85))
     collapse, collapse_table = _collapse(p)
-    learned = heads(p.model, p.blocks, p.alpha, p.layers, part(0.85, 1))
     note = "Numbers of leaders and limits are means; the other columns are shares of the starts."
+    born = st.columns("size of the error = nudge, alpha, starts = len born")
+    born |= {"with a leader": lambda c: int((c.born >= 0).sum())}
+    born |= st.columns("first leader at layer: median = median born, latest = max born")
     tables = [
         _by_alpha(p, [*turned, *families]),
         _table("A turned by an angle", turned, note),
         _table("Families of forms", families),
         collapse_table,
-        _nudged_table(nudged),
-        *([head_table(learned)] if learned else []),
+        st.Table.of("Three tokens with an error", nudged, born),
     ]
-    effects = [f for c in (*turned, *families) for f in c.runs] + [h.effect for h in learned]
+    effects = [f for c in (*turned, *families) for f in c.runs]
     shrinks = st.at_most(
         "hull shrinks",
         "docs/mathematics.md B1",
@@ -127,11 +94,11 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     )
     return st.report_of(
         p,
-        _summary(p, turned, families, nudged) + learned_text(learned),
+        _summary(p, turned, families),
         controls=_controls(p, turned, families, nudged),
         tables=tables,
         checks={"any A": [shrinks], "three tokens": [collapse]},
-        figures=[_phase(p, turned), _triangle_picture(p, nudged)],
+        figures=[st.Picture.of("Limits and leaders against the angle", _phase, p, turned)],
     )
 
 
@@ -141,19 +108,20 @@ def _starts(p: Params, size: tuple[int, int], group: str) -> list[np.ndarray]:
     return [rng.standard_normal(size) for _ in range(p.starts)]
 
 
-def _turned(p: Params, angle: int, alpha: float | int) -> Forms:
+def _turned(p: Params, angle: int, alpha: float | int) -> st.Cell:
+    """What the turn does to all starts; A is the angle."""
     n, d = size = p.sizes[0]
     starts = _starts(p, size, str(angle))
     runs = [effect_of(turn(d, angle), z, alpha, p.layers) for z in starts]
-    return Forms(str(angle), n, d, float(alpha), runs)
+    return st.Cell(A=str(angle), n=n, d=d, alpha=float(alpha), runs=runs)
 
 
-def _drawn(p: Params, family: str, size: tuple[int, int], alpha: float | int) -> Forms:
+def _drawn(p: Params, family: str, size: tuple[int, int], alpha: float | int) -> st.Cell:
     n, d = size
     forms = (form_of(family, d, np.random.default_rng([p.seed, s])) for s in range(p.starts))
     starts = _starts(p, size, family)
     runs = [effect_of(A, z, alpha, p.layers) for A, z in zip(forms, starts)]
-    return Forms(family, n, d, float(alpha), runs)
+    return st.Cell(A=family, n=n, d=d, alpha=float(alpha), runs=runs)
 
 
 def _collapse(p: Params) -> tuple[cy.theorems.Check, st.Table]:
@@ -173,32 +141,37 @@ def _collapse(p: Params) -> tuple[cy.theorems.Check, st.Table]:
     return check, st.Table("The collapse of three tokens", columns, (row,))
 
 
-def _nudged(p: Params, nudge: float | int, alpha: float | int) -> Nudged:
-    """The first leader of each start near the three tokens of docs/mathematics.md B16."""
+def _nudged(p: Params, nudge: float | int, alpha: float | int) -> st.Cell:
+    """Layer of the first leader of each start near the three tokens of docs/mathematics.md B16, -1
+    where nobody ever leads."""
     dynamics = cy.PureAttention(cy.Hardmax(turn(2, TURN)), alpha=alpha)
     triangle, born = cy.configurations.polygon(3), []
     for s in range(min(p.starts, 30)):
         error = np.random.default_rng([p.seed, s, 3]).standard_normal(triangle.shape)
         li = cy.limit(dynamics, triangle + nudge * error, max_layers=1000)
         born.append(int(li.born[li.leaders].min()) if len(li.leaders) else -1)
-    return Nudged(float(nudge), float(alpha), np.array(born))
+    return st.Cell(nudge=float(nudge), alpha=float(alpha), born=np.array(born))
+
+
+def _mean(c: st.Cell, column: str) -> float:
+    return float(np.mean([MEANS[column](f) for f in c.runs]))
 
 
 # --- what is said --------------------------------------------------------------------------------
 
 
-def _count(cells: Iterable[Forms], holds: Callable[[FormEffect], bool]) -> tuple[int, int]:
+def _count(cells: Iterable[st.Cell], holds: Callable[[st.Cell], bool]) -> tuple[int, int]:
     runs = [f for c in cells for f in c.runs]
     return sum(holds(f) for f in runs), len(runs)
 
 
-def _sound(f: FormEffect) -> bool:
+def _sound(f: st.Cell) -> bool:
     """Proved, with a leader at every vertex of K."""
     return f.certified and f.leaders > 0 and f.led == f.vertices
 
 
 def _by_step(
-    p: Params, cells: list[Forms], holds: Callable[[FormEffect], bool]
+    p: Params, cells: list[st.Cell], holds: Callable[[st.Cell], bool]
 ) -> dict[float, tuple[int, int]]:
     return {a: _count((c for c in cells if c.alpha == a), holds) for a in p.alpha}
 
@@ -207,9 +180,9 @@ def _told(by_step: Mapping[float, tuple[int, int]]) -> str:
     return st.shares({f"alpha = {a:g}": seen for a, seen in by_step.items()})
 
 
-def _first(turned: list[Forms], alpha: float, column: str, least: float | int = 0) -> int | None:
+def _first(turned: list[st.Cell], alpha: float, column: str, least: float | int = 0) -> int | None:
     """The smallest angle at which the mean of the column is larger than `least`."""
-    cells = (c for c in turned if c.alpha == alpha and c.mean(column) > least)
+    cells = (c for c in turned if c.alpha == alpha and _mean(c, column) > least)
     return min((int(c.A) for c in cells), default=None)
 
 
@@ -218,7 +191,7 @@ def _from(angle: int | None) -> str:
 
 
 def _controls(
-    p: Params, turned: list[Forms], families: list[Forms], nudged: list[Nudged]
+    p: Params, turned: list[st.Cell], families: list[st.Cell], nudged: list[st.Cell]
 ) -> list[st.Comparison]:
     everything = [*turned, *families]
     sound = _by_step(p, everything, _sound)
@@ -266,7 +239,7 @@ def _controls(
     ]
 
 
-def _summary(p: Params, turned: list[Forms], families: list[Forms], nudged: list[Nudged]) -> str:
+def _summary(p: Params, turned: list[st.Cell], families: list[st.Cell]) -> str:
     everything = [*turned, *families]
     other = [c for c in everything if c.alpha != MEETING]
     meeting = [c for c in everything if c.alpha == MEETING]
@@ -289,29 +262,19 @@ def _summary(p: Params, turned: list[Forms], families: list[Forms], nudged: list
             if none
             else ", as elsewhere. "
         )
-    a = p.alpha[0]
-    straight = [c for c in turned if c.alpha == a]
-    ends = [f"{c.mean('limits'):.3g} at {c.A} degrees" for c in (straight[0], straight[-1])]
-    slowest = max(nudged, key=lambda c: float(np.median(c.born)))
-    return text + (
-        f"What does change as A turns (alpha = {a:g}): norms fall "
-        f"{_from(_first(turned, a, 'norms fell'))}, circles of followers appear "
-        f"{_from(_first(turned, a, 'circle'))}, most starts end in one place "
-        f"{_from(_first(turned, a, 'one limit', 0.5))}, and the mean number of limits goes from "
-        f"{' to '.join(ends)}. Three tokens under a turn by 75 degrees circle for ever only "
-        f"without an error: from starts {slowest.nudge:g} away somebody leads after "
-        f"{np.median(slowest.born):g} layers (median, alpha = {slowest.alpha:g})."
-    )
+    straight = [c for c in turned if c.alpha == p.alpha[0]]
+    ends = [f"{_mean(c, 'limits'):.3g} at {c.A} degrees" for c in (straight[0], straight[-1])]
+    return f"{text}As A turns the mean number of limits goes from {' to '.join(ends)}."
 
 
-def _table(title: str, cells: list[Forms], note: str = "") -> st.Table:
+def _table(title: str, cells: list[st.Cell], note: str = "") -> st.Table:
     columns: dict[str, Any] = {"A": "A", "n": "n", "d": "d", "alpha": "alpha"}
     for name in MEANS:
-        columns[name] = lambda c, name=name: c.mean(name)
+        columns[name] = lambda c, name=name: _mean(c, name)
     return st.Table.of(title, cells, columns, note)
 
 
-def _by_alpha(p: Params, cells: list[Forms]) -> st.Table:
+def _by_alpha(p: Params, cells: list[st.Cell]) -> st.Table:
     rows = []
     for a, of in st.grouped(cells, "alpha").items():
         proved, runs = _count(of, lambda f: f.certified)
@@ -323,53 +286,20 @@ def _by_alpha(p: Params, cells: list[Forms]) -> st.Table:
     return st.Table("All forms together, by alpha", names, tuple(rows))
 
 
-def _nudged_table(nudged: list[Nudged]) -> st.Table:
-    columns: dict[str, Any] = {
-        **{"size of the error": "nudge", "alpha": "alpha", "starts": "born.size"},
-        "with a leader": lambda c: int((c.born >= 0).sum()),
-        "first leader at layer, median": lambda c: float(np.median(c.born)),
-        "latest": lambda c: int(c.born.max()),
-    }
-    return st.Table.of("Three tokens with an error", nudged, columns)
-
-
 # --- pictures ------------------------------------------------------------------------------------
 
 
-def _triangle_picture(p: Params, nudged: list[Nudged]) -> st.Picture:
-    figure, axes = cy.plot.sheet(1, 3, 4.2, 3.8)
-    left, middle, right = axes[0]
-    alpha = p.alpha[0]
-    dynamics = cy.PureAttention(cy.Hardmax(turn(2, TURN)), alpha=alpha)
-    triangle = cy.configurations.polygon(3)
-    error = p.nudges[0] * np.random.default_rng([p.seed, 0, 3]).standard_normal((3, 2))
-    for ax, z0, title in ((left, triangle, "exact"), (middle, triangle + error, "with an error")):
-        z = cy.simulate(dynamics, z0, layers=20, throw=False).values
-        for i, colour in enumerate(cy.plot.PALETTE[:3]):
-            ax.plot(*z[:, i].T, ".-", color=colour, lw=1, ms=4)
-            ax.plot(*z[0, i], "o", color=colour, ms=8)
-        ax.set(aspect="equal", xlabel="$z_1$", ylabel="$z_2$", title=title)
-    first = lambda c: np.median(c.born) if (c.born >= 0).all() else None  # noqa: E731
-    st.curves(right, nudged, "nudge", first, "alpha", label=r"$\alpha$ = {:g}")
-    right.set(xscale="log", xlabel="size of the error", ylabel="layer of the first leader")
-    right.set_ylim(bottom=0)
-    right.legend(frameon=False, fontsize=cy.plot.LABEL)
-    caption = (
-        f"Left: each token follows the next one and nobody leads, alpha = {alpha:g}, 20 layers. "
-        f"Middle: the same with an error of {p.nudges[0]:g}: soon somebody leads. Right: the layer "
-        "of the first leader (median) against the size of the error: circles are unstable."
-    )
-    return st.Picture("Three tokens, A turned by 75 degrees", caption, figure)
-
-
-def _phase(p: Params, turned: list[Forms]) -> st.Picture:
+def _phase(p: Params, turned: list[st.Cell]) -> Any:
+    """A is a rotation by the angle (its symmetric part is cos(angle) I). Limits and leaders are
+    those of infinite depth. Right: tokens follow each other in a circle at an early layer (solid),
+    some norm falls (dotted).
+    """
     figure, axes = cy.plot.sheet(1, 3, 4.3, 3.8)
     left, middle, right = axes[0]
 
     def draw(ax: Any, name: str, style: str = "-", label: str = "") -> None:
         look = {"style": style, "label": label}
-        st.curves(ax, turned, lambda c: int(c.A), partial(Forms.mean, column=name), "alpha",
-                        **look)  # fmt: skip
+        st.curves(ax, turned, lambda c: int(c.A), partial(_mean, column=name), "alpha", **look)
 
     draw(left, "limits", label=r"$\alpha$ = {:g}")
     draw(middle, "none leads")
@@ -385,9 +315,4 @@ def _phase(p: Params, turned: list[Forms]) -> st.Picture:
         ax.legend(frameon=False, fontsize=cy.plot.LABEL)
     for ax in axes[0]:
         ax.set(xlabel="angle of A in degrees", xticks=range(0, int(p.angles[-1]) + 1, 45))
-    caption = (
-        "A is a rotation by the angle (its symmetric part is cos(angle) I). Limits and leaders are "
-        "those of infinite depth. Right: tokens follow each other in a circle at an early layer "
-        "(solid), some norm falls (dotted)."
-    )
-    return st.Picture("Limits and leaders against the angle", caption, figure)
+    return figure

@@ -7,13 +7,11 @@ the sets C_i need not become constant. Some tokens follow two or more leaders in
 and tokens of such a cycle may meet (docs/mathematics.md A8). The study counts both ends by d and n,
 and measures the periods. It also counts leaders at layer 0, where the base matters if tokens are
 alike, and tokens that lose a lead, which without positions no token does.
-
-Controls: no rotation, other bases and steps, a matrix A other than I, sequences in random order.
 """
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -43,13 +41,9 @@ class Params:
     rest: int = 200
     watch: int = 48
     varied: tuple[tuple[int, int, float, float, float], ...] = (
-        (2, 12, 0.0, 1.0, 1.0),
-        (4, 48, 10.0, 1.0, 1.0),
-        (4, 48, 1e8, 1.0, 1.0),
-        (2, 12, 1e4, 0.3, 1.0),
-        (2, 12, 1e4, 5.0, 1.0),
-        (2, 12, 1e4, 1.0, 4.0),
-    )
+        (2, 12, 0.0, 1.0, 1.0), (4, 48, 10.0, 1.0, 1.0), (4, 48, 1e8, 1.0, 1.0),
+        (2, 12, 1e4, 0.3, 1.0), (2, 12, 1e4, 5.0, 1.0), (2, 12, 1e4, 1.0, 4.0),
+    )  # fmt: skip
     bases: tuple[float, ...] = (0.0, 1.0, 10.0, 100.0, 1e4, 1e8)
     n: int = 48
     d: int = 8
@@ -66,42 +60,6 @@ QUICK = Params(
 )  # fmt: skip
 
 
-class Ends(NamedTuple):
-    """How the runs of one cell end, one entry per start."""
-
-    n: int
-    d: int
-    base: float
-    alpha: float
-    spread: float  # largest over smallest eigenvalue of A; 1 for A = I
-    moving: list[int]  # tokens that still move
-    period: list[int]  # of the state: 1 at rest, 0 none seen
-    met: list[int]  # moving tokens that are where another token is, away from 0
-    leading: list[int]  # tokens that lead at the end
-    growth: float  # of a support function from one layer to the next, over the longest token
-
-    def starts(self, name: str) -> tuple[int, int]:
-        """Starts with such a token, and all starts."""
-        return sum(x > 0 for x in getattr(self, name)), len(self.moving)
-
-
-class Leaders(NamedTuple):
-    """The starts of one kind of sequence: numbers of tokens, one entry per start."""
-
-    kind: str
-    base: float
-    first: list[int]  # lead at layer 0
-    last: list[int]  # lead at the last layer
-    lost: list[int]  # led at some layer and not at the next
-    mass: list[float]  # of the others, the share that follow the token most followed at layer 0
-
-    def mean(self, name: str) -> float:
-        return float(np.mean(getattr(self, name)))
-
-    def ends(self, name: str = "first") -> tuple[float, float]:
-        return st.resampled(getattr(self, name))
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Ends by d and n and of the variations, then leaders of every kind under every base."""
     sensible = min(p.n, p.d, *p.ns, *p.ds, p.starts, p.runs, p.watch) >= 2 and p.layers >= 1
@@ -114,17 +72,11 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     varied = grid(_ends, p, {"size": p.varied}, part(0.5, 0.7))
     axes: dict[str, Any] = {"sequence": SEQUENCES, "base": p.bases}
     leaders = grid(_leaders, p, axes, part(0.7, 1))
-    columns: dict[str, Any] = {
-        **{"sequence": "kind", "base": lambda c: c.base or "no rotation"},
-        **{
-            "lead at layer 0": lambda c: c.mean("first"),
-            "lead at the end": lambda c: c.mean("last"),
-        },
-        **{
-            "lost a lead": lambda c: c.mean("lost"),
-            "mass on the first sink": lambda c: c.mean("mass"),
-        },
-    }
+    columns = st.columns(
+        "sequence = kind, base, lead at layer 0 = mean first, lead at the end = mean last, "
+        "lost a lead = mean lost, mass on the first sink = mean mass"
+    )
+    columns["base"] = lambda c: c.base or "no rotation"
     note = "Means over the starts. The first sink is the token most followed at layer 0."
     hulls = st.at_most(
         "hulls under rotary positions",
@@ -146,8 +98,6 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         checks={"V = I": [hulls]},
         figures=[
             st.Picture.of("Runs that end in a cycle", _cycles, p, ends),
-            st.Picture.of("Six tokens of the plane", _six, p, base),
-            st.Picture.of("Leaders against the base", _curves, leaders),
         ],
     )
 
@@ -156,7 +106,9 @@ def _rule(base: float | int, A: np.ndarray | None = None) -> Any:
     return cy.attention.Rotary(cy.Hardmax(A), base) if base else cy.Hardmax(A)
 
 
-def _ends(p: Params, size: tuple[int, int, float, float, float]) -> Ends:
+def _ends(p: Params, size: tuple[int, int, float, float, float]) -> st.Cell:
+    """How the runs of one cell end, one entry per start; `spread`: largest over smallest eigenvalue
+    of A, 1 for A = I."""
     d, n, base, alpha, spread = size
     found: list[tuple[Any, ...]] = []
     for seed in range(p.runs):
@@ -167,11 +119,19 @@ def _ends(p: Params, size: tuple[int, int, float, float, float]) -> Ends:
             A = turn @ np.diag(np.geomspace(1, spread, d)) @ turn.T
         found.append(_end(p, _rule(base, A), z, alpha))
     *columns, growth = map(list, zip(*found))
-    return Ends._make((n, d, base, alpha, spread, *columns, max(growth)))
+    size_ = {"n": n, "d": d, "base": base, "alpha": alpha, "spread": spread}
+    names = ("moving", "period", "met", "leading")
+    return st.Cell(**size_, **dict(zip(names, columns, strict=True)), growth=max(growth))
+
+
+def _starts(c: st.Cell, name: str) -> tuple[int, int]:
+    """Starts with such a token, and all starts."""
+    return sum(x > 0 for x in getattr(c, name)), len(c.moving)
 
 
 def _end(p: Params, rule: Any, z: np.ndarray, alpha: float) -> tuple[int, int, int, int, float]:
-    """Tokens that move, the period, tokens that met, tokens that lead, growth of the hull."""
+    """Tokens that still move, the period of the state (1 at rest, 0 none seen), moving tokens that
+    are where another one is, away from 0, tokens that lead, growth of the hull in a layer."""
     run = cy.simulate(cy.PureAttention(rule, alpha), z, layers=p.rest + p.watch)
     states = run.values
     longest = float(np.linalg.norm(z, axis=1).max())
@@ -201,7 +161,8 @@ def _leads(rule: Any, run: cy.Trajectory) -> np.ndarray:
     return np.array([rule.followed(x).leads for x in run.values])
 
 
-def _leaders(p: Params, kind: str, base: float | int) -> Leaders:
+def _leaders(p: Params, kind: str, base: float | int) -> st.Cell:
+    """The starts of one kind of sequence: numbers of tokens, one entry per start."""
     rows = []
     for seed in range(p.starts):
         rng = np.random.default_rng([p.seed, seed])
@@ -213,7 +174,8 @@ def _leaders(p: Params, kind: str, base: float | int) -> Leaders:
                 z[i] = p.r * z[i - 1] + np.sqrt(1 - p.r**2) * z[i]
             z = rng.permutation(z) if kind == "shuffled walk" else z
         rows.append(_counted(_rule(base), z, p.alpha, p.layers))
-    return Leaders(kind, base, *map(list, zip(*rows)))
+    columns = dict(zip(("first", "last", "lost", "mass"), map(list, zip(*rows)), strict=True))
+    return st.Cell(kind=kind, base=base, **columns)
 
 
 def _counted(rule: Any, z: np.ndarray, alpha: float, layers: int) -> tuple[int, int, int, float]:
@@ -226,15 +188,15 @@ def _counted(rule: Any, z: np.ndarray, alpha: float, layers: int) -> tuple[int, 
     return int(leads[0].sum()), int(leads[-1].sum()), lost, float(P.sum(0).max() / (len(z) - 1))
 
 
-def _end_table(title: str, p: Params, cells: list[Ends]) -> st.Table:
-    columns: dict[str, Any] = {
-        **{"d": "d", "n": "n", "base": lambda c: c.base or "no rotation", "alpha": "alpha"},
-        **{"A, largest/least": "spread", "starts": lambda c: len(c.moving)},
-        "a token never rests": lambda c: c.starts("moving")[0],
+def _end_table(title: str, p: Params, cells: list[st.Cell]) -> st.Table:
+    columns = st.columns("d, n, base, alpha, A: largest/least = spread, starts = len moving")
+    columns |= {
+        "base": lambda c: c.base or "no rotation",
+        "a token never rests": lambda c: _starts(c, "moving")[0],
         "of period 2": lambda c: c.period.count(2),
         "longer": lambda c: sum(x > 2 for x in c.period),
         f"none within {p.watch}": lambda c: c.period.count(0),
-        "moving tokens met": lambda c: c.starts("met")[0],
+        "moving tokens met": lambda c: _starts(c, "met")[0],
         "all tokens lead": lambda c: sum(x == c.n for x in c.leading),
     }
     note = (
@@ -244,13 +206,13 @@ def _end_table(title: str, p: Params, cells: list[Ends]) -> st.Table:
     return st.Table.of(title, cells, columns, note)
 
 
-def _end_controls(p: Params, ends: list[Ends], varied: list[Ends]) -> list[st.Comparison]:
+def _end_controls(p: Params, ends: list[st.Cell], varied: list[st.Cell]) -> list[st.Comparison]:
     low, high = ([c for c in ends if c.d == d] for d in (min(p.ds), max(p.ds)))
 
-    def said(cells: list[Ends], *names: str) -> str:
+    def said(cells: list[st.Cell], *names: str) -> str:
         return "; ".join(
             ", ".join(f"{name} = {getattr(c, name):g}" for name in names)
-            + f": {st.counted(*c.starts('moving'))}"
+            + f": {st.counted(*_starts(c, 'moving'))}"
             for c in cells
         )
 
@@ -266,15 +228,15 @@ def _end_controls(p: Params, ends: list[Ends], varied: list[Ends]) -> list[st.Co
             f"d = {max(p.ds)}.",
             "the number of tokens",
             said([*low, *high], "d", "n"),
-            min(st.wilson(*c.starts("moving"))[0] for c in low)
-            > max(st.wilson(*c.starts("moving"))[1] for c in high),
+            min(st.wilson(*_starts(c, "moving"))[0] for c in low)
+            > max(st.wilson(*_starts(c, "moving"))[1] for c in high),
         ),
         st.Comparison(
             "It is the turns that keep tokens moving.",
             "no rotation; other bases, steps and matrices A",
             f"no rotation: {said(plain, 'd', 'n')}; "
             + said(turned, "d", "n", "base", "alpha", "spread"),
-            not any(c.starts("moving")[0] for c in plain),
+            not any(_starts(c, "moving")[0] for c in plain),
         ),
         st.Comparison(
             "With A = I every token leads in a run that comes to rest.",
@@ -285,12 +247,12 @@ def _end_controls(p: Params, ends: list[Ends], varied: list[Ends]) -> list[st.Co
     ]
 
 
-def _leader_controls(cells: list[Leaders]) -> list[st.Comparison]:
+def _leader_controls(cells: list[st.Cell]) -> list[st.Comparison]:
     of = {(c.kind, c.base): c for c in cells}
     bases = sorted({c.base for c in cells})
     top, independent = bases[-1], [of["independent", base] for base in bases]
     means = [c.mean("first") for c in independent]
-    gap = max(float(np.ptp(c.ends())) for c in independent)
+    gap = max(float(np.ptp(c.ends("first"))) for c in independent)
     alike = [(of[kind, top], of[kind, 0.0]) for kind in SEQUENCES[1:]]
     pairs = [(of["walk", base], of["shuffled walk", base]) for base in bases if base]
     walk, mixed = max(pairs, key=lambda two: two[1].mean("first") - two[0].mean("first"))
@@ -310,14 +272,14 @@ def _leader_controls(cells: list[Leaders]) -> list[st.Comparison]:
                 f"{a.kind}, base {top:g}: {st.told(a.first)}, no rotation: {st.told(b.first)}"
                 for a, b in alike
             ),
-            all(a.ends()[0] > b.ends()[1] for a, b in alike),
+            all(a.ends("first")[0] > b.ends("first")[1] for a, b in alike),
         ),
         st.Comparison(
             "Whether neighbours are alike matters to the number of leaders at layer 0.",
             "the same tokens in random order, at the base where that changes most",
             f"base {walk.base:g}: {first['walk', walk.base]} in the order of the walk, "
             f"{first['shuffled walk', walk.base]} in random order",
-            walk.ends()[1] < mixed.ends()[0],
+            walk.ends("first")[1] < mixed.ends("first")[0],
         ),
         st.Comparison(
             "Leads are lost under rotary positions.",
@@ -329,15 +291,15 @@ def _leader_controls(cells: list[Leaders]) -> list[st.Comparison]:
     ]
 
 
-def _summary(p: Params, ends: list[Ends], leaders: list[Leaders]) -> str:
+def _summary(p: Params, ends: list[st.Cell], leaders: list[st.Cell]) -> str:
     of = {(c.kind, c.base): c for c in leaders}
     top, by_d = max(p.bases), st.grouped(ends, "d")
     shares = "; ".join(
         f"d = {d}: "
-        + ", ".join(f"{c.starts('moving')[0]}/{len(c.moving)} (n = {c.n})" for c in cells)
+        + ", ".join(f"{_starts(c, 'moving')[0]}/{len(c.moving)} (n = {c.n})" for c in cells)
         for d, cells in by_d.items()
     )
-    met, total = (sum(x) for x in zip(*(c.starts("met") for c in ends)))
+    met, total = (sum(x) for x in zip(*(_starts(c, "met") for c in ends)))
     told = [
         f"{kind}: {of[kind, 0.0].mean('first'):.3g} without positions, "
         f"{of[kind, top].mean('first'):.3g} with base {top:g}"
@@ -350,13 +312,13 @@ def _summary(p: Params, ends: list[Ends], leaders: list[Leaders]) -> str:
     )
 
 
-def _cycles(p: Params, ends: list[Ends]) -> Any:
+def _cycles(p: Params, ends: list[st.Cell]) -> Any:
     """Left: share of Gaussian starts in which some token never comes to rest, with 95 % intervals.
     Right: the periods of these runs; 0 stands for no period within the layers watched.
     """
     figure, ((left, right),) = cy.plot.sheet(1, 2, 4.6, 3.6)
-    share = lambda c: np.divide(*c.starts("moving"))  # noqa: E731
-    bars = lambda c: st.wilson(*c.starts("moving"))  # noqa: E731
+    share = lambda c: np.divide(*_starts(c, "moving"))  # noqa: E731
+    bars = lambda c: st.wilson(*_starts(c, "moving"))  # noqa: E731
     st.curves(left, ends, "d", share, "n", ends=bars, label="n = {}")
     left.set(xlabel="dimension d", ylabel="share of starts that never rest", ylim=(0, 1))
     left.set_xscale("log", base=2)
@@ -365,42 +327,4 @@ def _cycles(p: Params, ends: list[Ends]) -> Any:
     periods = [x for c in ends for x in c.period if x != 1]
     right.hist(periods, bins=np.arange(-0.5, p.watch + 1), color=cy.plot.PALETTE[0])
     right.set(xlabel="period (0: none seen)", ylabel="runs that never rest")
-    return figure
-
-
-def _six(p: Params, base: float) -> Any:
-    """Six tokens (hollow: start), their way, and bold their last layers. Left: without positions
-    tokens end at leaders. Right: with rotary positions some swing between two places forever, and
-    tokens that swing have met (docs/mathematics.md A8).
-    """
-    figure, axes = cy.plot.sheet(1, 2, 4.4, 3.2)
-    z = np.array(SWINGING)
-    for ax, b in zip(axes[0], (0.0, base)):
-        tr = cy.simulate(cy.PureAttention(_rule(b), 1.0), z, layers=p.rest).values
-        for i, colour in zip(range(len(z)), cy.plot.PALETTE):
-            ax.plot(*tr[:, i].T, color=colour, lw=0.6, alpha=0.6)
-            ax.plot(*tr[-3:, i].T, "o-", color=colour, lw=1.8, ms=5, label=f"token {i}")
-        ax.scatter(*z.T, s=26, facecolors="none", edgecolors=cy.plot.GREY)
-        title = f"rotary, base {b:g}" if b else "no positions"
-        ax.set(title=title, xlabel="$z_1$", ylabel="$z_2$", ylim=(0, 0.8))
-    figure.legend(*ax.get_legend_handles_labels(), loc="outside right center", frameon=False)
-    return figure
-
-
-def _curves(cells: list[Leaders]) -> Any:
-    """Means with 95 % intervals; dashed: without positions. Left: tokens that lead at layer 0. For
-    independent tokens the base changes nothing. Where tokens are alike turns part them, more so for
-    a small base. Middle: tokens that lead at the last layer. Right: tokens that lost a lead.
-    """
-    figure, axes = cy.plot.sheet(1, 3, 4.2, 3.7)
-    names = {"first": "lead at layer 0", "last": "lead at the end", "lost": "lost a lead"}
-    turned, plain = ([c for c in cells if bool(c.base) is which] for which in (True, False))
-    for ax, (name, label) in zip(axes[0], names.items()):
-        mean, ends = (partial(of, name=name) for of in (Leaders.mean, Leaders.ends))
-        st.curves(ax, turned, "base", mean, "kind", ends=ends)
-        for colour, c in zip(cy.plot.PALETTE, plain):
-            ax.axhline(c.mean(name), color=colour, ls="--", lw=0.8)
-        ax.set(xscale="log", xlabel="base of the rotation", ylabel=f"tokens that {label}")
-        ax.set_ylim(bottom=0)
-    cy.plot.legend_below(axes[0, 0])
     return figure

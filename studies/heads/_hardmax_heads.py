@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,42 +22,6 @@ def directions(d: int) -> np.ndarray:
     return u / np.linalg.norm(u, axis=1, keepdims=True)
 
 
-class HeadRuns(NamedTuple):
-    """The runs of one kind and number of heads: every array has one entry per start."""
-
-    kind: str
-    heads: int
-    all_heads: np.ndarray  # tokens that lead in every head at layer 0
-    some_head: np.ndarray
-    moved: np.ndarray  # how far such a token moved
-    growth: np.ndarray  # of the hull in some direction, over all layers, relative
-    limits: np.ndarray
-    at_token: np.ndarray  # limits that are the place of a token that leads in every head
-    settled: np.ndarray  # layer after which no step exceeds 1e-6 of the longest token; else NaN
-
-
-class LeadInAll(NamedTuple):
-    """Tokens that lead in every one of H heads at layer 0, forms of one condition number."""
-
-    d: int
-    condition: float
-    H: int
-    counts: np.ndarray  # one per start
-    single: np.ndarray  # tokens that lead in the first head
-
-    @property
-    def mean(self) -> float:
-        return float(self.counts.mean())
-
-    def alone(self, n: int) -> float:
-        """If heads chose independently, so many tokens each: n times the product of the shares."""
-        return float(n * (self.single.mean() / n) ** self.H)
-
-    @property
-    def told(self) -> str:
-        return st.told(self.counts, 2)
-
-
 def hardmax(p: Params, progress: st.Progress) -> st.Report:
     """Every kind of heads for every number of them."""
     over = st.measuring(p, progress)
@@ -65,22 +29,19 @@ def hardmax(p: Params, progress: st.Progress) -> st.Report:
     leads = over(lead_in_all, axes, 0.2)
     groups = over(head_runs, {"heads": KINDS, "H": p.heads}, 0.9)
 
-    def median(g: HeadRuns) -> float | None:
-        return float(np.nanmedian(g.settled)) if np.isfinite(g.settled).any() else None
-
     runs = st.columns(
         "heads = kind, H = heads, lead in all = mean all_heads, lead in some = mean some_head, "
         "limits = mean limits, at such a leader = mean at_token"
     )
-    runs |= {"layers to settle": median}
+    runs |= {"layers to settle": lambda g: g.median("settled")}
     runs |= {"settled runs": lambda g: float(np.isfinite(g.settled).mean())}
-    runs |= {"hull growth": lambda g: float(g.growth.max())}
+    runs |= st.columns("hull growth = max growth")
     note = "Means over the starts; layers to settle: the median; hull growth: the largest."
-    shown = st.columns("d, condition, H, lead in all = mean counts")
-    shown |= {"95 % from": lambda c: st.resampled(c.counts)[0]}
-    shown |= {"to": lambda c: st.resampled(c.counts)[1]}
-    shown |= st.columns("lead in the first = mean single")
-    shown |= {"if independent": lambda c: c.alone(p.n)}
+    shown = st.columns(
+        "d, condition, H, lead in all = mean counts, 95 % from = low counts, to = high counts, "
+        "lead in the first = mean single"
+    )
+    shown |= {"if independent": lambda c: alone(c, p.n)}
     of = f"{p.counted} starts of {p.n} Gaussian tokens, layer 0."
     return st.report_of(
         p,
@@ -92,18 +53,8 @@ def hardmax(p: Params, progress: st.Progress) -> st.Report:
             st.Table.of("Leaders of all heads by condition and d", leads, shown, of),
         ],
         checks={"V_h = I": checks(groups)},
-        figures=[
-            st.Picture("One start, one and several heads", _STARTS, _draw_starts(p)),
-            st.Picture("By the condition of the forms and d", _SHARES, _draw_shares(p, leads)),
-        ],
+        figures=[st.Picture("One start, one and several heads", _STARTS, _draw_starts(p))],
     )
-
-
-_SHARES = (
-    "Tokens that lead in all of H heads at layer 0, as a share of those that lead in one; means "
-    "over the starts. Colours: condition number of the forms; dotted: the share if each head chose "
-    "as many tokens independently of the others."
-)
 
 
 _STARTS = (
@@ -126,7 +77,8 @@ def conditioned(d: int, condition: float | int, rng: np.random.Generator) -> np.
     return (A + A.T) / 2
 
 
-def lead_in_all(p: Params, d: int, condition: float | int, h: int) -> LeadInAll:
+def lead_in_all(p: Params, d: int, condition: float | int, h: int) -> st.Cell:
+    """Tokens that lead in every one of h heads at layer 0, and in the first one, per start."""
     counts, single = [], []
     for s in range(p.counted):
         z = cy.configurations.gaussian(p.n, d, p.seed + s)
@@ -134,7 +86,13 @@ def lead_in_all(p: Params, d: int, condition: float | int, h: int) -> LeadInAll:
         leads = [cy.Hardmax(conditioned(d, condition, rng)).followed(z).leads for _ in range(h)]
         counts.append(np.all(leads, axis=0).sum())
         single.append(leads[0].sum())
-    return LeadInAll(d, float(condition), h, np.array(counts), np.array(single))
+    found = {"counts": np.array(counts), "single": np.array(single)}
+    return st.Cell(d=d, condition=float(condition), H=h, **found)
+
+
+def alone(c: st.Cell, n: int) -> float:
+    """If heads chose independently, so many tokens each: n times the product of the shares."""
+    return float(n * (c.single.mean() / n) ** c.H)
 
 
 def _run(p: Params, kind: str, h: int, s: int) -> tuple[np.ndarray, np.ndarray]:
@@ -153,14 +111,15 @@ def _run(p: Params, kind: str, h: int, s: int) -> tuple[np.ndarray, np.ndarray]:
     return z, np.array([head.followed(z0).leads for head in hardmax])
 
 
-def head_runs(p: Params, kind: str, h: int) -> HeadRuns:
+def head_runs(p: Params, kind: str, h: int) -> st.Cell:
+    """The runs of one kind and number of heads: every array has one entry per start."""
     rows = [_measure(p, *_run(p, kind, h, s)) for s in range(p.starts)]
     arrays = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    return HeadRuns(kind=kind, heads=h, **arrays)
+    return st.Cell(kind=kind, heads=h, **arrays)
 
 
 def _measure(p: Params, z: np.ndarray, leads: np.ndarray) -> dict[str, Any]:
-    """One entry of every array of `HeadRuns`."""
+    """One entry of every array of `head_runs`."""
     everywhere = leads.all(axis=0)
     longest = float(np.linalg.norm(z[0], axis=1).max())
     support = (z @ directions(p.d).T).max(axis=1)
@@ -170,17 +129,17 @@ def _measure(p: Params, z: np.ndarray, leads: np.ndarray) -> dict[str, Any]:
     places = z[0, everywhere]
     near = np.linalg.norm(limits.centres[:, None] - places, axis=-1) < 1e-3 * longest
     return {
-        "all_heads": everywhere.sum(),
+        "all_heads": everywhere.sum(),  # tokens that lead in every head at layer 0
         "some_head": leads.any(axis=0).sum(),
-        "moved": np.abs(z[:, everywhere] - places).max(initial=0.0) / longest,
-        "growth": np.diff(support, axis=0).max() / longest,
+        "moved": np.abs(z[:, everywhere] - places).max(initial=0.0) / longest,  # such a token
+        "growth": np.diff(support, axis=0).max() / longest,  # of the hull in some direction
         "limits": limits.count,
-        "at_token": near.any(axis=1).sum(),
-        "settled": settled if settled < p.layers else np.nan,
+        "at_token": near.any(axis=1).sum(),  # limits that are the place of such a token
+        "settled": settled if settled < p.layers else np.nan,  # later no step exceeds 1e-6
     }
 
 
-def checks(groups: list[HeadRuns]) -> list[cy.theorems.Check]:
+def checks(groups: list[st.Cell]) -> list[cy.theorems.Check]:
     """Both statements hold for heads with V_h = I; softmax heads have no fixed leaders."""
     moved = np.concatenate([g.moved for g in groups if g.kind in KINDS[:2]])
     growth = np.concatenate([g.growth for g in groups if g.kind != "random heads and values"])
@@ -192,20 +151,20 @@ def checks(groups: list[HeadRuns]) -> list[cy.theorems.Check]:
     ]
 
 
-def _fewest_and_most(p: Params, leads: list[LeadInAll]) -> list[tuple[LeadInAll, LeadInAll]]:
+def _fewest_and_most(p: Params, leads: list[st.Cell]) -> list[tuple[st.Cell, st.Cell]]:
     """For each (d, condition) the cells of the fewest and of the most heads."""
     of = {(c.d, c.condition, c.H): c for c in leads}
     low, high = min(p.heads), max(p.heads)
     return [(of[d, x, low], of[d, x, high]) for d in p.dims for x in p.conditions]
 
 
-def controls(p: Params, groups: list[HeadRuns], leads: list[LeadInAll]) -> list[st.Comparison]:
+def controls(p: Params, groups: list[st.Cell], leads: list[st.Cell]) -> list[st.Comparison]:
     ends, high = _fewest_and_most(p, leads), max(p.heads)
     of = {(g.kind, g.heads): g for g in groups}
     own, equal = (of[kind, high] for kind in ("random heads", "equal heads"))
     elsewhere, null = own.limits - own.at_token, equal.limits - equal.at_token
 
-    def by_form(said: Callable[[LeadInAll, LeadInAll], str]) -> str:
+    def by_form(said: Callable[[st.Cell, st.Cell], str]) -> str:
         told = [f"d = {a.d}, condition {a.condition:g}: {said(a, b)}" for a, b in ends]
         return "; ".join(told)
 
@@ -214,14 +173,14 @@ def controls(p: Params, groups: list[HeadRuns], leads: list[LeadInAll]) -> list[
             f"Tokens that lead in every one of {high} heads are rare: at most half of those that "
             "lead in one.",
             f"condition of the forms and d, {p.counted} starts of {p.n} tokens",
-            by_form(lambda a, b: f"{a.mean:.2g} to {b.told}"),
-            all(b.mean <= 0.5 * a.mean for a, b in ends),
+            by_form(lambda a, b: f"{a.mean('counts'):.2g} to {b.told('counts', 2)}"),
+            all(b.mean("counts") <= 0.5 * a.mean("counts") for a, b in ends),
         ),
         st.Comparison(
             "Heads agree on leaders more than by chance.",
             "heads that choose as many tokens independently",
-            by_form(lambda a, b: f"{b.told}, by chance {b.alone(p.n):.2g}"),
-            high > 1 and all(st.resampled(b.counts)[0] > b.alone(p.n) for _, b in ends),
+            by_form(lambda a, b: f"{b.told('counts', 2)}, by chance {alone(b, p.n):.2g}"),
+            high > 1 and all(b.ends("counts")[0] > alone(b, p.n) for _, b in ends),
         ),
         st.Comparison(
             "With several heads limits are nobody's place.",
@@ -233,12 +192,12 @@ def controls(p: Params, groups: list[HeadRuns], leads: list[LeadInAll]) -> list[
     ]
 
 
-def _summary(p: Params, groups: list[HeadRuns], leads: list[LeadInAll]) -> str:
+def _summary(p: Params, groups: list[st.Cell], leads: list[st.Cell]) -> str:
     low, high = min(p.heads), max(p.heads)
     of = {(g.kind, g.heads): g for g in groups}
     one, many = of["random heads", low], of["random heads", high]
     ends = [
-        f"{a.mean:.2g} to {b.mean:.2g} for d = {a.d} and condition {a.condition:g}"
+        f"{a.mean('counts'):.2g} to {b.mean('counts'):.2g} for d = {a.d}, condition {a.condition:g}"
         for a, b in _fewest_and_most(p, leads)
     ]
     return (
@@ -247,21 +206,6 @@ def _summary(p: Params, groups: list[HeadRuns], leads: list[LeadInAll]) -> str:
         f"(d = {p.d}, {p.starts} starts) distinct limits go from {one.limits.mean():.2g} to "
         f"{many.limits.mean():.2g}, of which {many.at_token.mean():.2g} are places of such leaders."
     )
-
-
-def _draw_shares(p: Params, leads: list[LeadInAll]) -> Any:
-    figure, (axes,) = cy.plot.sheet(1, len(p.dims), 4, 3.6, sharey=True)
-    for ax, d in zip(axes, p.dims):
-        for colour, x in zip(cy.plot.PALETTE, p.conditions):
-            line = [c for c in leads if (c.d, c.condition) == (d, x)]
-            first = float(line[0].single.mean())
-            look: dict[str, Any] = {"color": colour, "label": f"condition {x:g}"}
-            st.bars(ax, p.heads, [c.counts for c in line], first, **look)
-            ax.plot(p.heads, [c.alone(p.n) / first for c in line], ":", color=colour, lw=1)
-        ax.set(xlabel="heads H", title=f"d = {d}", ylim=(0, 1.15), xticks=p.heads)
-    axes[0].set_ylabel("lead in all / lead in one")
-    cy.plot.legend_below(axes[0])
-    return figure
 
 
 def _draw_starts(p: Params) -> Any:

@@ -50,30 +50,10 @@ class LineEnd(NamedTuple):
         return bool(abs(self.growth - getattr(self, name)) <= CLOSE * abs(self.growth))
 
 
-class Draws(NamedTuple):
-    """The runs of one cell."""
-
-    d: int
-    H: int
-    n: int
-    dt: float
-    start: str
-    form: str
-    runs: list[LineEnd]
-
-    @property
-    def line(self) -> list[LineEnd]:
-        return [r for r in self.runs if r.on_a_line]
-
-    def median(self, name: str) -> float | None:
-        """Over the runs on a line."""
-        return float(np.median([getattr(r, name) for r in self.line])) if self.line else None
-
-
 def line(p: Params, progress: st.Progress) -> st.Report:
     """Every dimension, number of heads and of tokens, then other starts, forms and steps."""
 
-    def grid(d: tuple[int, ...], draws: list[Draw], start: float, stop: float) -> list[Draws]:
+    def grid(d: tuple[int, ...], draws: list[Draw], start: float, stop: float) -> list[st.Cell]:
         return st.over_grid(_draws, p, {"d": d, "heads": draws}, st.part(progress, start, stop))
 
     def each(*sizes: tuple[int, int, float]) -> list[Draw]:
@@ -117,11 +97,13 @@ def _run(p: Params, d: int, size: Draw, draw: int, A: np.ndarray, V: np.ndarray)
     return cy.simulate(cy.dynamics.UnnormalizedFlow(heads), x, times=times, stepper=stepper)
 
 
-def _draws(p: Params, d: int, size: Draw) -> Draws:
+def _draws(p: Params, d: int, size: Draw) -> st.Cell:
+    """The runs of one cell, and those of them that end on a line."""
     h, n, draws, dt, start, form = size
     heads = [_drawn(p, d, h, form, draw) for draw in range(draws)]
     runs = [line_end(_run(p, d, size, draw, *heads[draw]), *heads[draw]) for draw in range(draws)]
-    return Draws(d, h, n, dt, start, form, runs)
+    size_ = {"d": d, "H": h, "n": n, "dt": dt, "start": start, "form": form}
+    return st.Cell(**size_, runs=runs, line=[r for r in runs if r.on_a_line])
 
 
 def line_end(tr: cy.Trajectory, A: np.ndarray, V: np.ndarray) -> LineEnd:
@@ -159,19 +141,17 @@ def _direction(unit: np.ndarray) -> np.ndarray:
     return np.linalg.svd(unit, full_matrices=False)[2][0]
 
 
-def _table(title: str, cells: list[Draws]) -> st.Table:
+def _table(title: str, cells: list[st.Cell]) -> st.Table:
     columns: dict[str, Any] = st.columns(
-        "d, H, n, dt, start, form, runs = len runs, on a line = len line"
+        "d, H, n, dt, start, form, runs = len runs, on a line = len line, growth = median "
+        "line.growth, |cos| to the eigenvector = median line.along, clusters = median line.clusters"
     )
     columns |= {"of these both sides": lambda c: sum(r.sides == 2 for r in c.line)}
-    columns |= {"growth": lambda c: c.median("growth")}
     columns |= {
         f"{name} eigenvalue right": lambda c, name=name: sum(r.right(name) for r in c.line)
         for name in ("signed", "plain")
     }
-    columns |= {"|cos| to its eigenvector": lambda c: c.median("along")}
     columns |= {"rate / expected": lambda c: _ratio(c.line)}
-    columns |= {"clusters": lambda c: c.median("clusters")}
     note = (
         f"On a line: the direction stands still, at most 3 clusters, growing. Right: within "
         f"{CLOSE:.0%} of the fitted growth; medians over the runs on a line. On one side the "
@@ -185,7 +165,7 @@ def _ratio(runs: list[LineEnd]) -> float | None:
     return float(np.median(ratios)) if ratios else None
 
 
-def _controls(cells: list[Draws], others: list[Draws]) -> list[st.Comparison]:
+def _controls(cells: list[st.Cell], others: list[st.Cell]) -> list[st.Comparison]:
     every = _lines([*cells, *others])
     free = _lines([c for c in (*cells, *others) if c.form == "any"])
     both = [r for r in free if r.sides == 2 and r.minus]
@@ -231,11 +211,11 @@ def _controls(cells: list[Draws], others: list[Draws]) -> list[st.Comparison]:
     ]
 
 
-def _lines(cells: list[Draws]) -> list[LineEnd]:
+def _lines(cells: list[st.Cell]) -> list[LineEnd]:
     return [r for c in cells for r in c.line]
 
 
-def _on_a_line(cells: list[Draws]) -> tuple[int, int]:
+def _on_a_line(cells: list[st.Cell]) -> tuple[int, int]:
     return len(_lines(cells)), sum(len(c.runs) for c in cells)
 
 
@@ -244,7 +224,7 @@ def _right(runs: list[LineEnd], name: str = "signed") -> tuple[int, int]:
     return sum(r.right(name) for r in runs), len(runs)
 
 
-def _pairs(cells: list[Draws], others: list[Draws]) -> list[tuple[LineEnd, LineEnd]]:
+def _pairs(cells: list[st.Cell], others: list[st.Cell]) -> list[tuple[LineEnd, LineEnd]]:
     """The runs of the same heads in both."""
     return [(a, b) for c, o in zip(cells, others) for a, b in zip(c.runs, o.runs)]
 
@@ -253,7 +233,7 @@ def _alike(pairs: list[tuple[LineEnd, LineEnd]]) -> tuple[int, int]:
     return sum(a.on_a_line == b.on_a_line for a, b in pairs), len(pairs)
 
 
-def _size_controls(cells: list[Draws], coarse: list[Draws]) -> list[st.Comparison]:
+def _size_controls(cells: list[st.Cell], coarse: list[st.Cell]) -> list[st.Comparison]:
     """The same heads with other numbers of tokens, and with the longest step."""
     by_n = {f"n = {n}": of for n, of in st.grouped(cells, "n").items()}
     first = next(iter(by_n))
@@ -282,7 +262,7 @@ def _size_controls(cells: list[Draws], coarse: list[Draws]) -> list[st.Compariso
     ]
 
 
-def _dimension_control(low: list[Draws], high: list[Draws]) -> st.Comparison:
+def _dimension_control(low: list[st.Cell], high: list[st.Cell]) -> st.Comparison:
     """How often each dimension ends on a line, and on both sides of 0, under as many tokens."""
     groups = dict(sorted(st.grouped([*low, *high], "d").items()))
     seen = {d: _on_a_line(of) for d, of in groups.items()}
@@ -304,7 +284,7 @@ def _counted(some: int, total: int) -> str:
     return st.counted(some, total) if total else "no runs"
 
 
-def _summary(p: Params, cells: list[Draws]) -> str:
+def _summary(p: Params, cells: list[st.Cell]) -> str:
     by_n = st.grouped(cells, "n")
     told = [
         f"{k} of {total} with {n} tokens" for n, of in by_n.items() for k, total in [_on_a_line(of)]
@@ -331,7 +311,7 @@ _GROWTH = (
 )
 
 
-def _curves(p: Params, cells: list[Draws]) -> Any:
+def _curves(p: Params, cells: list[st.Cell]) -> Any:
     figure, axes = cy.plot.sheet(2, 2, 5, 4.2)
     line = [(c.d, r) for c in cells for r in c.line]
     panels: dict[Any, tuple[str, str, str]] = {
@@ -348,14 +328,11 @@ def _curves(p: Params, cells: list[Draws]) -> Any:
                 ax.plot(x, y, mark, mfc="none", color=colour, ms=4.5, label=label)
         ax.axline((0, 0), slope=1, color=cy.plot.GREY, lw=0.8, ls="--", zorder=0)
         ax.set(xlabel=said, ylabel="growth of the tokens" if found == "growth" else "fitted rate")
-    ax = axes[1, 1]
-    for k, (colour, (n, *_)) in enumerate(zip(cy.plot.PALETTE, p.sizes)):
-        pairs = [_on_a_line([c for c in cells if c.n == n and h == c.H]) for h in p.line_heads]
-        share = np.array([some / total for some, total in pairs])
-        ends = np.array([st.wilson(*pair) for pair in pairs]).T
-        place = np.array(p.line_heads) * 1.07 ** (k - (len(p.sizes) - 1) / 2)
-        look: dict[str, Any] = {"ms": 4, "capsize": 2, "color": colour, "lw": 1}
-        ax.errorbar(place, share, np.abs(ends - share), fmt="o-", label=f"n = {n}", **look)
+    groups, ax = st.grouped(cells, "n", "H").values(), axes[1, 1]
+    share = lambda of: np.divide(*_on_a_line(of))  # noqa: E731
+    ends = lambda of: st.wilson(*_on_a_line(of))  # noqa: E731
+    h, n = (lambda of: of[0].H), (lambda of: of[0].n)
+    st.curves(ax, groups, h, share, n, ends=ends, label="n = {}")
     by_heads(ax, p.line_heads)
     ax.set(ylabel="draws that end on a line", ylim=(0, 1))
     ax.legend(frameon=False, ncols=2, fontsize=8)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 from math import exp
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -29,44 +29,23 @@ def by_heads(ax: Any, heads: tuple[int, ...]) -> None:
     ax.minorticks_off()
 
 
-class Limits(NamedTuple):
-    """The limits of one run and the rate at which it reached them."""
+class HeadCount(st.Cell):
+    """The runs of H heads of one kind: every draw of the heads from all its starts.
 
-    limits: int
-    between: int  # limits that are no vertex of the hull of all
-    disagree: float  # share of the tokens that heads pull to different places at the end
-    exponent: float  # fitted
-    predicted: float  # from the final attention and the spectrum of the mean of the V_h
-    growth: float  # of the hull between two saved times, relative to the longest token
-    planes: int | None  # values of the leading dual vector of the mean of the V_h, if that is not I
-
-
-class HeadCount(NamedTuple):
-    """The runs of H heads of one kind: every draw of the heads from all its starts."""
-
-    kind: str
-    H: int
-    size: Case  # n, size of the start, flatness, d, start
-    first: cy.Trajectory  # the runs of the first draw
-    ends: list[list[Limits]]  # by draw
-
-    @property
-    def runs(self) -> list[Limits]:
-        return [end for of in self.ends for end in of]
-
-    def mean(self, name: str) -> float:
-        return float(np.mean([getattr(end, name) for end in self.runs]))
+    `size` is (n, size of the start, flatness, d, start), `first` the runs of the first draw, `by`
+    has the ends of the runs of each draw, `runs` those of all.
+    """
 
     def some(self, name: str) -> int:
         return sum(getattr(end, name) > 0 for end in self.runs)
 
     def interval(self, name: str) -> tuple[float, float]:
         """95 %, by draws: runs of the same heads are not independent."""
-        return st.resampled([np.mean([getattr(end, name) for end in of]) for of in self.ends])
+        return st.resampled([np.mean([getattr(end, name) for end in of]) for of in self.by])
 
-    def told(self, name: str) -> str:
+    def spoken(self, name: str) -> str:
         low, high = self.interval(name)
-        return f"{self.mean(name):.2f} (95 %: {low:.2f} to {high:.2f})"
+        return f"{self.mean('runs.' + name):.2f} (95 %: {low:.2f} to {high:.2f})"
 
 
 def plain(p: Params) -> Case:
@@ -98,13 +77,13 @@ def softmax(p: Params, progress: st.Progress) -> st.Report:
     )
     told = st.columns("heads = kind, H")
     told |= {"n, size, flatness, d, start": lambda c: ", ".join(map(str, c.size))}
-    told |= st.columns("runs = len runs")
-    told |= {"limits": lambda c: c.mean("limits"), "no vertex": lambda c: c.mean("between")}
-    told |= {"runs with one": lambda c: c.some("between")}
-    told |= {"tokens heads disagree on": lambda c: c.mean("disagree")}
-    told |= {"rate fitted": lambda c: c.mean("exponent")}
-    told |= {"rate predicted": lambda c: c.mean("predicted")}
-    told |= {"values of f1*": lambda c: c.mean("planes") if c.runs[0].planes else None}
+    told |= {"runs with one no vertex": lambda c: c.some("between")}
+    told |= st.columns(
+        "runs = len runs, limits = mean runs.limits, no vertex = mean runs.between, tokens heads "
+        "disagree on = mean runs.disagree, rate fitted = mean runs.exponent, rate predicted = "
+        "mean runs.predicted"
+    )
+    told |= {"values of f1*": lambda c: c.mean("runs.planes") if c.runs[0].planes else None}
     note = "Means over the runs; f1* is the leading dual eigenvector of the mean of the V_h."
     tables = {"Number of heads": counts, "Other sizes and forms": others}
     return st.report_of(
@@ -120,7 +99,8 @@ def softmax(p: Params, progress: st.Progress) -> st.Report:
 
 def _counted(kind: str, h: int, size: Case, draws: list[cy.Trajectory]) -> HeadCount:
     ends = [[limits_of(batch.select(s)) for s in range(batch.values.shape[1])] for batch in draws]
-    return HeadCount(kind, h, size, draws[0], ends)
+    runs = [end for of in ends for end in of]
+    return HeadCount(kind=kind, H=h, size=size, first=draws[0], by=ends, runs=runs)
 
 
 _RATES = (
@@ -169,7 +149,8 @@ def _disagreement(flow: Any, z: np.ndarray, t: float, longest: float) -> float:
     return float((apart > NEAR * longest).mean())
 
 
-def limits_of(tr: cy.Trajectory) -> Limits:
+def limits_of(tr: cy.Trajectory) -> st.Cell:
+    """The limits of one run and the rate at which it reached them."""
     flow: Any = tr.dynamics
     z, end = tr.values, float(tr.t[-1])
     longest = float(np.linalg.norm(z[0], axis=1).max())
@@ -186,14 +167,14 @@ def limits_of(tr: cy.Trajectory) -> Limits:
         limits = np.outer(f, vectors[:, -1])
         planes = cy.clusters(f[:, None], tol=NEAR * float(np.abs(f).max())).count
         predicted = min(predicted, gap)
-    return Limits(
+    return st.Cell(
         limits=groups.count,
-        between=int((standing_out(groups.centres) <= NEAR * longest).sum()),
+        between=int((standing_out(groups.centres) <= NEAR * longest).sum()),  # no vertices of all
         disagree=_disagreement(flow, z[-1], end, longest),
         exponent=cy.spectra.rate(tr, limits, floor=1e3 * exp(-flow.leading * end)).exponent,
-        predicted=predicted,
-        growth=float(np.diff(support, axis=0).max()) / longest,
-        planes=planes,
+        predicted=predicted,  # from the final attention and the spectrum of the mean of the V_h
+        growth=float(np.diff(support, axis=0).max()) / longest,  # of the hull, between two times
+        planes=planes,  # values of the leading dual vector of that mean, if it is not I
     )
 
 
@@ -208,9 +189,9 @@ def _controls(p: Params, counts: list[HeadCount], others: list[HeadCount]) -> li
     one, many = of[VALUES[0], min(p.soft_heads)], of[VALUES[0], max(p.soft_heads)]
     rates = [end.exponent for c in (*free, *others) for end in c.runs]
     near = sum(bool(abs(x - 1) <= 0.02) for x in rates)
-    fitted = [c.mean("exponent") * np.sqrt(c.H) for c in own]
+    fitted = [c.mean("runs.exponent") * np.sqrt(c.H) for c in own]
     gaps = [_gap(p, c.H) * np.sqrt(c.H) for c in own]
-    means = [c.mean("limits") for c in free]
+    means = [c.mean("runs.limits") for c in free]
     (low, high), (other_low, other_high) = one.interval("limits"), many.interval("limits")
     return [
         st.Comparison(
@@ -228,7 +209,7 @@ def _controls(p: Params, counts: list[HeadCount], others: list[HeadCount]) -> li
         st.Comparison(
             "The number of limits falls (or grows) steadily with the number of heads.",
             f"all numbers of heads, {p.draws} draws of them",
-            "; ".join(f"H = {c.H}: {c.told('limits')}" for c in free),
+            "; ".join(f"H = {c.H}: {c.spoken('limits')}" for c in free),
             means in (sorted(means), sorted(means, reverse=True))
             and (high < other_low or other_high < low),
         ),
@@ -282,18 +263,14 @@ def _summary(p: Params, counts: list[HeadCount]) -> str:
     low, high = min(p.soft_heads), max(p.soft_heads)
     free = [c for c in counts if c.kind == VALUES[0]]
     alone, own = (next(c for c in counts if (c.kind, c.H) == (VALUES[1], h)) for h in (low, high))
-    split = max(free, key=lambda c: c.mean("disagree"))
-    off = [abs(end.exponent / end.predicted - 1) for c in counts for end in c.runs]
-    limits = [f"{c.told('limits')} for H = {c.H}" for c in free]
+    split = max(free, key=lambda c: c.mean("runs.disagree"))
+    limits = [f"{c.spoken('limits')} for H = {c.H}" for c in free]
     return (
         f"{p.soft_n} tokens in R^{p.d}. V_h = I: the mean number of limits is {', '.join(limits)}. "
-        f"Heads go on to pull {split.mean('disagree'):.1%} of the tokens to other places with H = "
-        f"{split.H}.\n\nOwn value matrices: the rate goes from {alone.told('exponent')} with {low} "
-        f"to {own.told('exponent')} with {high} heads, the spectral gap of the mean of the random "
-        f"matrices by itself from {_gap(p, low):.2f} to {_gap(p, high):.2f}. The tokens take "
-        f"{own.mean('planes'):.2g} values of the leading dual vector at t = {p.time:g}. The "
-        f"predicted rate is off by {float(np.median(off)):.1%} (median of {len(off)} runs; largest "
-        f"{max(off):.0%})."
+        f"Heads go on to pull {split.mean('runs.disagree'):.1%} of the tokens to other places with "
+        f"H = {split.H}.\n\nOwn value matrices: the rate goes from {alone.spoken('exponent')} with "
+        f"{low} to {own.spoken('exponent')} with {high} heads. The tokens take "
+        f"{own.mean('runs.planes'):.2g} values of the leading dual vector at t = {p.time:g}."
     )
 
 
@@ -302,13 +279,13 @@ def _curves(p: Params, counts: list[HeadCount]) -> Any:
     said = {"limits": "distinct limits", "disagree": "tokens heads disagree on", "exponent": "rate"}
     further = {"limits": ("between", "no vertex", ":"), "exponent": ("predicted", "predicted", "")}
     for ax, (name, label) in zip(axes, said.items()):
-        mean, ends = methodcaller("mean", name), methodcaller("interval", name)
+        mean, ends = methodcaller("mean", f"runs.{name}"), methodcaller("interval", name)
         st.curves(ax, counts, "H", mean, "kind", ends=ends)
         if name in further:
             other, legend, style = further[name]
             look: dict[str, Any] = {"style": style, "marker": "x", "label": f"{{}}, {legend}"}
             look |= {"colours": (cy.plot.INK, cy.plot.GREY), "zorder": 3}
-            st.curves(ax, counts, "H", methodcaller("mean", other), "kind", **look)
+            st.curves(ax, counts, "H", methodcaller("mean", f"runs.{other}"), "kind", **look)
         by_heads(ax, p.soft_heads)
         ax.set(ylabel=label)
         ax.set_ylim(bottom=0)

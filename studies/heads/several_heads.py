@@ -5,23 +5,19 @@ layers) and asked by Sugolov and Aubry about the flow of arXiv 2305.05465.
 
 hardmax: z_i <- rho z_i + eta (1/H) sum_h V_h m_i^(h), m_i^(h) the mean of C_i under A_h. With V_h =
 I the hull still shrinks, and a token that leads in every head never moves; tokens that no head
-agrees on settle at points that are nobody's place. How fast tokens that lead in every head become
-rare depends on the forms and on d, and is always slower than if heads chose by themselves.
+agrees on settle at points that are nobody's place.
 
 softmax: x_i' = (1/H) sum_h V_h (P_h x)_i, y = e^{-lt} x with l the leading growth of the mean of
 the V_h. With V_h = I the hull shrinks and limits are reached at rate 1 - |l2| (l2 the largest
 eigenvalue below 1 of the final (1/H) sum_h P_h), but heads may keep pulling a token to different
-vertices, and it ends between them. With own V_h only their mean counts: clusters lie along its
-leading direction, and the rate is its spectral gap, which closes like H^(-1/2) as a mean of random
-matrices does. Trap: rounding makes a limit in the middle of an edge a vertex of the exact hull. A
-vertex here is farther from the hull of the other limits than the tolerance of limits.
+vertices, and it ends between them. With own V_h the rate is the spectral gap of their mean. Trap:
+rounding makes a limit in the middle of an edge a vertex of the exact hull; a vertex here is farther
+from the hull of the other limits than their tolerance.
 
 line: Gaussian A_h and V_h, tokens from the sphere. Tokens of a growing run lie along one direction
 v, on one side of 0 or on both. A head with <A_h v, v> < 0 looks at the other side, where tokens are
--x, so what counts is the *signed* mean (1/H) sum_h s_h V_h, s_h = sign <A_h v, v>: v is the leading
-eigenvector of the mean that it itself signs. Distances to the line shrink at the smaller of its
-leading eigenvalue and its spectral gap. Many runs settle on no line within the time. The null model
-for every number is the unsigned mean.
+-x: v is the leading eigenvector of the *signed* mean (1/H) sum_h s_h V_h, s_h = sign <A_h v, v>.
+Many runs settle on no line within the time. The null model is the unsigned mean.
 """
 
 from __future__ import annotations

@@ -12,11 +12,12 @@ import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 import cynosure as cy
+from cynosure import study as st
 from cynosure.classifier.fitting.soft_model import (
     Network,
     Schedule,
@@ -153,16 +154,6 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-class Epoch(NamedTuple):
-    """After one epoch: losses and accuracies by name, the best weights so far, and if it ended."""
-
-    epoch: int
-    scores: dict[str, float]
-    best_epoch: int
-    best: dict[str, Any]
-    last: bool
-
-
 def soft_and_hard(
     data: Split, layers: int = LAYERS, *, matrix: str = "I", watched: int = 0
 ) -> tuple[Network, Watch]:
@@ -188,8 +179,9 @@ def initial(words: int, dim: int, network: Network, seed: int) -> dict[str, Any]
 
 def train(
     data: Split, dim: int, network: Network, schedule: Schedule, watch: Watch | None = None
-) -> Iterator[Epoch]:
-    """Train on data.train, epoch by epoch; stop on the loss on data.held."""
+) -> Iterator[st.Cell]:
+    """Train on data.train; stop on the loss on data.held. After each epoch: losses and accuracies
+    by name, the best weights so far and their epoch, and if it was the last."""
     fit = Training(network, initial(len(data.words), dim, network, schedule.seed), schedule)
     texts, held = data.train.on(schedule.device), data.held.on(schedule.device)
     watched = {k: (r.on(schedule.device), net) for k, (r, net) in (watch or {}).items()}
@@ -200,7 +192,8 @@ def train(
         for name, x in every.items():
             scores |= {f"{name} loss": x.loss, f"{name} accuracy": x.accuracy}
         scores["alpha"] = alpha_of(fit.weights["step"].detach())
-        yield Epoch(fit.epoch, scores, fit.best_epoch, fit.best, fit.done)
+        best = {"best_epoch": fit.best_epoch, "best": fit.best}
+        yield st.Cell(epoch=fit.epoch, scores=scores, **best, last=fit.done)
 
 
 @one_thread()
@@ -313,70 +306,27 @@ def called(dim: int, tokens: int, kind: str) -> str:
     return f"d = {dim}, n = {tokens}" + ("" if kind == "I" else f", A {kind}")
 
 
-class TrainedModel(NamedTuple):
-    """A trained model: its history, its weights, test reviews, and what hardmax makes of them.
+def trained_model(fit: Fitted, counted: int, real: bool) -> st.Cell:
+    """A trained model: its history and weights, `counted` of the test reviews, and what hardmax
+    makes of them; `chosen` are losses and accuracies of the epoch with the best held-out loss,
+    `accuracy` that of hardmax on the test reviews there. `real` is False beside made-up reviews:
+    then the paper has no accuracy (best and last epoch), nor where A was trained."""
+    history, weights, data = fit
+    w = {k: np.asarray(x, np.float64) for k, x in weights.items()}
+    test, kind, A = data.test.take(evenly(len(data.test), counted)), kind_of(w), matrix_of(w)
+    dim, tokens = int(history["dim"]), int(history["tokens"])
+    chosen = history["epochs"][history["best_epoch"] - 1]
+    none = (None, None)
+    return st.Cell(
+        **{"history": history, "weights": w, "words": data.words, "test": test, "real": real},
+        **{"dim": dim, "tokens": tokens, "kind": kind, "name": called(dim, tokens, kind)},
+        **{"hard": read_hard(w, test), "alpha": alpha_of(w["step"]), "chosen": chosen},
+        matrix=np.eye(dim) if A is None else A,
+        accuracy=float(chosen["test hard accuracy"]),
+        published=PUBLISHED.get(dim, none) if real and kind == "I" else none,
+    )
 
-    `real` is False beside made-up reviews.
-    """
 
-    history: History
-    weights: dict[str, np.ndarray]
-    words: tuple[str, ...]
-    test: Reviews
-    hard: HardReading
-    real: bool
-
-    @classmethod
-    def of(cls, fit: Fitted, counted: int, real: bool) -> TrainedModel:
-        """Send `counted` of the test reviews through the hardmax layers."""
-        history, weights, data = fit
-        w = {k: np.asarray(x, np.float64) for k, x in weights.items()}
-        test = data.test.take(evenly(len(data.test), counted))
-        return cls(history, w, data.words, test, read_hard(w, test), real)
-
-    @property
-    def dim(self) -> int:
-        return int(self.history["dim"])
-
-    @property
-    def tokens(self) -> int:
-        return int(self.history["tokens"])
-
-    @property
-    def kind(self) -> str:
-        """ "I", or how A was trained."""
-        return kind_of(self.weights)
-
-    @property
-    def name(self) -> str:
-        return called(self.dim, self.tokens, self.kind)
-
-    @property
-    def matrix(self) -> np.ndarray:
-        A = matrix_of(self.weights)
-        return np.eye(self.dim) if A is None else A
-
-    @property
-    def alpha(self) -> float:
-        return alpha_of(self.weights["step"])
-
-    @property
-    def chosen(self) -> dict[str, Any]:
-        """Losses and accuracies of the epoch with the best held-out loss."""
-        return self.history["epochs"][self.history["best_epoch"] - 1]
-
-    @property
-    def accuracy(self) -> float:
-        """Of hardmax on the test reviews, at that epoch."""
-        return float(self.chosen["test hard accuracy"])
-
-    @property
-    def published(self) -> tuple[float | None, float | None]:
-        """The paper's accuracy for this d, best and last epoch; none beside made-up reviews, nor
-        where A was trained."""
-        alike = self.real and self.kind == "I"
-        return PUBLISHED.get(self.dim, (None, None)) if alike else (None, None)
-
-    def series(self, what: str) -> list[float]:
-        """A loss or accuracy by epoch."""
-        return [float(epoch[what]) for epoch in self.history["epochs"]]
+def series(m: st.Cell, what: str) -> list[float]:
+    """A loss or accuracy by epoch."""
+    return [float(epoch[what]) for epoch in m.history["epochs"]]

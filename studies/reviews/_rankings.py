@@ -5,11 +5,12 @@ ask a `Probe` for the probability of a label when only some words (masks (s, m))
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 import cynosure as cy
+from cynosure import study as st
 from cynosure.classifier.text.documents import Documents
 
 CLUSTERS, LEADERS, OWN, SIZE = "leaders with clusters", "leaders alone", "<v, E>", "|<v, E>|"
@@ -18,30 +19,16 @@ RANDOM_SIDE = "random of the winning side"
 Probe: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 
-class Ranked(NamedTuple):
-    """A review: its known terms, its predicted label, and each method's ranking of positions."""
-
-    terms: np.ndarray
-    label: int
-    ranking: dict[str, np.ndarray]
-    overlap: dict[str, float]  # of the first ten words with those under another seed
-    evaluations: dict[str, int]
-
-    @property
-    def winning(self) -> int:
-        """Number of words in the clusters that speak for the label."""
-        return len(self.ranking[CLUSTERS])
-
-
 def ranked_review(
     clf: cy.HardmaxClassifier,
     ex: cy.classifier.Explanation,
     samples: int,
     draw: np.random.Generator,
-) -> Ranked:
-    """Every method's ranking; only words that speak for the label, but for the random one.
+) -> st.Cell:
+    """Every method's ranking of the words of a review.
 
-    Random words of the winning side are the fair null model: chosen among those that speak for it.
+    They name only words that speak for the label, but for the random one. Random words of the
+    winning side are the fair null model: chosen among those that speak for it.
     """
     index = clf.vocabulary_.index
     terms = np.array([index[w] for w in (ex.trajectory.words or ())[1:]], np.int32)
@@ -65,7 +52,14 @@ def ranked_review(
         first, second = (_positive(sampler(probe, m, samples, seed)) for seed in seeds)
         ranking[name], overlap[name] = first, _jaccard(first, second)
         evaluations[name] = sum(asked) // 2
-    return Ranked(terms, label, ranking, overlap, evaluations)
+    return st.Cell(
+        terms=terms,  # known ones
+        label=label,  # predicted
+        ranking=ranking,
+        winning=len(ranking[CLUSTERS]),  # words in the clusters that speak for the label
+        overlap=overlap,  # of the first ten words with those under another seed
+        evaluations=evaluations,
+    )
 
 
 def _exact_rankings(ex: cy.classifier.Explanation) -> dict[str, np.ndarray]:

@@ -32,7 +32,7 @@ from ._reviews import Split, evenly, numbered, split, with_padding
 TITLE = "Does clustering help? Sentiment with parts of the model changed"
 
 OFF = 0.05  # layers with a smaller alpha hardly move a token
-ONE_HEAD = "one head, A trained"
+ONE_HEAD, NONE = "one head, A trained", "no attention (depth 0)"
 
 
 @dataclass(frozen=True)
@@ -72,44 +72,6 @@ class Case(NamedTuple):
     masked: bool = True
 
 
-class Outcome(NamedTuple):
-    """Its fits, one entry per seed: accuracies as trained, with hardmax at test and with 0 layers
-    at test (`same` is the share of verdicts that stay), leaders at layer 0 and at any,
-    distinct places after the last on three grids, agreement with a linear model. `right` (seeds,
-    reviews) says which test reviews are decided rightly, `bare_right` with 0 layers, `held` is the
-    accuracy on the blocks that the epoch was chosen on."""
-
-    case: Case
-    right: np.ndarray
-    bare_right: np.ndarray
-    held: np.ndarray
-    hard: np.ndarray
-    same: np.ndarray
-    initial: np.ndarray
-    leaders: np.ndarray
-    on_leaders: np.ndarray
-    places: np.ndarray
-    finer: np.ndarray
-    coarser: np.ndarray
-    agreement: np.ndarray
-    alpha: np.ndarray
-    parameters: np.ndarray
-
-    @property
-    def accuracy(self) -> np.ndarray:
-        return self.right.mean(axis=1)
-
-    @property
-    def mean(self) -> float:
-        """Of the accuracies."""
-        return float(self.accuracy.mean())
-
-    @property
-    def bare(self) -> np.ndarray:
-        """Accuracies of the same weights with 0 layers at test."""
-        return self.bare_right.mean(axis=1)
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Train every variant with every seed."""
     say = progress or st.silent
@@ -123,7 +85,7 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
             say(0.95 * (i + seed / p.seeds) / len(cases), f"{case.name}, seed {seed}")
             fits.append(_fit(p, case, data, seed, linear))
         values = {k: np.array([fit[k] for fit in fits]) for k in fits[0]}
-        outcomes[case.name] = Outcome(case, **values)
+        outcomes[case.name] = st.Cell(case=case, **values)
     say(0.95, "figures")
     bag = float((linear == data.test.y).mean())
     every = list(outcomes.values())
@@ -131,12 +93,9 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         p,
         _summary(p, outcomes, data, bag),
         controls=_controls(p, outcomes, linear == data.test.y),
-        tables=(_table(every, data, bag), _paired(p, every)),
+        tables=[_table(every, data, bag)],
         checks={"padding": [_padding_is_inert(p, data)]},
-        figures=(
-            st.Picture.of("Accuracy of every variant", _dots, every, bag),
-            st.Picture.of("What clustering buys", _trade, every, data),
-        ),
+        figures=[st.Picture.of("Accuracy of every variant", _dots, every, bag)],
     )
 
 
@@ -150,7 +109,7 @@ def _cases(p: Params) -> Iterator[Case]:
     yield Case("attention", "random, untrained", replace(base, attention="random"))
     for k in p.depths:
         if k != deepest:
-            name = "no attention (depth 0)" if k == 0 else f"depth {k}"
+            name = NONE if k == 0 else f"depth {k}"
             yield Case("depth", name, replace(base, layers=k))
     yield Case("padding", "padding not masked", base, masked=False)
     yield Case("feed-forward", f"feed-forward, width {p.hidden}", replace(base, hidden=p.hidden))
@@ -166,7 +125,7 @@ def _cases(p: Params) -> Iterator[Case]:
 
 @one_thread()
 def _fit(p: Params, case: Case, data: Split, seed: int, linear: np.ndarray) -> dict[str, Any]:
-    """Train one seed of one variant; the fields of `Outcome`, on the test part."""
+    """Train one seed of one variant; what is measured of it on the test part."""
     v = case.variant
     if not case.masked:
         words = (*data.words, "(padding)")
@@ -183,17 +142,17 @@ def _fit(p: Params, case: Case, data: Split, seed: int, linear: np.ndarray) -> d
     bare = evaluate(w, data.test, replace(v, layers=0)) if v.layers else decision
     some = data.test.take(evenly(len(data.test), p.counted))
     first, every, share = leaders(v, w, some)
-    right = (decision > 0) == truth
+    right, bare_right = (decision > 0) == truth, (bare > 0) == truth
     return {
-        "right": right,
-        "held": epochs[epochs[-1].best_epoch - 1].scores["held accuracy"],
-        "hard": float(((hard > 0) == truth).mean()),
-        "bare_right": (bare > 0) == truth,
+        "right": right,  # which test reviews are decided rightly
+        "accuracy": float(right.mean()),
+        "held": epochs[epochs[-1].best_epoch - 1].scores["held accuracy"],  # epochs chosen on these
+        "hard": float(((hard > 0) == truth).mean()),  # with hardmax at test
+        "bare_right": bare_right,  # with 0 layers at test
+        "bare": float(bare_right.mean()),
         "same": float(((bare > 0) == (decision > 0)).mean()),
-        "initial": first,
-        "leaders": every,
-        "on_leaders": share,
-        "places": places(v, w, some),
+        **{"initial": first, "leaders": every, "on_leaders": share},
+        "places": places(v, w, some),  # distinct ones after the last layer, on three grids
         "finer": places(v, w, some, 0.01),
         "coarser": places(v, w, some, 0.2),
         "agreement": float(((decision > 0) == linear).mean()),
@@ -231,7 +190,7 @@ def _mean(field: str) -> Any:
     return lambda o: None if np.isnan(getattr(o, field)).any() else float(getattr(o, field).mean())
 
 
-def _table(outcomes: list[Outcome], data: Split, bag: float) -> st.Table:
+def _table(outcomes: list[st.Cell], data: Split, bag: float) -> st.Table:
     note = (
         f"{len(data.train)} reviews to train, {len(data.test)} to test, "
         f"{data.test.sizes.mean():.1f} distinct words each; logistic regression on the same words "
@@ -247,26 +206,14 @@ def _table(outcomes: list[Outcome], data: Split, bag: float) -> st.Table:
     }
     columns: dict[str, Any] = {
         **{"group": "case.group", "variant": "case.name", "held out": _mean("held")},
-        **{"test accuracy": "mean", "± 95 %": lambda o: _interval(o.accuracy)},
+        **{"test accuracy": _mean("accuracy"), "± 95 %": lambda o: _interval(o.accuracy)},
         **{header: _mean(field) for header, field in means.items()},
         "parameters": lambda o: int(o.parameters[0]),
     }
     return st.Table.of("Variants", outcomes, columns, note)
 
 
-def _paired(p: Params, outcomes: list[Outcome]) -> st.Table:
-    """Differences to the pure hardmax model, which is the first, seed by seed."""
-    base, *others = outcomes
-    columns: dict[str, Any] = {
-        "variant": "case.name",
-        "mean": lambda o: float((o.accuracy - base.accuracy).mean()),
-        "± 95 %": lambda o: _interval(o.accuracy - base.accuracy),
-    }
-    note = f"Same seed, same start and batches; {p.seeds} seeds."
-    return st.Table.of("Accuracy minus that of hardmax", others, columns, note)
-
-
-def _controls(p: Params, outcomes: dict[str, Outcome], linear: np.ndarray) -> list[st.Comparison]:
+def _controls(p: Params, outcomes: dict[str, st.Cell], linear: np.ndarray) -> list[st.Comparison]:
     """Every claim on attention beside depth 0, 0 layers at test, uniform attention, the bag."""
     hardmax, uniform = outcomes["hardmax"], outcomes["uniform"]
     mine = hardmax.right.mean(axis=0)
@@ -274,8 +221,8 @@ def _controls(p: Params, outcomes: dict[str, Outcome], linear: np.ndarray) -> li
         st.Comparison(
             "The layers of the trained model decide.",
             "the same weights with 0 layers at test",
-            f"{hardmax.same.mean():.1%} of the verdicts stay; accuracy {hardmax.mean:.4f} with, "
-            f"{hardmax.bare.mean():.4f} without the layers, difference "
+            f"{hardmax.same.mean():.1%} of the verdicts stay; accuracy with the layers "
+            f"{hardmax.accuracy.mean():.4f}, without {hardmax.bare.mean():.4f}, difference "
             f"{said(mine - hardmax.bare_right.mean(axis=0))} ({p.seeds} seeds)",
             above(mine - hardmax.bare_right.mean(axis=0)),
         ),
@@ -298,16 +245,16 @@ def _controls(p: Params, outcomes: dict[str, Outcome], linear: np.ndarray) -> li
     if several:
         one = outcomes[ONE_HEAD]
         gaps = [o.right.mean(axis=0) - one.right.mean(axis=0) for o in several]
-        told = [f"{o.case.name} {o.mean:.4f}, {said(x)}" for o, x in zip(several, gaps)]
+        told = [f"{o.case.name} {o.accuracy.mean():.4f}, {said(x)}" for o, x in zip(several, gaps)]
         beside.append(
-            cy.study.Comparison(
+            st.Comparison(
                 "Several heads are more accurate than one.",
-                f"one head whose A is trained too, {one.mean:.4f}; same seeds, same batches",
+                f"one head whose A is trained too, {one.accuracy.mean():.4f}; same seeds, batches",
                 f"accuracy and difference: {'; '.join(told)}",
                 all(map(above, gaps)),
             )
         )
-    none = outcomes.get("no attention (depth 0)")
+    none = outcomes.get(NONE)
     if none is None:
         return beside
     gap, seeds = mine - none.right.mean(axis=0), hardmax.accuracy - none.accuracy
@@ -322,44 +269,44 @@ def _controls(p: Params, outcomes: dict[str, Outcome], linear: np.ndarray) -> li
     return [helps, *beside]
 
 
-def _summary(p: Params, outcomes: dict[str, Outcome], data: Split, bag: float) -> str:
-    hardmax, uniform, random = (outcomes[k] for k in ("hardmax", "uniform", "random, untrained"))
-    text = ""
-    none = outcomes.get("no attention (depth 0)")
+def _summary(p: Params, outcomes: dict[str, st.Cell], data: Split, bag: float) -> str:
+    told = {name: f"{o.accuracy.mean():.4f}" for name, o in outcomes.items()}
+    hardmax, random = (outcomes[k] for k in ("hardmax", "random, untrained"))
+    text, none = "", outcomes.get(NONE)
     if none is not None:
         gap = hardmax.accuracy - none.accuracy
         verdict = f"learned clustering {'helps' if gap.mean() > 0 else 'costs accuracy'}"
         if abs(gap.mean()) <= _interval(gap):
             verdict = "these seeds show no difference"
         text = (
-            f"Does clustering help? Hardmax has {hardmax.mean:.4f}, depth 0 {none.mean:.4f}: a "
+            f"Does clustering help? Hardmax has {told['hardmax']}, depth 0 {told[NONE]}: a "
             f"difference of {gap.mean():+.4f} ± {_interval(gap):.4f}; {verdict}. Logistic "
             f"regression on the same words has {bag:.4f}.\n\n"
             f"What does it buy? A review of {data.test.sizes.mean():.1f} distinct words ends in "
             f"{hardmax.places.mean():.1f} places, of which {hardmax.leaders.mean():.1f} are "
-            f"leaders' ({hardmax.on_leaders.mean():.1%} of the mean token lies on leaders); "
-            f"without attention there are {none.places.mean():.1f} places to look at. Read with 0 "
-            f"layers at test, the same weights give {hardmax.same.mean():.1%} of the verdicts.\n\n"
+            f"leaders'; without attention there are {none.places.mean():.1f} places to look at. "
+            f"Read with 0 layers at test, the same weights give {hardmax.same.mean():.1%} of the "
+            "verdicts.\n\n"
         )
-    best = max(outcomes.values(), key=lambda o: float(o.held.mean()))
+    best = max(outcomes, key=lambda name: float(outcomes[name].held.mean()))
     off = random.alpha.mean() < OFF
     turned = "training turns the attention off" if off else "training keeps the attention"
     return text + (
-        f"Uniform attention keeps the mean token, so it *is* depth 0 ({uniform.mean:.4f}) whatever "
+        f"Uniform attention keeps the mean token, so it *is* depth 0 ({told['uniform']}) whatever "
         f"the depth. With random scores that are not trained, {turned}: alpha goes to "
-        f"{random.alpha.mean():.3f}, accuracy to {random.mean:.4f}. The variant that is best on "
-        f"the held-out blocks is {best.case.name}, with {best.mean:.4f} at test; {p.seeds} seeds "
-        f"each, d = {p.dim}."
+        f"{random.alpha.mean():.3f}, accuracy to {told['random, untrained']}. The variant that is "
+        f"best on the held-out blocks is {best}, with {told[best]} at test; {p.seeds} seeds each, "
+        f"d = {p.dim}."
     )
 
 
-def _colours(outcomes: list[Outcome]) -> list[str]:
+def _colours(outcomes: list[st.Cell]) -> list[str]:
     """One colour per group of variants."""
     groups = list(dict.fromkeys(o.case.group for o in outcomes))
     return [cy.plot.PALETTE[groups.index(o.case.group)] for o in outcomes]
 
 
-def _dots(outcomes: list[Outcome], bag: float) -> Any:
+def _dots(outcomes: list[st.Cell], bag: float) -> Any:
     """Test accuracy: every run a dot, the mean with its 95 % interval over seeds; the dashed line
     is logistic regression on the same words. Depth 0 is the control: a bag of learned words.
     """
@@ -368,36 +315,11 @@ def _dots(outcomes: list[Outcome], bag: float) -> Any:
     for y, (o, colour) in enumerate(zip(outcomes, _colours(outcomes))):
         ax.plot(o.accuracy, np.full(len(o.accuracy), y), "o", color=colour, ms=4, alpha=0.45)
         half = _interval(o.accuracy)
-        ax.errorbar(o.mean, y, xerr=half, fmt="D", color=colour, ms=5, capsize=3)
+        ax.errorbar(o.accuracy.mean(), y, xerr=half, fmt="D", color=colour, ms=5, capsize=3)
     ax.axvline(bag, color=cy.plot.INK, ls="--", lw=1)
     every = np.append([o.accuracy for o in outcomes], bag)
     ax.set_xlim(every.min() - 0.02, every.max() + 0.02)  # two seeds have very wide intervals
     ax.set_yticks(range(len(outcomes)), [o.case.name for o in outcomes])
     ax.set_xlabel("test accuracy")
     ax.invert_yaxis()
-    return figure
-
-
-def _trade(outcomes: list[Outcome], data: Split) -> Any:
-    """Each variant by its accuracy and the number of distinct places its tokens end in, what a
-    reader of the model has to look at. Left and high is good, but for uniform attention: its one
-    place is the mean of all words, and names none of them.
-    """
-    figure, axes = cy.plot.sheet(1, 1, 8.4, 4.2)
-    ax = axes[0, 0]
-    together: dict[tuple[float, float], list[int]] = {}  # points too close for two numbers
-    for number, (o, colour) in enumerate(zip(outcomes, _colours(outcomes)), 1):
-        x, y = float(o.places.mean()), o.mean
-        ax.plot(x, y, "o", color=colour, ms=6, label=f"{number}  {o.case.name}")
-        near = (k for k in together if abs(k[0] / x - 1) < 0.1 and abs(k[1] - y) < 0.006)
-        together.setdefault(next(near, (x, y)), []).append(number)
-    for place, numbers in together.items():
-        text = ", ".join(map(str, numbers))
-        ax.annotate(text, place, xytext=(5, 4), textcoords="offset points", fontsize=cy.plot.TICK)
-    words, fewest = data.test.sizes.mean(), min(x for x, _ in together)
-    ax.axvline(words, color=cy.plot.GREY, lw=0.8, ls=":")
-    ax.set(xscale="log", xlim=(0.75 * fewest, 1.3 * words), ylabel="test accuracy")
-    ax.set_xlabel("distinct places of a review's tokens at the end")
-    cy.plot.plain_log(ax.xaxis)
-    figure.legend(loc="outside right upper", frameon=False, fontsize="small")
     return figure

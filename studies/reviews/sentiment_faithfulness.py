@@ -9,19 +9,17 @@ method explains that same model.
 What is set beside it: the same weights with 0 layers of attention, read again after each deletion;
 as many words of the order by own score <v, E> as a ranking names (leaders alone are few, and few
 words flip little whoever chooses them); random words *of the side that wins*, since every other
-ranking names only these; and intervals by blocks of reviews. LIME and SHAP are small samplers of
-our own, named so.
+ranking names only these. LIME and SHAP are small samplers of our own, named so.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 import cynosure as cy
 from cynosure import study as st
-from cynosure.classifier.evaluating.faithfulness import Faithfulness
 
 from ._null_models import above, below, blockwise, said, without_layers
 from ._rankings import (
@@ -33,7 +31,6 @@ from ._rankings import (
     RANDOM_SIDE,
     SAMPLERS,
     SIZE,
-    Ranked,
     documents,
     probabilities,
     ranked_review,
@@ -63,20 +60,6 @@ class Params:
 QUICK = Params(reviews=240, explained=24, leaders=6.0, words=(1, 2, 3, 5), samples=60)
 
 
-class Curve(NamedTuple):
-    """Means over reviews: (flips, fall of the probability) at each number of words."""
-
-    method: str
-    deleted: np.ndarray
-    left: np.ndarray  # when only those words are left
-    matched: float  # flips when as many words as the winning clusters have are deleted
-    overlap: float
-    evaluations: float
-    flipped: np.ndarray  # (numbers of words, reviews): which predictions flip when they are deleted
-    fair: np.ndarray  # (the same): with as many words of the order by own score as were named
-    bare: np.ndarray  # (the same) as `flipped`, the rest read with 0 layers of attention
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Fit, explain by every method, delete and keep."""
     say = progress or st.silent
@@ -96,14 +79,12 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         raise ValueError("data: no test review has a known word")
     say(0.7, "deletions")
     curves = [_curve(p, clf, reviews, method) for method in reviews[0].ranking]
-    say(0.9, "clusters")
-    whole = cy.classifier.faithfulness(clf, texts, seed=p.seed)
     accuracy = float(clf.score(test.texts, test.labels))
     return st.report_of(
         p,
-        _summary(p, curves, reviews, whole, accuracy),
+        _summary(p, curves, reviews, accuracy),
         controls=_controls(p, curves),
-        tables=_tables(p, curves, reviews, whole),
+        tables=[_table(p, curves, reviews)],
         checks={"explained reviews": [_identity(clf, texts)]},
         figures=(
             st.Picture(
@@ -117,7 +98,8 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
 # --- deletions ----------------------------------------------------------------------------------
 
 
-def _curve(p: Params, clf: cy.HardmaxClassifier, reviews: list[Ranked], method: str) -> Curve:
+def _curve(p: Params, clf: cy.HardmaxClassifier, reviews: list[st.Cell], method: str) -> st.Cell:
+    """Means over reviews, (flips, fall of the probability) at each number of words of a method."""
     every, label = np.arange(len(reviews)), np.array([r.label for r in reviews])
     before = probabilities(clf, [r.terms for r in reviews])[every, label]
     named, own = ([r.ranking[key] for r in reviews] for key in (method, OWN))
@@ -134,15 +116,16 @@ def _curve(p: Params, clf: cy.HardmaxClassifier, reviews: list[Ranked], method: 
     deleted = [after(rests) for rests in cuts]
     left = [after([r.terms[j[:k]] for r, j in zip(reviews, named)]) for k in p.words]
     fair = [cut(own, [min(k, len(j)) for j in named]) for k in p.words]
-    return Curve(
+    return st.Cell(
         method=method,
         deleted=np.array([(flips.mean(), fall) for flips, fall in deleted]),
         left=np.array([(flips.mean(), fall) for flips, fall in left]),
+        # as many words deleted as the winning clusters have
         matched=float(after(cut(named, [r.winning for r in reviews]))[0].mean()),
         overlap=float(np.mean([r.overlap[method] for r in reviews])),
         evaluations=float(np.mean([r.evaluations[method] for r in reviews])),
-        flipped=np.array([flips for flips, _ in deleted]),
-        fair=np.array([after(rests)[0] for rests in fair]),
+        flipped=np.array([flips for flips, _ in deleted]),  # (numbers of words, reviews)
+        fair=np.array([after(rests)[0] for rests in fair]),  # as many words by own score
         bare=np.array([(without_layers(clf, documents(x)) > 0) != label for x in cuts]),
     )
 
@@ -174,9 +157,7 @@ def _at(p: Params) -> int:
     return int(np.argmax(np.where(np.array(p.words) <= 10, p.words, 0)))
 
 
-def _tables(
-    p: Params, curves: list[Curve], reviews: list[Ranked], whole: Faithfulness
-) -> list[st.Table]:
+def _table(p: Params, curves: list[st.Cell], reviews: list[st.Cell]) -> st.Table:
     k = _at(p)
     n = p.words[k]
     note = (
@@ -198,26 +179,10 @@ def _tables(
         f"fall of p, only {n} left": lambda c: c.left[k, 1],
         **{"overlap of two seeds": "overlap", "model evaluations": "evaluations"},
     }
-    struck = (
-        f"Words of the winning clusters struck out one after the other, strongest leader first, "
-        f"flip {whole.flipped_within:.1%} of the predictions within {whole.most_words} words; that "
-        f"many words chosen to flip them reach {whole.best_within:.1%}."
-    )
-    clusters = {
-        **{"deleted": "name", "terms": "terms", "flips": "flipped"},
-        **{
-            "fall of the probability": "drop",
-            "words": "words",
-            "flips, words struck out": "struck",
-        },
-    }
-    return [
-        st.Table.of("Comprehensiveness and sufficiency", curves, columns, note),
-        st.Table.of("Whole clusters", whole.deletions, clusters, struck),
-    ]
+    return st.Table.of("Comprehensiveness and sufficiency", curves, columns, note)
 
 
-def _controls(p: Params, curves: list[Curve]) -> list[st.Comparison]:
+def _controls(p: Params, curves: list[st.Cell]) -> list[st.Comparison]:
     """Each claim on an explanation beside as many words chosen otherwise."""
     k, by = _at(p), {c.method: c for c in curves}
     flips = {name: c.flipped[k].astype(float) for name, c in by.items()}
@@ -267,9 +232,7 @@ def _controls(p: Params, curves: list[Curve]) -> list[st.Comparison]:
     ]
 
 
-def _summary(
-    p: Params, curves: list[Curve], reviews: list[Ranked], whole: Faithfulness, accuracy: float
-) -> str:
+def _summary(p: Params, curves: list[st.Cell], reviews: list[st.Cell], accuracy: float) -> str:
     k, by = _at(p), {c.method: c for c in curves}
     flips = {name: f"{c.deleted[k, 0]:.1%}" for name, c in by.items()}
     rivals = "; ".join(
@@ -279,7 +242,6 @@ def _summary(
     )
     clusters, alone = by[CLUSTERS], by[LEADERS]
     same = float((clusters.flipped[k] == clusters.bare[k]).mean())
-    (neutral,) = (d for d in whole.deletions if "neutral" in d.name)
     return (
         f"A classifier with {accuracy:.4f} test accuracy, {len(reviews)} of its predictions. "
         f"Deleting the {p.words[k]} words named first flips: leaders with their clusters "
@@ -289,9 +251,7 @@ def _summary(
         f"{alone.fair[k].mean():.1%}. Read with 0 layers of attention after the deletion, "
         f"{same:.1%} of the outcomes are the same."
         f"\n\nThe winning clusters, whole, have {np.mean([r.winning for r in reviews]):.1f} words "
-        f"and flip {clusters.matched:.1%}; as many random words flip {by[RANDOM].matched:.1%}. "
-        f"Keeping only the non-neutral clusters flips {neutral.flipped:.1%}. The explanation by "
-        "clusters costs one evaluation and never changes."
+        f"and flip {clusters.matched:.1%}; as many random words flip {by[RANDOM].matched:.1%}."
     )
 
 
@@ -305,7 +265,7 @@ _LEFT = "The same when only these words are left: the lower, the more of the dec
 _RANDOM = (RANDOM, RANDOM_SIDE)
 
 
-def _draw(p: Params, curves: list[Curve], what: str) -> Any:
+def _draw(p: Params, curves: list[st.Cell], what: str) -> Any:
     """`what` is "deleted" or "left"."""
     figure, axes = cy.plot.sheet(1, 2, 4.6, 3.4)
     colours = dict(zip((c.method for c in curves if c.method not in _RANDOM), cy.plot.PALETTE))

@@ -19,7 +19,7 @@ Without `data` small models are trained on made-up reviews.
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +27,7 @@ import cynosure as cy
 from cynosure import study as st
 from cynosure.classifier.fitting.soft_model import Schedule
 
-from ._models import KINDS, LAYERS, History, TrainedModel, called, fitted
+from ._models import KINDS, LAYERS, History, called, fitted, series, trained_model
 from ._null_models import Null, null_controls, null_model, null_table, said
 from ._reviews import Split, numbered, split
 
@@ -66,25 +66,9 @@ class Params:
     counted: int = 5000
     seeds: int = 2
     seed: int = 0
-    movies: bool = True
 
 
-QUICK = Params(dims=(2, 4), reviews=160, epochs=6, rate=5e-2, batch=32, counted=100, movies=False)
-
-
-class LeaderWord(NamedTuple):
-    """A word, the number of reviews it leads in, and its score, positive for the second class."""
-
-    word: str
-    reviews: int
-    score: float
-
-
-class Example(NamedTuple):
-    """A review through the layers, and the share of each of its distinct words."""
-
-    trajectory: cy.Trajectory
-    weight: np.ndarray
+QUICK = Params(dims=(2, 4), reviews=160, epochs=6, rate=5e-2, batch=32, counted=100)
 
 
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
@@ -99,7 +83,7 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     fits = st.kept_each(_fitted, every, st.part(progress, 0.05, 0.75), names)
     data = _split(p.data, p.reviews, p.seed, p.tokens)
     groups = [[(*fit, data) for fit in fits[i :: len(cells)]] for i in range(len(cells))]
-    models = [TrainedModel.of(group[0], p.counted, real=bool(p.data)) for group in groups]
+    models = [trained_model(group[0], p.counted, real=bool(p.data)) for group in groups]
     say(0.75, "null models")
     nulls = [null_model(group, _schedule(p, p.seed)) for group in groups]
     say(0.8, "figures")
@@ -114,7 +98,6 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     for kind, example in shown.items():
         drawing = panels(first, example)
         figures.append(st.Picture(f"A {kind} review", _REVIEW.format(first.name), drawing))
-    say(0.9, "movies")
     return st.report_of(
         p,
         _summary(models, first, soft_is_hard, nulls),
@@ -129,7 +112,6 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         checks={"all runs": [soft_is_hard]}
         | {f"{kind} review": cy.check(e.trajectory) for kind, e in shown.items()},
         figures=figures,
-        movies=[moving(kind, e) for kind, e in shown.items()] if p.movies else (),
     )
 
 
@@ -151,7 +133,7 @@ def _fitted(p: Params, dim: int, kind: str, seed: int) -> tuple[History, dict[st
 # --- tables -------------------------------------------------------------------------------------
 
 
-def _accuracies(models: list[TrainedModel]) -> st.Table:
+def _accuracies(models: list[st.Cell]) -> st.Table:
     some = max(int(m.history.get("watched", 0)) for m in models)
     scored = f"on {some} reviews of each part, evenly spaced" if some else "on all reviews"
     note = (
@@ -167,8 +149,8 @@ def _accuracies(models: list[TrainedModel]) -> st.Table:
         "chosen epoch": lambda m: m.history["best_epoch"],
         **{head: lambda m, k=k: m.chosen[f"{k} accuracy"] for head, k in chosen.items()},
         "test, hard": "accuracy",
-        "last epoch": lambda m: m.series("test hard accuracy")[-1],
-        "best on test": lambda m: max(m.series("test hard accuracy")),
+        "last epoch": lambda m: series(m, "test hard accuracy")[-1],
+        "best on test": lambda m: max(series(m, "test hard accuracy")),
         "alpha": "alpha",
         "published best on test": lambda m: m.published[0],
         "published last": lambda m: m.published[1],
@@ -176,12 +158,12 @@ def _accuracies(models: list[TrainedModel]) -> st.Table:
     return st.Table.of("Accuracy", models, columns, note)
 
 
-def _from_start(m: TrainedModel) -> float:
+def _from_start(m: st.Cell) -> float:
     """Share of the leaders that lead from layer 0."""
     return float(m.hard.initial.sum() / max(m.hard.leaders.sum(), 1))
 
 
-def _leader_table(models: list[TrainedModel]) -> st.Table:
+def _leader_table(models: list[st.Cell]) -> st.Table:
     note = "Hardmax, 8 layers, test reviews. A repeated word is one token with a multiplicity."
     columns: dict[str, Any] = {
         **{"d": "dim", "A": "kind", "n": "tokens"},
@@ -195,7 +177,7 @@ def _leader_table(models: list[TrainedModel]) -> st.Table:
     return st.Table.of("Leaders", models, columns, note)
 
 
-def _matrix_table(models: list[TrainedModel]) -> st.Table:
+def _matrix_table(models: list[st.Cell]) -> st.Table:
     """What became of the step and of A."""
     note = (
         "alpha and, where it was trained, A of the scores <A z_i, z_j>, which starts as the "
@@ -203,13 +185,13 @@ def _matrix_table(models: list[TrainedModel]) -> st.Table:
         "adds nothing that could be expressed; the part that is not symmetric would."
     )
 
-    def symmetric(m: TrainedModel) -> np.ndarray:
+    def symmetric(m: st.Cell) -> np.ndarray:
         return np.linalg.eigvalsh((m.matrix + m.matrix.T) / 2)
 
-    def turned(m: TrainedModel) -> float:
+    def turned(m: st.Cell) -> float:
         return float(np.linalg.norm((m.matrix - m.matrix.T) / 2) / np.linalg.norm(m.matrix))
 
-    def rows(m: TrainedModel) -> str:
+    def rows(m: st.Cell) -> str:
         return "; ".join(" ".join(f"{x:.2f}" for x in row) for row in m.matrix)
 
     columns: dict[str, Any] = {
@@ -223,28 +205,27 @@ def _matrix_table(models: list[TrainedModel]) -> st.Table:
     return st.Table.of("Trained alpha and A", models, columns, note)
 
 
-def _leader_words(m: TrainedModel) -> list[LeaderWord]:
+def _leader_words(m: st.Cell) -> list[st.Cell]:
     """The paper's count: reviews right with confidence > 0.95, leaders with |score| > 2."""
     scores = m.weights["embedding"] @ m.weights["v"] + float(m.weights["b"])
     sure = (np.abs(m.hard.decision) > np.log(0.95 / 0.05)) & ((m.hard.decision > 0) == m.test.y)
     terms = m.test.terms[sure][m.hard.born[sure] == 0]
     count = Counter(terms[np.abs(scores[terms]) > 2].tolist())
-    return [LeaderWord(m.words[j], k, float(scores[j])) for j, k in count.most_common(20)]
+    top = count.most_common(20)
+    return [st.Cell(word=m.words[j], reviews=k, score=float(scores[j])) for j, k in top]
 
 
-def _words_table(m: TrainedModel, leaders: list[LeaderWord]) -> st.Table:
+def _words_table(m: st.Cell, leaders: list[st.Cell]) -> st.Table:
     note = (
         "Reviews decided rightly with confidence above 0.95; leaders from layer 0 with "
         "|<v, z> + b| > 2. The published counts are over all reviews of another split."
     )
-    columns: dict[str, Any] = {
-        **{"word": "word", "reviews it leads in": "reviews", "score": "score"},
-        "published": lambda x: PUBLISHED_LEADERS.get(x.word) if m.real else None,
-    }
+    columns = st.columns("word, reviews it leads in = reviews, score")
+    columns |= {"published": lambda x: PUBLISHED_LEADERS.get(x.word) if m.real else None}
     return st.Table.of(f"Words that lead, {m.name}", leaders, columns, note)
 
 
-def _soft_is_hard(models: list[TrainedModel]) -> cy.theorems.Check:
+def _soft_is_hard(models: list[st.Cell]) -> cy.theorems.Check:
     """Softmax at tau = 0.001 predicts as hardmax: error exp(-gap/tau), docs/mathematics.md A2."""
     apart = {m.name: abs(m.chosen["test soft accuracy"] - m.accuracy) for m in models}
     return st.at_most(
@@ -258,7 +239,7 @@ def _soft_is_hard(models: list[TrainedModel]) -> cy.theorems.Check:
 
 
 def _summary(
-    models: list[TrainedModel], first: TrainedModel, check: cy.theorems.Check, nulls: list[Null]
+    models: list[st.Cell], first: st.Cell, check: cy.theorems.Check, nulls: list[Null]
 ) -> str:
     few, many = (pick(models, key=lambda m: m.hard.leaders.mean()) for pick in (min, max))
     lines = "; ".join(
@@ -272,8 +253,6 @@ def _summary(
         f"the same weights read with 0 layers give {x.same:.1%} of the verdicts"
         for x in nulls
     )
-    above = {m.name: m.chosen["train hard accuracy"] - m.accuracy for m in models}
-    worst, slow = max(above, key=lambda name: above[name]), min(models, key=lambda m: m.alpha)
     return (
         f"Hardmax test accuracy at the epoch chosen on held-out blocks: {lines}. Softmax at "
         f"temperature 0.001 and hardmax differ by at most {check.witness['measured']:.4f}."
@@ -281,12 +260,7 @@ def _summary(
         f"\n\nLeaders per review: {few.hard.leaders.mean():.1f} of {few.test.sizes.mean():.0f} "
         f"distinct words for {few.name}, {many.hard.leaders.mean():.1f} of "
         f"{many.test.sizes.mean():.0f} for {many.name}: where all words lead, the model is a bag "
-        f"of words. Of the leaders of {first.name}, {_from_start(first):.1%} lead from layer 0. "
-        f"The step alpha is between {slow.alpha:.2f} ({slow.name}) and "
-        f"{max(m.alpha for m in models):.2f}; where small, {slow.hard.on_leaders.mean():.0%} "
-        f"of the mean token is on leaders after {LAYERS} layers. Training accuracy is up to "
-        f"{above[worst]:.3f} above test accuracy ({worst}) at the epoch chosen: the embedding "
-        "memorises."
+        f"of words. Of the leaders of {first.name}, {_from_start(first):.1%} lead from layer 0."
     )
 
 
@@ -307,7 +281,7 @@ _REVIEW = (
 )
 
 
-def _curves(models: list[TrainedModel], what: str) -> Any:
+def _curves(models: list[st.Cell], what: str) -> Any:
     columns = min(4, len(models))
     figure, axes = cy.plot.sheet(-(-len(models) // columns), columns, 3.3, 2.9)
     (blue, orange, green, _, _, sky, *_), grey = cy.plot.PALETTE, cy.plot.GREY
@@ -322,8 +296,8 @@ def _curves(models: list[TrainedModel], what: str) -> Any:
         ax.set_visible(False)
     for ax, m in zip(axes.flat, models):
         for name, label, colour, style in lines:
-            y = m.series(f"{name} {what}")
-            ax.plot(m.series("epoch"), y, style, color=colour, lw=1.4, label=label)
+            y = series(m, f"{name} {what}")
+            ax.plot(series(m, "epoch"), y, style, color=colour, lw=1.4, label=label)
         ax.axvline(m.history["best_epoch"], color=grey, lw=0.8)
         if what == "accuracy" and m.published[0] is not None:
             ax.axhline(m.published[0], color=grey, lw=0.9, ls="--")
@@ -333,7 +307,7 @@ def _curves(models: list[TrainedModel], what: str) -> Any:
     return figure
 
 
-def _word_bars(leaders: list[LeaderWord]) -> Any:
+def _word_bars(leaders: list[st.Cell]) -> Any:
     """One bar per word, blue where it speaks for the second class and orange for the first."""
     figure, ((ax,),) = cy.plot.sheet(1, 1, 7.0, 3.2)
     colours = [cy.plot.PALETTE[0 if x.score > 0 else 1] for x in leaders]
@@ -345,7 +319,7 @@ def _word_bars(leaders: list[LeaderWord]) -> Any:
     return figure
 
 
-def examples(m: TrainedModel) -> dict[str, Example]:
+def examples(m: st.Cell) -> dict[str, st.Cell]:
     """A positive and a negative test review that are decided rightly, surely and by few words."""
     out = {}
     for kind, sign in (("positive", 1.0), ("negative", -1.0)):
@@ -363,11 +337,11 @@ def examples(m: TrainedModel) -> dict[str, Example]:
         attention = cy.Hardmax(None if m.kind == "I" else m.matrix)
         dynamics = cy.PureAttention(attention, alpha=m.alpha)
         trajectory = cy.simulate(dynamics, z0, layers=LAYERS, words=words)
-        out[kind] = Example(trajectory, count.astype(float) / count.sum())
+        out[kind] = st.Cell(trajectory=trajectory, weight=count.astype(float) / count.sum())
     return out
 
 
-def panels(m: TrainedModel, example: Example) -> Any:
+def panels(m: st.Cell, example: st.Cell) -> Any:
     """Some layers side by side; in the plane with the decision line, the mean and the leaders."""
     trajectory, ink = example.trajectory, cy.plot.INK
     shown = (0, 1, 2, LAYERS)
@@ -389,10 +363,3 @@ def panels(m: TrainedModel, example: Example) -> Any:
             word = (trajectory.words or ())[i]
             ax.annotate(word, z[i], fontsize=cy.plot.TICK, zorder=13, **beside)
     return figure
-
-
-def moving(kind: str, example: Example) -> st.Picture:
-    """The review as a GIF."""
-    caption = "Words gather around their leaders (stars)."
-    film = cy.movie.gif(example.trajectory, size=420)
-    return st.Picture(f"The {kind} review, layer by layer", caption, film)

@@ -18,7 +18,7 @@ import numpy as np
 import cynosure as cy
 from cynosure import study as st
 
-__all__ = ["Descent", "WEAK", "comparisons", "descend", "draw", "table", "text"]
+__all__ = ["Descent", "WEAK", "comparisons", "descend", "table", "text"]
 
 WEAK = 0.5  # a complex pair is weakly damped when -Re < WEAK |Im|
 _STEP = 0.5  # of RK4, in units of 1/|l|, l the eigenvalue of V largest in modulus
@@ -84,22 +84,12 @@ def _groups(found: list[Descent]) -> tuple[list[Descent], list[Descent], list[De
 def text(found: list[Descent]) -> str:
     if not found:
         return "No V without an eigenvalue of positive real part was drawn."
-    down, up, weak = _groups(found)
-    said = (
-        f"Of {len(found)} V without an eigenvalue of positive real part {len(down)} let the tokens "
-        f"shrink, slowly: like t to the power {np.median([c.exponent for c in down]):.2f} in the "
-        "median (V = -I: -1/2)."
-        if down
-        else f"None of {len(found)} V without an eigenvalue of positive real part let them shrink."
-    )
-    if not up:
-        return f"{said} None let them grow."
-    most = max(c.longest[0, -1] / c.longest[0, 0] for c in up)
+    down, up, _ = _groups(found)
+    most = max((c.longest[0, -1] / c.longest[0, 0] for c in up), default=0.0)
     return (
-        f"{said} Under the other {len(up)} they grow, up to {most:.0e} times when we stop: such a "
-        f"V need not be stable once attention mixes the tokens. All of these have a complex pair, "
-        f"the most damped with -Re = {max(c.damping for c in up):.2g} |Im|; of the {len(weak)} V "
-        f"with a pair below {WEAK:g} {sum(c.grows for c in weak)} grow."
+        f"Of {len(found)} V without an eigenvalue of positive real part {len(down)} let the tokens "
+        f"shrink; under the other {len(up)} they grow"
+        + (f", up to {most:.0e} times when we stop." if up else ".")
     )
 
 
@@ -180,31 +170,3 @@ def table(found: list[Descent]) -> st.Table:
         else ""
     )
     return st.Table.of("V without an eigenvalue of positive real part", found, columns, note)
-
-
-def draw(found: list[Descent]) -> Any:
-    """Left: the longest token over time. Right: where it ends, against the damping of the pair."""
-    figure, ((left, right),) = cy.plot.sheet(1, 2, 5.6, 3.9)
-    orange = cy.plot.PALETTE[1]
-    for c in found:
-        colour = orange if c.grows else cy.plot.GREY
-        left.loglog(c.t[1:], c.longest[0, 1:] / c.longest[0, 0], color=colour, lw=0.9)
-        if c.finer is not None and c.grows:
-            left.loglog(c.t[1:], c.finer[0, 1:] / c.finer[0, 0], ":", color=orange, lw=1.1)
-    t = np.geomspace(10, 30 * 18, 9)
-    left.loglog(t, t**-0.5, "--", color=cy.plot.INK, lw=1.1, label="$t^{-1/2}$")
-    left.plot([], [], color=orange, label=f"grows (dotted: {FINER} times finer step)")
-    pairs = [c for c in found if np.isfinite(c.damping)]
-    for k, size in enumerate(found[0].sizes if found else ()):
-        ends = [c.longest[k, -1] / c.longest[k, 0] for c in pairs]
-        look = {"color": cy.plot.PALETTE[k], "label": f"start of size {size:g}"}
-        right.loglog([c.damping for c in pairs], ends, "os^vD"[k % 5], ms=5, alpha=0.75, **look)
-    left.set(xlabel="time, in 1/|l|", ylabel="longest token / at the start")
-    right.set(
-        xlabel="least -Re / |Im| of the complex pairs of V", ylabel="at the end / at the start"
-    )
-    right.axhline(1, color=cy.plot.INK, lw=0.8, ls=":")
-    right.axvline(WEAK, color=cy.plot.INK, lw=0.8, ls=":")
-    for ax in (left, right):
-        ax.legend(frameon=False, fontsize=cy.plot.LABEL)
-    return figure

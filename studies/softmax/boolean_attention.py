@@ -7,10 +7,8 @@ exp(-c e^t) of its unit vector; and the exceptional row, that of a token in the 
 symmetric start.
 
 That P becomes Boolean needs no attention: P of tokens moved by V alone does too, and faster, like
-exp(-c e^(2t)), since nobody comes near the largest token. What attention does is bring the others
-to it, and that costs one power of e^t: the slope of log(-log) is 1 with attention and 2 without.
-The theorem is about t to infinity. Short tokens average each other out first, may all end at one
-small value, and then are late: the control counts by size.
+exp(-c e^(2t)), since nobody comes near the largest token: the slope of log(-log) is 1 with
+attention and 2 without. Short tokens average each other out first and are late.
 
 Then d = 80, where the published script moves the tokens by V alone and never uses its attention.
 See what that hides: short tokens that do attend average each other out, and P falls to a rank of a
@@ -18,7 +16,7 @@ few; long tokens look at themselves from the start, and there the two nearly agr
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -51,22 +49,6 @@ class Params:
 QUICK = Params(times=81, d=40, starts=2, sizes=(1.0,))
 
 
-class Rows(NamedTuple):
-    """How far the rows of P are from the limit, over time."""
-
-    outside: np.ndarray  # (times, n): the weight outside the column it ends in
-    excepted: tuple[int, ...]  # rows that end in no column
-    slope: np.ndarray  # (n,): fitted d/dt log(-log outside), NaN where nothing can be fitted
-
-
-class Example(NamedTuple):
-    """A run with its tokens sorted, its attention matrices (times, n, n), and their rows."""
-
-    run: cy.Trajectory
-    P: np.ndarray
-    rows: Rows
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """The paper's random start, and a symmetric one with a token at 0."""
     sensible = p.n >= 2 and p.d >= 2 and p.times >= 3 and p.time > 0 and p.long > 0
@@ -87,50 +69,41 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     more = range(p.seed + 1, p.seed + 1 + max(1, p.starts // 3))
     again = st.kept_each(compare_ranks, [(p.n, p.d, p.eps, p.long, seed) for seed in more])
     say(0.8, "figures")
-    figures = (st.Picture("P(t)", _caption(examples), _heat_maps(p, examples)),)
+    figures = (st.Picture.of("P(t)", _heat_maps, p, examples),)
     checks = {name: cy.check(e.run, only=("B22", "B23", "B24")) for name, e in examples.items()}
-    tables = (*_tables(p, examples), _rank_table(ranks, p.eps))
-    columns = st.columns("size, start, rank, excepted, columns")
-    columns |= {"slope, attention": "slope", "slope, V alone": "alone"}
+    columns = st.columns(
+        "size, start, rank, excepted, columns, slope with attention = slope, "
+        "slope of V alone = alone"
+    )
     note = "Tokens on a line; slopes of log(-log of the weight outside), median over the rows."
     return st.report_of(
         p,
         _summary(p, examples) + "\n\n" + _rank_text(ranks, p.n, p.d),
-        controls=_comparisons(p, ends, [_last(found) for found in (ranks, *again)]),
-        tables=(*tables, st.Table.of("Other starts on the line", ends, columns, note)),
+        controls=_comparisons(p, ends, [ranks, *again]),
+        tables=[st.Table.of("Other starts on the line", ends, columns, note)],
         checks=checks,
         figures=figures,
     )
 
 
-class End(NamedTuple):
-    """One start on the line: P at the end, with attention and for tokens moved by V alone."""
+def _end(p: Params, size: float, start: int) -> st.Cell:
+    """One start on the line: P at the end, with attention and for tokens moved by V alone.
 
-    size: float
-    start: int
-    rank: int
-    excepted: int
-    columns: int  # that hold a row
-    slope: float  # median over the rows of d/dt log(-log outside)
-    alone: float  # the same for tokens that do not attend
-
-
-def _end(p: Params, size: float, start: int) -> End:
-    """Followed for longer than what is drawn: short tokens are late, all their scores are small."""
+    Followed for longer than what is drawn: short tokens are late, all their scores are small.
+    """
     z0 = size * cy.configurations.box(p.n, 1, p.seed + start)
     e, flow = _example(replace(p, time=p.time + 4), z0), cy.dynamics.RescaledFlow()
     times = np.asarray(e.run.t, dtype=float)
     still = np.sort(z0, axis=0)  # e^(-t) x does not move when x' = x
     alone = np.stack([cy.spectra.attention_matrix(flow, still, t) for t in times.tolist()])
     settled = np.setdiff1d(np.arange(p.n), e.rows.excepted)
-    return End(
-        size=size,
-        start=start,
+    return st.Cell(
+        **{"size": size, "start": start},
         rank=cy.spectra.epsilon_rank(e.P[-1], p.eps),
         excepted=len(e.rows.excepted),
-        columns=len(set(e.P[-1].argmax(axis=1)[settled].tolist())),
-        slope=_middle(e.rows.slope),
-        alone=_middle(_rows(times, alone).slope),
+        columns=len(set(e.P[-1].argmax(axis=1)[settled].tolist())),  # that hold a row
+        slope=_middle(e.rows.slope),  # median over the rows of d/dt log(-log outside)
+        alone=_middle(_rows(times, alone).slope),  # the same for tokens that do not attend
     )
 
 
@@ -141,13 +114,16 @@ def _middle(slope: np.ndarray) -> float:
 
 
 def _comparisons(
-    p: Params, ends: list[End], ranks: list[dict[str, tuple[int, int]]]
+    p: Params, ends: list[st.Cell], found: list[dict[str, st.Cell]]
 ) -> list[st.Comparison]:
     """Starts and sizes on the line; tokens that do not attend; starts in many dimensions."""
     right = {
         size: [e.rank <= 2 and e.excepted <= 1 for e in ends if e.size == size] for size in p.sizes
     }
-    slopes, alone = ([x for x in found if np.isfinite(x)] for found in zip(*(e[-2:] for e in ends)))
+    slopes, alone = ([getattr(e, k) for e in ends] for k in ("slope", "alone"))
+    slopes, alone = ([x for x in found if np.isfinite(x)] for found in (slopes, alone))
+    kinds = ("coupled", "uncoupled")
+    ranks = [{name: tuple(r.ranks[k][-1] for k in kinds) for name, r in x.items()} for x in found]
     short = [r[name] for r in ranks for name in r if name.endswith("length 1")]
     long = [r[name] for r in ranks for name in r if name.endswith("length 5") and "V = I" in name]
     fewer = sum(coupled < uncoupled for coupled, uncoupled in short)
@@ -183,29 +159,22 @@ def _comparisons(
     ]
 
 
-def _caption(examples: dict[str, Example]) -> str:
-    """The exceptional row needs sums that cancel exactly, which is up to the library that adds."""
-    odd = [i for e in examples.values() for i in e.rows.excepted]
-    middle = "the token at 0 should look evenly at all for ever, but a rounding error sent it away."
-    if odd:
-        middle = f"row {odd[0]} is exceptional: its token stays at 0, evenly looking at all."
-    return (
-        "Weights P_ij(t), row i looks at column j, tokens sorted. Tokens that end positive look at "
-        f"the last column, the others at the first. Symmetric start: {middle}"
-    )
-
-
-def _example(p: Params, z0: np.ndarray) -> Example:
+def _example(p: Params, z0: np.ndarray) -> st.Cell:
+    """A run with its tokens sorted, its attention matrices (times, n, n), and their rows."""
     flow, times = cy.dynamics.RescaledFlow(), np.linspace(0, p.time, p.times)
     tr = cy.simulate(flow, z0, times=times, stepper=cy.simulation.Adaptive(1e-12, 1e-14))
     tr = replace(tr, z=tr.values[:, np.argsort(z0[:, 0])])
     states = zip(tr.values, times.tolist(), strict=True)
     P = np.stack([cy.spectra.attention_matrix(flow, z, t) for z, t in states])
-    return Example(tr, P, _rows(times, P))
+    return st.Cell(run=tr, P=P, rows=_rows(times, P))
 
 
-def _rows(times: np.ndarray, P: np.ndarray) -> Rows:
-    """The outside weight is summed, not taken as 1 - P_ij, which stops at the rounding of 1."""
+def _rows(times: np.ndarray, P: np.ndarray) -> st.Cell:
+    """How far the rows of P are from the limit: `outside` (times, n), the weight outside the column
+    it ends in; rows that end in none; fitted d/dt log(-log outside), NaN where nothing can be.
+
+    The outside weight is summed, not taken as 1 - P_ij, which stops at the rounding of 1.
+    """
     n = P.shape[1]
     outside = (P * (np.arange(n) != P[-1].argmax(axis=1)[:, None])).sum(axis=2)
     slope = np.full(n, np.nan)
@@ -214,12 +183,14 @@ def _rows(times: np.ndarray, P: np.ndarray) -> Rows:
         fitted = (size > 10) & (size < 700)
         if fitted.sum() >= 5:
             slope[i] = np.polyfit(times[fitted], np.log(size[fitted]), 1)[0]
-    return Rows(outside, tuple(np.flatnonzero(outside[-1] > 1e-8).tolist()), slope)
+    excepted = tuple(np.flatnonzero(outside[-1] > 1e-8).tolist())
+    return st.Cell(outside=outside, excepted=excepted, slope=slope)
 
 
-def _summary(p: Params, examples: dict[str, Example]) -> str:
+def _summary(p: Params, examples: dict[str, st.Cell]) -> str:
     parts = []
-    for name, (tr, P, rows) in examples.items():
+    for name, e in examples.items():
+        tr, P, rows = e.run, e.P, e.rows
         settled = np.setdiff1d(np.arange(P.shape[1]), rows.excepted)
         slope = rows.slope[np.isfinite(rows.slope)]
         columns = sorted(set(P[-1].argmax(axis=1)[settled].tolist()))
@@ -234,20 +205,11 @@ def _summary(p: Params, examples: dict[str, Example]) -> str:
     return "\n\n".join(parts)
 
 
-def _tables(p: Params, examples: dict[str, Example]) -> list[st.Table]:
-    states = []
-    for name, (tr, P, _) in examples.items():
-        for k in [tr.nearest(t) for t in (*p.show, p.time)]:
-            read = cy.spectra.boolean_limit(P[k])
-            boolean, least = len(P[k]) - len(read.exceptional), float(P[k].max(axis=1).min())
-            rank = cy.spectra.epsilon_rank(P[k], p.eps)
-            states.append((name, float(tr.t[k]), rank, boolean, len(read.columns), least))
-    matrix = ("start", "t", "rank", "Boolean rows", "their columns", "least row maximum")
-    near = f"Rank: singular values above {p.eps:g} of the largest; Boolean: within 1e-8."
-    return [st.Table("Attention matrix", matrix, tuple(states), near)]
-
-
-def _heat_maps(p: Params, examples: dict[str, Example]) -> Any:
+def _heat_maps(p: Params, examples: dict[str, st.Cell]) -> Any:
+    """Weights P_ij(t), row i looks at column j, tokens sorted. Tokens that end positive look at the
+    last column, the others at the first. The token at 0 of the symmetric start looks evenly at all,
+    unless a rounding error sends it away.
+    """
     figure, axes = cy.plot.sheet(len(examples), len(p.show), 2.5, 2.5)
     for line, (name, e) in zip(axes, examples.items()):
         for ax, k in zip(line, [e.run.nearest(t) for t in p.show]):
@@ -267,15 +229,7 @@ def _heat_maps(p: Params, examples: dict[str, Example]) -> Any:
 # coupled  x_i' = sum_j P_ij V x_j      uncoupled  x_i' = V x_i,   P of the same formula
 
 
-class Ranks(NamedTuple):
-    """Ranks of P at the times t (in 1/l1), and P at the last of them, for both kinds of tokens."""
-
-    t: np.ndarray
-    ranks: dict[str, list[int]]  # "coupled", "uncoupled"
-    last: dict[str, np.ndarray]
-
-
-def compare_ranks(n: int, d: int, eps: float, time: float, seed: int) -> dict[str, Ranks]:
+def compare_ranks(n: int, d: int, eps: float, time: float, seed: int) -> dict[str, st.Cell]:
     """V = I and a random V (entries N(0, 1/d)), from tokens of length about 1 and 5."""
     random = np.random.default_rng([seed, d]).standard_normal((d, d)) / np.sqrt(d)
     return {
@@ -287,7 +241,8 @@ def compare_ranks(n: int, d: int, eps: float, time: float, seed: int) -> dict[st
     }
 
 
-def _ranks(V: np.ndarray, z0: np.ndarray, eps: float, time: float) -> Ranks:
+def _ranks(V: np.ndarray, z0: np.ndarray, eps: float, time: float) -> st.Cell:
+    """Ranks of P at the times t (in 1/l1), and P at the last of them, for both kinds of tokens."""
     flow = cy.dynamics.LeadingFlow(V=V)
     times = np.linspace(0, time, 41) / flow.leading
     # fixed steps: a random V may lead with a complex pair, and turning tokens change their minds
@@ -299,26 +254,11 @@ def _ranks(V: np.ndarray, z0: np.ndarray, eps: float, time: float) -> Ranks:
         for name, states in (("coupled", run.values), ("uncoupled", alone))
     }
     ranks = {name: [cy.spectra.epsilon_rank(M, eps) for M in P[name]] for name in P}
-    return Ranks(times * flow.leading, ranks, {name: P[name][-1] for name in P})
+    last = {name: P[name][-1] for name in P}
+    return st.Cell(t=times * flow.leading, ranks=ranks, last=last)
 
 
-def _rank_table(runs: dict[str, Ranks], eps: float) -> st.Table:
-    rows = tuple(
-        (name, float(r.t[k]), r.ranks["coupled"][k], r.ranks["uncoupled"][k])
-        for name, r in runs.items()
-        for k in (0, 10, 20, 30, 40)
-    )
-    columns = ("run", "l1 t", "rank of P, coupled", "rank of P, uncoupled")
-    note = f"Singular values above {eps:g} of the largest. Times in units of 1/l1, V's growth."
-    return st.Table("Rank in many dimensions", columns, rows, note)
-
-
-def _last(runs: dict[str, Ranks]) -> dict[str, tuple[int, int]]:
-    """The ranks at the end, of tokens that attend and of tokens that do not."""
-    return {name: (r.ranks["coupled"][-1], r.ranks["uncoupled"][-1]) for name, r in runs.items()}
-
-
-def _rank_text(runs: dict[str, Ranks], n: int, d: int) -> str:
+def _rank_text(runs: dict[str, st.Cell], n: int, d: int) -> str:
     ends = "; ".join(
         f"{name}: {r.ranks['coupled'][-1]} against {r.ranks['uncoupled'][-1]}"
         for name, r in runs.items()

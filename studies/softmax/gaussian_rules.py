@@ -16,7 +16,7 @@ start, for which T is not affine under any rule, and fewer tokens.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm
@@ -82,20 +82,6 @@ def closed(rule: str, beta: float, mean: float, variance: float, x: np.ndarray) 
     return bent if rule == "softmax" else bent / (1 + 2 * beta * variance)
 
 
-class Crowd(NamedTuple):
-    """Runs of one rule, start and n: the bend by time (mean over the draws)."""
-
-    rule: str
-    start: str
-    n: int
-    t: np.ndarray
-    bend: np.ndarray
-
-    @property
-    def end(self) -> float:
-        return float(self.bend[-1])
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Every rule from both starts, and with other numbers of tokens."""
     sensible = min(p.n, *p.other_n) >= 20 and min(p.beta, p.variance, p.time) > 0
@@ -132,7 +118,8 @@ def _affine(p: Params, rule: str) -> cy.theorems.Check:
     return st.at_most(rule, "arXiv 2501.18322, B35", said, np.abs(off).max(), 1e-9)
 
 
-def _crowd(p: Params, rule: str, start: str, n: int) -> Crowd:
+def _crowd(p: Params, rule: str, start: str, n: int) -> st.Cell:
+    """Runs of one rule, start and n: the bend by time (mean over the draws)."""
     quantiles = (np.arange(n) + 0.5) / n
     x = norm.ppf(quantiles) if start == "normal" else np.sqrt(12) * (quantiles - 0.5)
     draw = np.random.default_rng(p.seed)
@@ -141,9 +128,8 @@ def _crowd(p: Params, rule: str, start: str, n: int) -> Crowd:
     stepper = cy.simulation.RK4(p.time / p.steps)
     flow = Pull(rule, p.steep if rule == "sigmoid" else p.beta)
     runs = [cy.simulate(flow, z, time=p.time, stepper=stepper) for z in z0]
-    return Crowd(
-        rule, start, n, runs[0].t, np.mean([_bend(r.values[..., 0]) for r in runs], axis=0)
-    )
+    bend = np.mean([_bend(r.values[..., 0]) for r in runs], axis=0)
+    return st.Cell(rule=rule, start=start, n=n, t=runs[0].t, bend=bend, end=float(bend[-1]))
 
 
 def _bend(x: np.ndarray) -> np.ndarray:
@@ -155,7 +141,7 @@ def _bend(x: np.ndarray) -> np.ndarray:
     return np.linalg.norm(x - slope[:, None] * x[0], axis=1) / np.linalg.norm(x, axis=1)
 
 
-def _controls(crowds: list[Crowd], others: list[Crowd]) -> list[st.Comparison]:
+def _controls(crowds: list[st.Cell], others: list[st.Cell]) -> list[st.Comparison]:
     normal, uniform = (
         {c.rule: c.end for c in crowds if c.start == start} for start in ("normal", "uniform")
     )
@@ -178,7 +164,7 @@ def _controls(crowds: list[Crowd], others: list[Crowd]) -> list[st.Comparison]:
     ]
 
 
-def _drawn(crowds: list[Crowd]) -> Any:
+def _drawn(crowds: list[st.Cell]) -> Any:
     figure, (axes,) = cy.plot.sheet(1, 2, 4.8, 3.6)
     for ax, (start, of) in zip(axes, st.grouped(crowds, "start").items()):
         for colour, c in zip(cy.plot.PALETTE, of):

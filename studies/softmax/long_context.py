@@ -15,7 +15,7 @@ form only as d grows beyond (log n)^2.
 
 from dataclasses import dataclass
 from math import log
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -44,35 +44,6 @@ class Params:
 QUICK = Params(measured=(10, 100), edges=81, d=(16, 256), starts=2)
 
 
-class Layer(NamedTuple):
-    """One real layer at edge = gamma (1 - r): the cosine of its outputs, and the closed form."""
-
-    r: float
-    n: int
-    edge: float
-    cosine: float
-    expected: float
-    check: cy.theorems.Check
-
-    @property
-    def error(self) -> float:
-        return abs(self.cosine - self.expected)
-
-
-class Spread(NamedTuple):
-    """A layer on random tokens of mean cosine r: the mean cosine of its outputs, over starts."""
-
-    r: float
-    d: int
-    edge: float
-    cosines: list[float]
-    expected: float
-
-    @property
-    def error(self) -> float:
-        return abs(float(np.mean(self.cosines)) - self.expected)
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Real layers first, then the closed form."""
     over = st.measuring(p, progress)
@@ -88,8 +59,7 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         checks.setdefault(f"r = {c.r:g}, n = {c.n}", []).append(c.check)
     # one verdict per (r, n): that of the gamma with the least to spare
     tightest = {name: [min(group, key=lambda c: c.margin)] for name, group in checks.items()}
-    shown = {"r": "r", "n": "n", "gamma (1 - r)": "edge", "cosine": "cosine"}
-    columns = shown | {"off the closed form": "error"}
+    columns = st.columns("r, n, gamma (1 - r) = edge, cosine, off the closed form = error")
     random = st.columns(
         "d, gamma (1 - r) = edge, mean cosine = mean cosines, equal angles = expected, off = error"
     )
@@ -110,8 +80,11 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     )
 
 
-def _spread(p: Params, d: int, edge: float) -> Spread:
-    """x_i = sqrt(r) u + sqrt(1 - r) g_i, u and g_i independent and uniform on the sphere of R^d."""
+def _spread(p: Params, d: int, edge: float) -> st.Cell:
+    """The mean cosine of the outputs of a layer, per start, and the closed form.
+
+    x_i = sqrt(r) u + sqrt(1 - r) g_i, u and g_i independent and uniform on the sphere of R^d.
+    """
     r, n = p.r[len(p.r) // 2], max(p.measured)
     beta, cosines = edge / (1 - r) * log(n), []
     for s in range(p.starts):
@@ -123,10 +96,12 @@ def _spread(p: Params, d: int, edge: float) -> Spread:
         y /= np.linalg.norm(y, axis=1, keepdims=True)
         total = np.sum(y, axis=0)
         cosines.append(float((total @ total - n) / (n * (n - 1))))  # the mean over all pairs
-    return Spread(r, d, edge, cosines, _closed(n, r, edge))
+    expected = _closed(n, r, edge)
+    error = abs(float(np.mean(cosines)) - expected)
+    return st.Cell(r=r, d=d, edge=edge, cosines=cosines, expected=expected, error=error)
 
 
-def _comparisons(p: Params, layers: list[Layer], spread: list[Spread]) -> list[st.Comparison]:
+def _comparisons(p: Params, layers: list[st.Cell], spread: list[st.Cell]) -> list[st.Comparison]:
     """Real layers, how near the limit a real context is, and tokens whose cosines are not equal."""
     worst, n = max(c.error for c in layers), max(p.measured)
     off = {d: max(c.error for c in spread if c.d == d) for d in p.d}
@@ -147,22 +122,16 @@ def _comparisons(p: Params, layers: list[Layer], spread: list[Spread]) -> list[s
             away[million] < 0.05,
         ),
         st.Comparison(
-            "it holds for random tokens of mean cosine r",
+            f"it holds for random tokens of mean cosine r in high dimension only, d = {max(p.d)}",
             f"{p.starts} starts of {n} tokens in d dimensions",
             "largest distance over gamma: "
-            + ", ".join(f"{x:.2f} in d = {d}" for d, x in off.items()),
-            max(off.values()) < 0.05,
-        ),
-        st.Comparison(
-            f"it holds for random tokens in high dimension, d = {max(p.d)}",
-            f"{p.starts} starts of {n} tokens; d = {min(p.d)}",
-            f"largest distance {off[max(p.d)]:.3f}; {off[min(p.d)]:.3f}",
+            + ", ".join(f"{x:.3f} in d = {d}" for d, x in off.items()),
             off[max(p.d)] < 0.05 < off[min(p.d)],
         ),
     ]
 
 
-def _layer(p: Params, r: float, n: int, edge: float) -> Layer:
+def _layer(p: Params, r: float, n: int, edge: float) -> st.Cell:
     """n tokens of common cosine r, the rows of a root of their Gram matrix, through one layer."""
     x = np.linalg.cholesky((1 - r) * np.eye(n) + r * np.ones((n, n)))
     beta = edge / (1 - r) * log(n)
@@ -170,7 +139,9 @@ def _layer(p: Params, r: float, n: int, edge: float) -> Layer:
     y = 2 * tr.values[1] - tr.values[0]  # alpha = 1: the layer is the mean of token and pull
     unit = y / np.linalg.norm(y, axis=1, keepdims=True)
     cosine = float((unit[:2] @ unit[-2:].T)[0, -1])
-    return Layer(r, n, edge, cosine, _closed(n, r, edge), cy.check(tr, only=("B32",))[0])
+    expected, check = _closed(n, r, edge), cy.check(tr, only=("B32",))[0]
+    found = {"cosine": cosine, "expected": expected, "error": abs(cosine - expected)}
+    return st.Cell(r=r, n=n, edge=edge, **found, check=check)
 
 
 def _closed(n: int, r: float, edge: float) -> float:
@@ -182,7 +153,7 @@ def _limit(r: float, edge: float) -> float:
     return 1.0 if edge < 1 else r if edge > 1 else 4 * r / (1 + 3 * r)
 
 
-def _summary(p: Params, layers: list[Layer]) -> str:
+def _summary(p: Params, layers: list[st.Cell]) -> str:
     n, r = max(p.n), p.r[len(p.r) // 2]
     three = ", ".join(
         f"{_closed(n, r, edge):.4f} for gamma (1 - r) = {edge:g} (limit {_limit(r, edge):.4f})"
@@ -210,7 +181,7 @@ def _power(n: int) -> str:
     return f"$n = 10^{{{power}}}$" if n == 10**power else f"n = {n}"
 
 
-def _draw(p: Params, layers: list[Layer]) -> Any:
+def _draw(p: Params, layers: list[st.Cell]) -> Any:
     """Cosine of two outputs against gamma (1 - r), inputs of cosine r (dotted). Lines: closed form;
     circles: layers computed on real tokens; black: the limits, a point at the critical gamma.
     """

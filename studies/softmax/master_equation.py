@@ -9,13 +9,13 @@ hardmax (arXiv 2407.01602) the spectrum of P is its diagonal (B7), and the predi
 rounding from the layer on at which nobody changes whom they follow (C3).
 
 The start drawn was picked by hand (seed 4 settles late, which makes the frontier visible). Most
-settle much sooner: a table has the first `starts` seeds, none left out, and another the medians
-for other n, d, sizes and alpha. Beside the prediction by P(t0) stands the one by the uniform
+settle much sooner: a table has the first `starts` seeds, none left out; other n, d,
+sizes and alpha are its controls. Beside the prediction by P(t0) stands the one by the uniform
 matrix: what a linear equation gives that knows nothing of who looks at whom.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -50,38 +50,6 @@ class Params:
 QUICK = Params(n=16, saves=25, layers=18, starts=4, varied=(("n", 24), ("size", 4.0)))
 
 
-class Frozen(NamedTuple):
-    """One run and its predictions with P frozen at every saved time t0 but the last."""
-
-    run: cy.Trajectory
-    error: np.ndarray  # (t0, s), NaN beyond the run
-    moduli: np.ndarray  # (t0, n), of the eigenvalues of P(t0), largest first
-    near_one: np.ndarray  # (t0,), how many of these are within 1e-6 of 1
-    clusters: np.ndarray  # of the tokens at every saved time
-    ends: int  # clusters in the limit
-    blind: np.ndarray  # (t0,), largest error to the end of the prediction by the uniform matrix
-
-    def lasting(self, level: float) -> float:
-        """The first t0 from which the prediction stays below `level` to the end."""
-        bad = np.flatnonzero(np.nanmax(self.error, axis=1) > level)
-        return float(self.run.t[int(bad[-1]) + 1 if len(bad) else 0])
-
-
-class Start(NamedTuple):
-    """One start in both models, and the layer from which nobody changes whom they follow."""
-
-    seed: int
-    flow: Frozen
-    layers: Frozen
-    settled: int
-
-    @property
-    def exact(self) -> float:
-        """The largest error of a prediction of the layers made once their sets are settled."""
-        late = self.layers.error[self.settled : -1]
-        return float(np.nanmax(late)) if len(late) else 0.0
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Both models, frozen at every saved time."""
     over = st.measuring(p, progress)
@@ -93,7 +61,7 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     half = len(grid["start"])
     others = {case: cells[k * half :][:half] for k, case in enumerate(p.varied)}
     drawn = st.kept(_start, p, p.seed)
-    _, flow, layers, settled = drawn
+    flow, layers, settled = drawn.flow, drawn.layers, drawn.settled
     law = "hardmax: the prediction is exact once nobody changes whom they follow"
     reference, tol = "docs/mathematics.md C3, E9", 1e-13  # products of matrices of norm 1
     late = st.at_most("settled", reference, law, drawn.exact, tol, settled=settled)
@@ -107,13 +75,15 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         p,
         _summary(p, drawn, starts),
         controls=_comparisons(p, starts, others),
-        tables=[*tables, _varied_table(p, starts, others)],
+        tables=tables,
         checks=checks,
         figures=figures,
     )
 
 
-def _start(p: Params, seed: int) -> Start:
+def _start(p: Params, seed: int) -> st.Cell:
+    """One start in both models, the layer from which nobody changes whom they follow, and the
+    largest error of a prediction of the layers made from there."""
     z0 = p.size / np.sqrt(p.d) * cy.configurations.gaussian(p.n, p.d, seed)
     times = np.linspace(0, p.time, p.saves)
     soft = cy.simulate(
@@ -121,10 +91,13 @@ def _start(p: Params, seed: int) -> Start:
     )
     hard = cy.simulate(cy.PureAttention(alpha=p.alpha), z0, layers=p.layers)
     ends = cy.limit(cy.PureAttention(alpha=p.alpha), z0).points
-    return Start(seed, _frozen(soft, soft.values[-1]), _frozen(hard, ends), _settled(hard))
+    flow, layers, settled = _frozen(soft, soft.values[-1]), _frozen(hard, ends), _settled(hard)
+    late = layers.error[settled:-1]
+    exact = float(np.nanmax(late)) if len(late) else 0.0
+    return st.Cell(seed=seed, flow=flow, layers=layers, settled=settled, exact=exact)
 
 
-def _varied(p: Params, case: tuple[str, float | int], seed: int) -> Start:
+def _varied(p: Params, case: tuple[str, float | int], seed: int) -> st.Cell:
     """A start with one parameter changed."""
     name, value = case
     kind = type(getattr(p, name))
@@ -145,21 +118,28 @@ def _blind(tr: cy.Trajectory, k: int) -> float:
     return float((gap / np.linalg.norm(tr.values[k:], axis=(1, 2))).max())
 
 
-def _frozen(tr: cy.Trajectory, ends: np.ndarray) -> Frozen:
+def _frozen(tr: cy.Trajectory, ends: np.ndarray) -> st.Cell:
+    """One run and its predictions with P frozen at every saved time t0 but the last."""
     predictions = [cy.spectra.freeze(tr, k) for k in range(len(tr.t) - 1)]
     error = np.full((len(predictions), len(tr.t)), np.nan)
     for k, one in enumerate(predictions):
         error[k, : len(one.error)] = one.error
     tol = 1e-3 * float(np.linalg.norm(tr.values[0], axis=1).max())
-    return Frozen(
-        tr,
-        error,
-        np.array([np.abs(one.eigenvalues) for one in predictions]),
-        np.array([one.near_one for one in predictions]),
-        np.array([cy.clusters(z, tol).count for z in tr.values]),
-        cy.clusters(ends, tol).count,
-        np.array([_blind(tr, k) for k in range(len(predictions))]),
+    return st.Cell(
+        run=tr,
+        error=error,  # (t0, s), NaN beyond the run
+        moduli=np.array([np.abs(one.eigenvalues) for one in predictions]),  # of P(t0), (t0, n)
+        near_one=np.array([one.near_one for one in predictions]),  # of these within 1e-6 of 1
+        clusters=np.array([cy.clusters(z, tol).count for z in tr.values]),  # at every saved time
+        ends=cy.clusters(ends, tol).count,  # in the limit
+        blind=np.array([_blind(tr, k) for k in range(len(predictions))]),
     )
+
+
+def _lasting(frozen: st.Cell, level: float) -> float:
+    """The first t0 from which the prediction stays below `level` to the end."""
+    bad = np.flatnonzero(np.nanmax(frozen.error, axis=1) > level)
+    return float(frozen.run.t[int(bad[-1]) + 1 if len(bad) else 0])
 
 
 def _settled(tr: cy.Trajectory) -> int:
@@ -170,7 +150,7 @@ def _settled(tr: cy.Trajectory) -> int:
     return max(np.flatnonzero(changed).tolist(), default=-1) + 1
 
 
-def _table(title: str, frozen: Frozen) -> st.Table:
+def _table(title: str, frozen: st.Cell) -> st.Table:
     last = len(frozen.error) - 1
     columns: dict[str, Any] = {
         "frozen at": lambda k: float(frozen.run.t[k]),
@@ -183,12 +163,12 @@ def _table(title: str, frozen: Frozen) -> st.Table:
     return st.Table.of(title, sorted({round(last * j / 8) for j in range(9)}), columns)
 
 
-def _others(starts: list[Start]) -> st.Table:
+def _others(starts: list[st.Cell]) -> st.Table:
     columns: dict[str, Any] = {
         "seed": "seed",
         "error from t = 0": lambda s: float(np.nanmax(s.flow.error[0])),
-        "within 10 % from": lambda s: s.flow.lasting(0.1),
-        "within 0.1 % from": lambda s: s.flow.lasting(1e-3),
+        "within 10 % from": lambda s: _lasting(s.flow, 0.1),
+        "within 0.1 % from": lambda s: _lasting(s.flow, 1e-3),
         "softmax: at 1": lambda s: int(s.flow.near_one[-1]),
         **st.columns(
             "clusters = flow.ends, hardmax: settled at = settled, error from there = exact"
@@ -200,24 +180,24 @@ def _others(starts: list[Start]) -> st.Table:
     return st.Table.of("Other starts", starts, columns, note)
 
 
-def _agree(starts: list[Start]) -> int:
+def _agree(starts: list[st.Cell]) -> int:
     """In how many starts the eigenvalues of the last P at 1 are as many as the clusters."""
     return sum(bool(s.flow.near_one[-1] == s.flow.ends) for s in starts)
 
 
-def _late(start: Start) -> float:
+def _late(start: st.Cell) -> float:
     """The error of the blind prediction at the t0 from which the right one stays within 10 %."""
-    at = start.flow.run.nearest(start.flow.lasting(0.1))
+    at = start.flow.run.nearest(_lasting(start.flow, 0.1))
     return float(start.flow.blind[min(at, len(start.flow.blind) - 1)])
 
 
 def _comparisons(
-    p: Params, starts: list[Start], others: dict[tuple[str, float | int], list[Start]]
+    p: Params, starts: list[st.Cell], others: dict[tuple[str, float | int], list[st.Cell]]
 ) -> list[st.Comparison]:
     """Other n, d, sizes and alpha; the uniform matrix in place of P(t0)."""
     every = [*starts, *(s for group in others.values() for s in group)]
     blind = [_late(s) for s in every]
-    late = [s.flow.lasting(0.1) for s in every]
+    late = [_lasting(s.flow, 0.1) for s in every]
     exact = max(s.exact for s in every)
     said = f"{len(every)} starts: n, d, size and alpha varied"
     soft = sum(t < p.time for t in late)
@@ -246,52 +226,27 @@ def _comparisons(
     ]
 
 
-def _varied_table(
-    p: Params, starts: list[Start], others: dict[tuple[str, float | int], list[Start]]
-) -> st.Table:
-    named = {"as drawn": starts} | {f"{k} = {v:g}": group for (k, v), group in others.items()}
-
-    def middle(of: Any) -> Any:
-        return lambda item: float(np.median([of(s) for s in item[1]]))
-
-    columns: dict[str, Any] = {
-        **{"varied": lambda item: item[0], "starts": lambda item: len(item[1])},
-        "within 10 % from": middle(lambda s: s.flow.lasting(0.1)),
-        "within 0.1 % from": middle(lambda s: s.flow.lasting(1e-3)),
-        "uniform P from there": middle(_late),
-        "as many at 1 as clusters": lambda item: _agree(item[1]),
-        "hardmax settled at": middle(lambda s: s.settled),
-        "error from there": lambda item: max(s.exact for s in item[1]),
-    }
-    note = "Medians; uniform P: error to the end with 1/n in place of P(t0), t0 the first column."
-    return st.Table.of("Other parameters", named.items(), columns, note)
-
-
-def _summary(p: Params, drawn: Start, starts: list[Start]) -> str:
+def _summary(p: Params, drawn: st.Cell, starts: list[st.Cell]) -> str:
     def middle(values: list[float]) -> str:
         return f"{np.median(values):.2g} ({min(values):.2g} to {max(values):.2g})"
 
-    _, flow, layers, settled = drawn
-    agree = _agree(starts)
+    flow, layers, settled = drawn.flow, drawn.layers, drawn.settled
     return (
         f"Softmax flow, {p.n} tokens: predicted from t = 0 they are off by up to "
-        f"{np.nanmax(flow.error[0]):.0%}; from t0 = {flow.lasting(0.1):g} on the prediction stays "
-        f"within 10 % to the end, from {flow.lasting(1e-3):g} on within 0.1 %. At the end "
+        f"{np.nanmax(flow.error[0]):.0%}; from t0 = {_lasting(flow, 0.1):g} on the prediction "
+        f"stays within 10 % to the end, from {_lasting(flow, 1e-3):g} on within 0.1 %. At the end "
         f"{flow.near_one[-1]} eigenvalues of P are at 1, and the tokens are in {flow.ends} "
         f"clusters.\n\nHardmax layers (alpha = {p.alpha:g}): nobody changes whom they follow from "
-        f"layer {settled} on, and from there the prediction is off by {drawn.exact:.1g}; before, "
-        f"by up to {np.nanmax(layers.error[: max(1, settled)]):.0%}. P has {layers.near_one[-1]} "
-        f"eigenvalues at 1 at the end, one per leader; there are {layers.ends} limits.\n\n"
+        f"layer {settled} on; before, the prediction is off by up to "
+        f"{np.nanmax(layers.error[: max(1, settled)]):.0%}.\n\n"
         f"Over the first {len(starts)} seeds, median and range: softmax predictions stay within "
-        f"10 % from t0 = {middle([s.flow.lasting(0.1) for s in starts])} on, within 0.1 % from "
-        f"{middle([s.flow.lasting(1e-3) for s in starts])} on; eigenvalues at 1 and clusters agree "
-        f"in {agree} of {len(starts)}. Hardmax settles at layer "
-        f"{middle([float(s.settled) for s in starts])}, and is predicted from there to "
-        f"{max(s.exact for s in starts):.1g} at worst."
+        f"10 % from t0 = {middle([_lasting(s.flow, 0.1) for s in starts])} on, within 0.1 % from "
+        f"{middle([_lasting(s.flow, 1e-3) for s in starts])} on. Hardmax settles at layer "
+        f"{middle([float(s.settled) for s in starts])}."
     )
 
 
-def _draw_errors(drawn: Start) -> Any:
+def _draw_errors(drawn: st.Cell) -> Any:
     """Relative error of the tokens predicted a time s ahead by the attention matrix of time t0
     (white: beyond the end of the run). Right, above the dashed line: nobody changes whom they
     follow any more, and the prediction is exact up to rounding.

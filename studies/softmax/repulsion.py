@@ -6,12 +6,12 @@ only the next order of the softmax, x_i' = -C x_i with C their covariance: C' = 
 eigenvalue of C tends to 1/(2t), and tokens shrink like t^(-1/2), without changing their pattern.
 What is left of the mean is driven by the order after that, five factors of x: like t^(-5/2).
 
-Beside it, uniform attention (Q = 0), for which the first regime is all there is: the mean dies, the
-tokens keep their distances for ever. The slow decay is that of the softmax, not of V = -I.
+Beside it, uniform attention (Q = 0): the mean dies, the tokens keep their distances. The slow decay
+is that of the softmax, not of V = -I.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -58,44 +58,37 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         (p.n, p.side, p.seed, False),
     ]
     ends = over(_end, {"control (n, side, seed, softmax)": varied})
-    tables = [_table(p, runs), _varied_table(ends)]
-    controls = _comparisons(p, ends)
+    columns = st.columns(
+        "attention, n, side, seed, power of t = exponent, largest |2t cov - 1| = off, "
+        "spread left = left"
+    )
     return st.report_of(
-        p, _summary(runs), controls=controls, tables=tables, checks=checks, figures=figures
+        p,
+        _summary(runs),
+        controls=_comparisons(p, ends),
+        tables=[st.Table.of("Other starts, in the plane", ends, columns)],
+        checks=checks,
+        figures=figures,
     )
 
 
-class End(NamedTuple):
-    """Where a run in the plane ends: power of t, 2t times the covariance, spread over the start."""
-
-    n: int
-    side: float
-    seed: int
-    attention: str
-    exponent: float
-    off: float  # largest |2t cov - 1| over the eigenvalues
-    left: float  # the trace of the covariance over that at the start
-
-
-def _end(p: Params, case: tuple[int, float, int, bool]) -> End:
+def _end(p: Params, case: tuple[int, float, int, bool]) -> st.Cell:
+    """Where a run in the plane ends."""
     n, side, seed, soft = case
     z0 = side * cy.configurations.box(n, 2, seed)
     times = np.concatenate([[0.0], np.geomspace(1e-2, p.time, p.saved)])
     flow = cy.dynamics.EuclideanFlow(Q=None if soft else np.zeros((2, 2)), V=-np.eye(2))
     tr = cy.simulate(flow, z0, times=times, stepper=cy.simulation.Adaptive(1e-9, 1e-13, "LSODA"))
     spread = _spread(tr.values)
-    return End(
-        n=n,
-        side=side,
-        seed=seed,
-        attention="softmax" if soft else "uniform",
-        exponent=_exponent(tr),
-        off=float(np.abs(2 * tr.t[-1] * spread[-1] - 1).max()),
-        left=float(spread[-1].sum() / spread[0].sum()),
+    return st.Cell(
+        **{"n": n, "side": side, "seed": seed, "attention": "softmax" if soft else "uniform"},
+        exponent=_exponent(tr),  # power of t in the longest token
+        off=float(np.abs(2 * tr.t[-1] * spread[-1] - 1).max()),  # over the eigenvalues
+        left=float(spread[-1].sum() / spread[0].sum()),  # of the trace of the covariance
     )
 
 
-def _comparisons(p: Params, ends: list[End]) -> list[st.Comparison]:
+def _comparisons(p: Params, ends: list[st.Cell]) -> list[st.Comparison]:
     soft = [e for e in ends if e.attention == "softmax"]
     (uniform,) = (e for e in ends if e.attention == "uniform")
     powers = [e.exponent for e in soft]
@@ -117,14 +110,6 @@ def _comparisons(p: Params, ends: list[End]) -> list[st.Comparison]:
             max(e.off for e in soft) < 0.01 and uniform.left > 0.99,
         ),
     ]
-
-
-def _varied_table(ends: list[End]) -> st.Table:
-    columns = st.columns(
-        "attention, n, side, seed, power of t = exponent, largest |2t cov - 1| = off, "
-        "spread left = left"
-    )
-    return st.Table.of("Other starts, in the plane", ends, columns)
 
 
 def _flow(p: Params, d: int) -> cy.Trajectory:
@@ -169,18 +154,6 @@ def _summary(runs: dict[str, cy.Trajectory]) -> str:
         f"and weights are within {_uneven(tr, -1):.1g}/n of 1/n."
         for name, tr in runs.items()
     )
-
-
-def _table(p: Params, runs: dict[str, cy.Trajectory]) -> st.Table:
-    states = [(name, tr, tr.nearest(t)) for name, tr in runs.items() for t in (*p.show, p.time)]
-    rows = []
-    for name, tr, k in states:
-        t, x = float(tr.t[k]), tr.values[k]
-        mean = float(np.linalg.norm(x.mean(axis=0)))
-        spread = tuple((2 * t * _spread(x[None])[0]).tolist())
-        rows.append((name, t, float(_longest(x)), mean, spread, _uneven(tr, k)))
-    columns = ("run", "t", "longest token", "mean", "2t x covariance", "max |n P_ij - 1|")
-    return st.Table("Collapse", columns, tuple(rows))
 
 
 def _plane(p: Params, tr: cy.Trajectory) -> Any:

@@ -5,17 +5,15 @@
 Sinkhorn attention (Sinkformers, arXiv 2110.11773) keeps the mean of the tokens and lets no variance
 grow, for every A (docs/mathematics.md B38). See: under softmax the long tokens decide. After k
 layers z^k = W z^0 with a product W of stochastic matrices, and the influence of token j is the mean
-of column j of W: it gathers on few tokens, and the mean follows them. Under Sinkhorn every
-influence is 1/n, always. And at large beta, where softmax sends everybody to a few tokens, the best
-balanced matching is that of each token with itself: P tends to I, and tokens move ever less. They
-still gather: the summary says in how many clusters.
+of column j of W: it gathers on few tokens. Under Sinkhorn every influence is 1/n. At large beta the
+best balanced matching is that of each token with itself: P tends to I, and tokens move ever less.
 
 Beside it: uniform attention, for which both are one; tokens of equal length, where nobody is long;
 A not symmetric; other n, d and steps.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -44,13 +42,9 @@ class Params:
     iterations: int = 400
     some: tuple[float, ...] = (1.0, 4.0)
     varied: tuple[tuple[int, int, float, str], ...] = (
-        (12, 2, 0.5, "gaussian"),
-        (64, 2, 0.5, "gaussian"),
-        (32, 5, 0.5, "gaussian"),
-        (32, 2, 2.0, "gaussian"),
-        (32, 2, 0.5, "equal lengths"),
-        (32, 2, 0.5, "A not symmetric"),
-    )
+        (12, 2, 0.5, "gaussian"), (64, 2, 0.5, "gaussian"), (32, 5, 0.5, "gaussian"),
+        (32, 2, 2.0, "gaussian"), (32, 2, 0.5, "equal lengths"), (32, 2, 0.5, "A not symmetric"),
+    )  # fmt: skip
     seed: int = 0
 
 
@@ -58,29 +52,6 @@ QUICK = Params(
     betas=(0.0, 1.0), n=8, layers=8, starts=3, some=(1.0,),
     varied=((8, 2, 0.5, "equal lengths"), (8, 2, 0.5, "A not symmetric")),
 )  # fmt: skip
-
-
-class Ends(NamedTuple):
-    """The starts of one cell, one entry each."""
-
-    rule: str
-    beta: float
-    n: int
-    d: int
-    alpha: float
-    kind: str
-    drift: list[float]  # of the mean, over the standard deviation of the start
-    deciding: list[float]  # 1 / sum of squared influences, over n: 1 if all decide alike
-    long: list[float]  # influence of the longer half of the tokens
-    clusters: list[int]
-    spread: list[float]  # variance at the end over that at the start
-    columns: float  # largest |column sum - 1|, for Sinkhorn
-
-    def mean(self, name: str) -> float:
-        return float(np.mean(getattr(self, name)))
-
-    def told(self, name: str) -> str:
-        return st.told(getattr(self, name))
 
 
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
@@ -125,7 +96,8 @@ def _run(
     return cy.simulate(cy.PureAttention(attention, size[2]), z[:starts], layers=p.layers)
 
 
-def _cell(p: Params, rule: str, beta: float | int, size: tuple[int, int, float, str]) -> Ends:
+def _cell(p: Params, rule: str, beta: float | int, size: tuple[int, int, float, str]) -> st.Cell:
+    """The starts of one cell, one entry each."""
     n, d, alpha, kind = size
     tr = _run(p, rule, beta, size, p.starts)
     z, eta = tr.values, alpha / (1 + alpha)
@@ -139,18 +111,18 @@ def _cell(p: Params, rule: str, beta: float | int, size: tuple[int, int, float, 
     width = np.sqrt(z.var(axis=2).sum(axis=-1))  # (layers, starts)
     longest = np.linalg.norm(z[0], axis=-1).max(axis=-1)
     drift = np.linalg.norm(z[-1].mean(axis=1) - z[0].mean(axis=1), axis=-1)
-    return Ends(
-        *(rule, beta, n, d, alpha, kind),
-        drift=(drift / width[0]).tolist(),
-        deciding=(1 / (influence**2).sum(axis=1) / n).tolist(),
+    return st.Cell(
+        **{"rule": rule, "beta": beta, "n": n, "d": d, "alpha": alpha, "kind": kind},
+        drift=(drift / width[0]).tolist(),  # of the mean, over the standard deviation of the start
+        deciding=(1 / (influence**2).sum(axis=1) / n).tolist(),  # 1 if all decide alike
         long=np.take_along_axis(influence, longer, axis=1).sum(axis=1).tolist(),
         clusters=[cy.clusters(x, tol=NEAR * r).count for x, r in zip(z[-1], longest)],
-        spread=((width[-1] / width[0]) ** 2).tolist(),
-        columns=columns if rule == "sinkhorn" else 0.0,
+        spread=((width[-1] / width[0]) ** 2).tolist(),  # variance left
+        columns=columns if rule == "sinkhorn" else 0.0,  # largest |column sum - 1|
     )
 
 
-def _table(title: str, cells: list[Ends]) -> st.Table:
+def _table(title: str, cells: list[st.Cell]) -> st.Table:
     columns = st.columns(
         "rule, beta, n, d, alpha, kind, drift of the mean = mean drift, share that decides = mean "
         "deciding, influence of the longer half = mean long, clusters = mean clusters, "
@@ -164,7 +136,7 @@ def _table(title: str, cells: list[Ends]) -> st.Table:
     return st.Table.of(title, cells, columns, note)
 
 
-def _controls(p: Params, cells: list[Ends], others: list[Ends]) -> list[st.Comparison]:
+def _controls(p: Params, cells: list[st.Cell], others: list[st.Cell]) -> list[st.Comparison]:
     every = [*cells, *others]
     sinkhorn = [c for c in every if c.rule == "sinkhorn"]
     soft = [c for c in every if c.rule == "softmax" and c.beta > 0]
@@ -176,8 +148,8 @@ def _controls(p: Params, cells: list[Ends], others: list[Ends]) -> list[st.Compa
     drifts = [x for c in sinkhorn for x in c.drift]
     worst = max(c.columns for c in sinkhorn)
     least = min(min(c.deciding) for c in sinkhorn)
-    of = {c[1:6]: c for c in sinkhorn}  # by beta, n, d, alpha and kind: the same starts
-    pairs = [(c, of[c[1:6]]) for c in soft]
+    same = st.grouped([*soft, *sinkhorn], "beta", "n", "d", "alpha", "kind").values()
+    pairs = [pair for pair in same if len(pair) == 2]  # of the same starts
     balanced, soft_end = last["sinkhorn"], last["softmax"]
     return [
         st.Comparison(
@@ -213,27 +185,20 @@ def _controls(p: Params, cells: list[Ends], others: list[Ends]) -> list[st.Compa
     ]
 
 
-def _summary(p: Params, cells: list[Ends]) -> str:
-    of = {(c.rule, c.beta): c for c in cells}
-    told = [
-        f"beta = {beta:g}: share that decides {of['softmax', beta].mean('deciding'):.2f} and "
-        f"{of['sinkhorn', beta].mean('deciding'):.2f}, clusters "
-        f"{of['softmax', beta].mean('clusters'):.3g} and "
-        f"{of['sinkhorn', beta].mean('clusters'):.3g}, variance left "
-        f"{of['softmax', beta].mean('spread'):.2g} and {of['sinkhorn', beta].mean('spread'):.2g}"
-        for beta in p.betas
-        if beta > 0
-    ]
+def _summary(p: Params, cells: list[st.Cell]) -> str:
+    told = []
+    for beta in p.betas[1:]:
+        soft, even = (c for rule in RULES for c in cells if (c.rule, c.beta) == (rule, beta))
+        said = {"share that decides": "deciding", "clusters": "clusters", "variance left": "spread"}
+        pairs = (f"{k} {soft.mean(v):.2g} and {even.mean(v):.2g}" for k, v in said.items())
+        told.append(f"beta = {beta:g}: {', '.join(pairs)}")
     return (
         f"{p.n} Gaussian tokens of R^{p.d} after {p.layers} layers, softmax and Sinkhorn. "
-        f"{'. '.join(told)}. The mean moves by up to "
-        f"{max(c.mean('drift') for c in cells if c.rule == 'softmax'):.2g} of the width of the "
-        "start under softmax, and by "
-        f"{max(max(c.drift) for c in cells if c.rule == 'sinkhorn'):.1g} under Sinkhorn."
+        f"{'. '.join(told)}."
     )
 
 
-def _curves(p: Params, cells: list[Ends]) -> Any:
+def _curves(p: Params, cells: list[st.Cell]) -> Any:
     """Means over the starts with 95 % intervals. Left: drift of the mean, over the width of the
     start (Sinkhorn: 0). Second: 1/(n sum w^2) of the influences w; 1 if all tokens decide alike.
     Third: clusters at the end. Right: variance left. At large beta softmax gathers the tokens at

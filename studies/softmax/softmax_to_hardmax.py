@@ -7,17 +7,15 @@ At fixed beta softmax collapses to one point in the end: its agreement with hard
 hardmax within a few layers, at large beta mostly nobody does within the 64 layers compared; and the
 leaders, which hardmax never moves, leave their places after a number of layers that grows like
 e^{c beta} (docs/mathematics.md E15; on the sphere arXiv 2410.06833, for the random chain arXiv
-2508.09628). The slope c is somewhat below the smallest gap <v, v - w> between two leaders v and w,
-which is what the exponential weighs: as v moves the gap shrinks, so the lifetime is an integral of
-e^{beta gap}, and of the order e^{beta gap} / beta.
+2508.09628). The slope c is somewhat below the smallest gap <v, v - w> between two leaders: as v
+moves the gap shrinks, so the lifetime is an integral of e^{beta gap}: about e^{beta gap}/beta.
 
-Drawn are a pentagon and the first four Gaussian starts of a seed that was picked by hand (seed 0;
-they look tidy). The tables and the sentence on slopes have all `starts` of them.
+Drawn are a pentagon and the first four Gaussian starts of a seed picked by hand; tables have all.
 """
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -55,26 +53,6 @@ QUICK = Params(
 )  # fmt: skip
 
 
-class Life(NamedTuple):
-    """One start at one beta."""
-
-    start: str
-    beta: float
-    differs: int | None  # first layer at which the strongest weights point elsewhere than hardmax
-    lost: int | None  # first layer at which a leader is far; None: not within the layers looked at
-    share: float  # of tokens near their hardmax limit after 64 layers (or before the loss)
-
-
-class Lifetimes(NamedTuple):
-    """One start at every beta, the slope of log(lifetime) and the barrier of the leaders."""
-
-    start: str
-    lives: list[Life]
-    slope: float | None
-    barrier: float
-    corrected: float | None = None  # the slope of log(beta lifetime)
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """Every start at every beta, until the agreement is lost."""
     over = st.measuring(p, progress)
@@ -87,7 +65,7 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     cells = over(_varied, grid)
     size = len(p.metastable)
     others = [
-        _lifetimes(_changed(p, case), "pentagon", cells[k * size :][:size])._replace(
+        _lifetimes(_changed(p, case), "pentagon", cells[k * size :][:size]).replace(
             start=f"pentagon, {case[0]} = {case[1]:g}"
         )
         for k, case in enumerate(p.varied)
@@ -139,8 +117,13 @@ def barrier(li: cy.analysis.Limit) -> float:
     return float(gaps[~np.eye(len(v), dtype=bool)].min(initial=np.inf))
 
 
-def _life(p: Params, start: str, beta: float) -> Life:
-    """Simulate in stretches that double, until a leader has left."""
+def _life(p: Params, start: str, beta: float) -> st.Cell:
+    """One start at one beta, simulated in stretches that double until a leader has left.
+
+    `differs`: first layer at which the strongest weights point elsewhere than hardmax; `lost`:
+    first layer at which a leader is far, None if not within those looked at; `share` of the tokens
+    near their hardmax limit after 64 layers (or before the loss).
+    """
     z0 = _tokens(p, start)
     li = cy.limit(cy.PureAttention(alpha=p.alpha), z0)
     soft = cy.PureAttention(cy.Softmax(beta), p.alpha)
@@ -155,7 +138,8 @@ def _life(p: Params, start: str, beta: float) -> Life:
             share = float((away[(bad[0] if len(bad) else 0) - 1] < p.far).mean())
         lost = k + int(tr.t[bad[0]]) if len(bad) else None
         z, k = tr.values[-1], k + layers
-    return Life(start, beta, _differs(p, soft, z0), lost, share)
+    differs = _differs(p, soft, z0)
+    return st.Cell(start=start, beta=beta, differs=differs, lost=lost, share=share)
 
 
 def _changed(p: Params, case: tuple[str, float | int]) -> Params:
@@ -163,7 +147,7 @@ def _changed(p: Params, case: tuple[str, float | int]) -> Params:
     return replace(p, varied=(), **{name: type(getattr(p, name))(value)})
 
 
-def _varied(p: Params, case: tuple[str, float | int], beta: float) -> Life:
+def _varied(p: Params, case: tuple[str, float | int], beta: float) -> st.Cell:
     """The pentagon with one parameter changed."""
     return _life(_changed(p, case), "pentagon", beta)
 
@@ -182,24 +166,27 @@ def _differs(p: Params, soft: cy.PureAttention, z0: np.ndarray) -> int | None:
     return None
 
 
-def _lifetimes(p: Params, start: str, lives: list[Life]) -> Lifetimes:
+def _lifetimes(p: Params, start: str, lives: list[st.Cell]) -> st.Cell:
+    """One start at every beta, the slopes of log(lifetime) and log(beta lifetime), and the barrier
+    of the leaders."""
     gap = barrier(cy.limit(cy.PureAttention(alpha=p.alpha), _tokens(p, start)))
     beta, lost = np.array(_long(lives) or np.empty((0, 2))).T
-    if len(beta) < 2:
-        return Lifetimes(start, lives, None, gap)
-    slope, corrected = (float(np.polyfit(beta, np.log(y), 1)[0]) for y in (lost, beta * lost))
-    return Lifetimes(start, lives, slope, gap, corrected)
+    slope = corrected = None
+    if len(beta) >= 2:
+        slope, corrected = (float(np.polyfit(beta, np.log(y), 1)[0]) for y in (lost, beta * lost))
+    return st.Cell(start=start, lives=lives, slope=slope, barrier=gap, corrected=corrected)
 
 
-def _long(lives: list[Life]) -> list[tuple[float, int]]:
+def _long(lives: list[st.Cell]) -> list[tuple[float, int]]:
     """(beta, layers) of the lifetimes long enough to be metastable."""
     return [(c.beta, c.lost) for c in lives if c.lost is not None and c.lost >= 100]
 
 
-def _summary(p: Params, starts: list[Lifetimes]) -> str:
+def _summary(p: Params, starts: list[st.Cell]) -> str:
     low, high = min(p.beta), max(p.beta)
     parts = []
-    for name, lives, slope, gap, _ in starts[:_DRAWN]:
+    for s in starts[:_DRAWN]:
+        name, lives, slope, gap = s.start, s.lives, s.slope, s.barrier
         lost = {c.beta: c.lost for c in lives}
         grown = f"layer {lost[high]}" if lost[high] is not None else f"no layer up to {p.most}"
         fit = f"slope {slope:.3g} against a gap of {gap:.3g}" if slope else "no slope"
@@ -213,31 +200,17 @@ def _summary(p: Params, starts: list[Lifetimes]) -> str:
         if least
         else "In every start somebody follows another token than under hardmax at every beta."
     )
-    return f"{'; '.join(parts)}.\n\n{agree} {_ratios(starts)}"
+    return f"{'; '.join(parts)}.\n\n{agree}"
 
 
-def _over_gap(starts: list[Lifetimes]) -> tuple[list[float], list[float]]:
+def _over_gap(starts: list[st.Cell]) -> tuple[list[float], list[float]]:
     """The slope over the gap, and the one with the factor beta, of every start that has both."""
     found = [s for s in starts if np.isfinite(s.barrier) and s.slope is not None]
     plain = [s.slope / s.barrier for s in found if s.slope is not None]
     return plain, [s.corrected / s.barrier for s in found if s.corrected is not None]
 
 
-def _ratios(starts: list[Lifetimes]) -> str:
-    """Slope over gap, over every start that has both."""
-    ratios, corrected = _over_gap(starts)
-    if not ratios:
-        return "No start has a slope."
-    text = (
-        f"Slope over gap in the {len(ratios)} of {len(starts)} starts that have both: median "
-        f"{np.median(ratios):.2f}, from {min(ratios):.2f} to {max(ratios):.2f}"
-    )
-    return text + (f"; with the factor beta: {np.median(corrected):.2f}." if corrected else ".")
-
-
-def _comparisons(
-    p: Params, starts: list[Lifetimes], others: list[Lifetimes]
-) -> list[st.Comparison]:
+def _comparisons(p: Params, starts: list[st.Cell], others: list[st.Cell]) -> list[st.Comparison]:
     """alpha, n, the threshold and the seed varied; the slope with the factor beta."""
     plain, corrected = _over_gap([*starts, *others])
     high = max(p.beta)
@@ -246,16 +219,11 @@ def _comparisons(
     out = [
         st.Comparison(
             f"at beta = {high:g} nobody follows another token than under hardmax within 64 layers",
-            "starts",
-            f"{st.counted(len(same), len(starts))} starts",
-            len(same) == len(starts),
-        ),
-        st.Comparison(
-            f"at beta = {min(p.beta):g} somebody does",
-            "starts",
-            f"{st.counted(sum(parted), len(parted))} starts",
-            all(parted),
-        ),
+            f"starts; beta = {min(p.beta):g}, where somebody does",
+            f"nobody in {st.counted(len(same), len(starts))} starts; at beta = {min(p.beta):g} "
+            f"somebody in {st.counted(sum(parted), len(parted))}",
+            len(same) == len(starts) and all(parted),
+        )
     ]
     if len(plain) < 2:
         return out
@@ -282,7 +250,7 @@ def _mark(ax: Any, x: np.ndarray, layers: list[Any], most: int, how: str, **look
     ax.plot(x[none], y[none], "^", color=look["color"], ms=7)
 
 
-def _draw_lives(p: Params, starts: list[Lifetimes]) -> Any:
+def _draw_lives(p: Params, starts: list[st.Cell]) -> Any:
     """Left: layers until a leader is `far` from its place (triangles: not yet at the end). Dashed:
     e^(beta gap)/beta, with the smallest gap between leaders. Right: the first layer at which some
     token's strongest softmax weight is off the tokens it follows under hardmax (triangles: none in
@@ -291,15 +259,16 @@ def _draw_lives(p: Params, starts: list[Lifetimes]) -> Any:
     figure, ((left, right),) = cy.plot.sheet(1, 2, 5.4, 4.2)
     beta = np.array(p.beta)
     drawn = starts[:_DRAWN]
-    for s, (colour, (name, lives, _, gap, _)) in enumerate(zip(cy.plot.PALETTE, drawn)):
-        lost = [None if c.lost is None else max(c.lost, 1) for c in lives]
+    for s, (colour, c) in enumerate(zip(cy.plot.PALETTE, drawn)):
+        name, lives, gap = c.start, c.lives, c.barrier
+        lost = [None if x.lost is None else max(x.lost, 1) for x in lives]
         _mark(left, beta, lost, p.most, "o-", color=colour, ms=4, label=name)
         for low, layers in _long(lives)[:1]:  # from the first of them on, if there is one
             line = layers * np.exp(gap * (beta - low)) * low / beta
             shown = (line < 3 * p.most) & (beta >= low)
             left.plot(beta[shown], line[shown], "--", color=colour, lw=0.9)
         beside = beta + 0.25 * (s - (len(drawn) - 1) / 2)
-        _mark(right, beside, [c.differs for c in lives], 64, "o", color=colour, ms=5)
+        _mark(right, beside, [x.differs for x in lives], 64, "o", color=colour, ms=5)
     left.set(xlabel="inverse temperature beta", ylabel="layers until a leader leaves", yscale="log")
     right.set(xlabel="inverse temperature beta", ylabel="first different follow pattern (layer)")
     right.set_yscale("symlog", linthresh=1)

@@ -13,7 +13,7 @@ sooner in proportion; beta = 0, where nothing holds; and tokens off the polygon 
 from dataclasses import dataclass
 from itertools import pairwise
 from math import log, log1p
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,37 +36,14 @@ class Params:
     layers: int = 2000
     runs: int = 400
     varied: tuple[tuple[int, int, float, float], ...] = (
-        (4, 1, 0.1, 0.0),
-        (4, 1, 0.9, 0.0),
-        (4, 3, 0.5, 0.0),
-        (4, 8, 0.5, 0.0),
-        (4, 1, 0.5, 0.1),
-    )
+        (4, 1, 0.1, 0.0), (4, 1, 0.9, 0.0), (4, 3, 0.5, 0.0), (4, 8, 0.5, 0.0), (4, 1, 0.5, 0.1),
+    )  # fmt: skip
     seed: int = 0
 
 
 QUICK = Params(
     vertices=(3, 4), barriers=(0.0, 3.0), layers=200, runs=40, varied=((4, 3, 0.2, 0.0),)
 )
-
-
-class Exits(NamedTuple):
-    """First exits of the chains of one cell; a chain that never leaves is counted at the end."""
-
-    vertices: int
-    each: int
-    g: float
-    off: float
-    barrier: float
-    beta: float
-    median: float
-    low: float
-    high: float
-    held: int  # chains that never left
-    runs: int
-    expected: float  # the median of the geometric law
-    below: int  # exits not later than the expected median
-    chance: float  # of that under the law
 
 
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
@@ -103,7 +80,8 @@ def _middle(p: Params) -> float:
     return p.barriers[len(p.barriers) // 2]
 
 
-def _cell(p: Params, size: tuple[int, int, float, float], barrier: float | int) -> Exits:
+def _cell(p: Params, size: tuple[int, int, float, float], barrier: float | int) -> st.Cell:
+    """First exits of the chains of one cell; a chain that never leaves is counted at the end."""
     k, each, g, off = size
     beta = barrier / (1 - float(np.cos(2 * np.pi / k)))
     corners = np.repeat(cy.configurations.polygon(k), each, axis=0)
@@ -124,32 +102,24 @@ def _cell(p: Params, size: tuple[int, int, float, float], barrier: float | int) 
     stay = n * log1p(-q)  # log of the probability that nobody leaves in a layer
     expected = float(max(1, np.ceil(-log(2) / stay)))
     low, high = st.resampled(exits, np.median)
-    return Exits(
-        vertices=k,
-        each=each,
-        g=g,
-        off=off,
-        barrier=barrier,
-        beta=beta,
-        median=float(np.median(exits)),
-        low=low,
-        high=high,
-        held=held,
-        runs=p.runs,
-        expected=expected,
-        below=int((exits <= expected).sum()),
-        chance=float(1 - np.exp(stay * expected)),
+    return st.Cell(
+        **{"vertices": k, "each": each, "g": g, "off": off, "barrier": barrier, "beta": beta},
+        **{"middle": float(np.median(exits)), "low": low, "high": high},
+        **{"held": held, "runs": p.runs},  # chains that never left, and all
+        expected=expected,  # the median of the geometric law
+        below=int((exits <= expected).sum()),  # exits not later than that
+        chance=float(1 - np.exp(stay * expected)),  # of that under the law
     )
 
 
-def _fits(c: Exits) -> bool:
+def _fits(c: st.Cell) -> bool:
     low, high = st.wilson(c.below, c.runs)
     return low <= c.chance <= high
 
 
-def _table(title: str, cells: list[Exits]) -> st.Table:
+def _table(title: str, cells: list[st.Cell]) -> st.Table:
     columns = st.columns(
-        "vertices, tokens at each = each, g, moved by = off, barrier, beta, median exit = median"
+        "vertices, tokens at each = each, g, moved by = off, barrier, beta, median exit = middle"
     )
     columns |= {"95 %": lambda c: (c.low, c.high)}
     columns |= st.columns("expected, never left = held")
@@ -158,15 +128,15 @@ def _table(title: str, cells: list[Exits]) -> st.Table:
     return st.Table.of(title, cells, columns, note)
 
 
-def _slope(cells: list[Exits]) -> float:
+def _slope(cells: list[st.Cell]) -> float:
     """Of log median against the barrier, where it is 3 layers or more and most chains left."""
-    some = [c for c in cells if c.median >= 3 and c.held < c.runs / 4]
+    some = [c for c in cells if c.middle >= 3 and c.held < c.runs / 4]
     if len(some) < 2:
         return float("nan")
-    return float(np.polyfit([c.barrier for c in some], np.log([c.median for c in some]), 1)[0])
+    return float(np.polyfit([c.barrier for c in some], np.log([c.middle for c in some]), 1)[0])
 
 
-def _controls(p: Params, cells: list[Exits], others: list[Exits]) -> list[st.Comparison]:
+def _controls(p: Params, cells: list[st.Cell], others: list[st.Cell]) -> list[st.Comparison]:
     fitting = [c for c in (*cells, *others) if c.off == 0]
     right = sum(map(_fits, fitting))
     middle, every = _middle(p), (*cells, *others)
@@ -181,28 +151,28 @@ def _controls(p: Params, cells: list[Exits], others: list[Exits]) -> list[st.Com
             "every number of vertices, beta, g and crowd, by the share of exits before the "
             "expected median; beta = 0",
             f"the law is inside the 95 % interval in {right} of {len(fitting)} cells; medians at "
-            f"beta = 0: {', '.join(f'{c.median:g}' for c in free)}",
+            f"beta = 0: {', '.join(f'{c.middle:g}' for c in free)}",
             right >= 0.85 * len(fitting),
         ),
         st.Comparison(
             "The exit does not depend on the step g.",
             f"g at the barrier {middle:g}, 4 vertices, other draws",
-            "; ".join(f"g = {c.g:g}: {c.median:g} ({c.low:g} to {c.high:g})" for c in steps),
+            "; ".join(f"g = {c.g:g}: {c.middle:g} ({c.low:g} to {c.high:g})" for c in steps),
             len(steps) > 1 and max(c.low for c in steps) <= min(c.high for c in steps),
         ),
         st.Comparison(
             "More tokens exit sooner, in proportion.",
             f"tokens at each vertex at the barrier {middle:g}, 4 vertices",
-            "; ".join(f"{c.each}: {c.median:g} (expected {c.expected:g})" for c in crowds),
+            "; ".join(f"{c.each}: {c.middle:g} (expected {c.expected:g})" for c in crowds),
             len(crowds) > 1
-            and all(a.median > b.median for a, b in pairwise(crowds))
+            and all(a.middle > b.middle for a, b in pairwise(crowds))
             and all(map(_fits, crowds)),
         ),
         *(
             st.Comparison(
                 "The law is that of the exact polygon only.",
                 f"tokens moved by {c.off:g} at random",
-                f"median {c.median:g} ({c.low:g} to {c.high:g}), law of the polygon {c.expected:g}",
+                f"median {c.middle:g} ({c.low:g} to {c.high:g}), law of the polygon {c.expected:g}",
                 not _fits(c),
             )
             for c in moved
@@ -210,24 +180,19 @@ def _controls(p: Params, cells: list[Exits], others: list[Exits]) -> list[st.Com
     ]
 
 
-def _summary(p: Params, cells: list[Exits]) -> str:
+def _summary(p: Params, cells: list[st.Cell]) -> str:
     told = []
-    for k in p.vertices:
-        of = [c for c in cells if c.vertices == k]
+    for k, of in st.grouped(cells, "vertices").items():
         slope = _slope(of)
-        fitted = (
-            f" by {slope:.3f} per unit of the barrier beta (1 - cos(2 pi/p)) (expected 1 for high "
-            "ones),"
-        )
+        fitted = "" if np.isnan(slope) else f", by {slope:.3f} per unit of the barrier (expected 1)"
         told.append(
-            f"{k} vertices: log median exit grows{'' if np.isnan(slope) else fitted} from "
-            f"{of[0].median:g} layers at 0 to {of[-1].median:g} at {of[-1].barrier:g} (expected "
-            f"{of[-1].expected:g}; {of[-1].held} of {of[-1].runs} never left)"
+            f"{k} vertices: from {of[0].middle:g} layers at 0 to {of[-1].middle:g} at "
+            f"{of[-1].barrier:g} (expected {of[-1].expected:g}){fitted}"
         )
-    return f"{p.runs} chains each, {p.layers} layers at most. {'. '.join(told)}."
+    return f"Median first exit of {p.runs} chains. {'. '.join(told)}."
 
 
-def _curves(p: Params, cells: list[Exits]) -> Any:
+def _curves(p: Params, cells: list[st.Cell]) -> Any:
     """Median of the first exit with its 95 % interval, by number of vertices; lines: the geometric
     law; the grey line is the last layer of the runs, where medians are capped. Hollow: other steps,
     more tokens at each vertex (sooner), and tokens moved off the polygon.
@@ -238,17 +203,13 @@ def _curves(p: Params, cells: list[Exits]) -> Any:
         beta = np.linspace(0, max(c.beta for c in of), 60)
         law = [-log(2) / (k * log1p(-exit_probability(k, float(b)))) for b in beta]
         ax.plot(beta, np.maximum(law, 1), color=colour, lw=1)
-        middle = np.array([c.median for c in of])
+        middle = np.array([c.middle for c in of])
         bars = np.abs(np.array([(c.low, c.high) for c in of]).T - middle)
         look: dict[str, Any] = {"ms": 5, "capsize": 2, "color": colour, "label": f"{k} vertices"}
         ax.errorbar([c.beta for c in of], middle, bars, fmt="o", **look)
-    marks = {"other g": "v", "more tokens": "s", "moved": "^"}
-    for c in cells:
-        name = "moved" if c.off else "more tokens" if c.each > 1 else "other g"
-        if c.off or c.each > 1 or c.g != p.g:
-            label = f"4 vertices, {name}" if name in marks else None
-            mark = marks.pop(name, {"other g": "v", "more tokens": "s", "moved": "^"}[name])
-            ax.plot(c.beta, c.median, mark, mfc="white", color=cy.plot.INK, ms=6, label=label)
+    varied = [c for c in cells if c.off or c.each > 1 or c.g != p.g]
+    hollow: dict[str, Any] = {"mfc": "white", "color": cy.plot.INK, "ms": 6, "label": "varied"}
+    ax.plot([c.beta for c in varied], [c.middle for c in varied], "s", **hollow)
     ax.axhline(p.layers, color=cy.plot.GREY, lw=0.8)
     ax.set(yscale="log", xlabel="beta", ylabel="first exit (layers)")
     ax.set_ylim(bottom=0.7)

@@ -6,13 +6,12 @@ See, for V as in arXiv 2305.05465 and for random V (Sugolov and Aubry): a multip
 polytope; a simple leading eigenvalue that is real, positive and dominant gives at most three
 hyperplanes; a leading eigenspace of dimension two a polytope times a line; a leading complex pair
 turns the tokens round and round, mostly in few clusters; V = -I brings everything to 0, like
-t^(-1/2). So do most random V without an eigenvalue of positive real part, but not all: with a
-weakly damped complex pair tokens may grow without bound (`_shrinking`).
+t^(-1/2). So do most random V without an eigenvalue of positive real part, but not all.
 """
 
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -60,18 +59,6 @@ class Params:
 QUICK = Params(n=10, random=4, time=17.0, more=20, other=(9.0,))
 
 
-class SpectrumCase(NamedTuple):
-    """What a run looks like at the end, beside the spectrum of its V."""
-
-    name: str
-    eigenvalues: np.ndarray  # of V, by falling modulus
-    spectrum: str  # one of CLASSES
-    kind: str
-    clusters: int  # of y
-    values: tuple[int, ...]  # groups of f1* (dual of the leading eigenvector, if real) by tolerance
-    speed: float  # |y'| at the end, relative to the size of y
-
-
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     """The given matrices one by one, then the random ones, then those that should shrink."""
     over = st.measuring(p, progress)
@@ -93,22 +80,13 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     three = st.at_most("three values", reference, claim, more_than, 0, matrices=len(good))
     checks = {k: cy.check(tr, only=("B24", "B26", "B27", "B28")) for k, tr in runs.items()}
     checks["random V"] = [three]
-    figures = [st.Picture.of("Given V", _panels, p, runs)]
     tables = [_given_table(p, runs), _random_table(p, cases)]
     if found:
-        figures.append(st.Picture("V that should shrink", _DESCENTS, _shrinking.draw(found)))
         tables.append(_shrinking.table(found))
     text = _summary(p, cases) + "\n\n" + _shrinking.text(found)
     controls = (*_comparisons(p, cases, more), *_shrinking.comparisons(found))
+    figures = [st.Picture.of("Given V", _panels, p, runs)]
     return st.report_of(p, text, controls=controls, tables=tables, checks=checks, figures=figures)
-
-
-_DESCENTS = (
-    "Random V without an eigenvalue of positive real part. Left: the longest token over time; "
-    "dotted, where it grows: at a finer step (the speed of the growth depends on it). Right: the "
-    "longest token at the end against the damping of the complex pairs of V, from starts of "
-    "several sizes; below 1 tokens have shrunk. Left of the vertical line pairs are weakly damped."
-)
 
 
 def _given_run(p: Params, name: str) -> cy.Trajectory:
@@ -123,7 +101,7 @@ def _random_V(p: Params, d: int, number: int) -> np.ndarray:
     return drawn[number] / np.sqrt(d)
 
 
-def _random_case(p: Params, d: int, number: int) -> SpectrumCase:
+def _random_case(p: Params, d: int, number: int) -> st.Cell:
     return _case(p, "random", _simulated(p, _random_V(p, d, number), p.seed + number))
 
 
@@ -157,19 +135,21 @@ def _spectrum_class(V: np.ndarray) -> str:
     return "good triple" if cy.spectra.good_triple(V=V).holds else "not dominant"
 
 
-def _case(p: Params, name: str, tr: cy.Trajectory) -> SpectrumCase:
+def _case(p: Params, name: str, tr: cy.Trajectory) -> st.Cell:
+    """What a run looks like at the end, beside the spectrum of its V."""
     flow, y = tr.dynamics, tr.values[-1]
     assert isinstance(flow, cy.dynamics.LeadingFlow | cy.dynamics.EuclideanFlow)
     V = np.eye(y.shape[1]) if flow.V is None else flow.V
     values, size = np.linalg.eigvals(V), float(np.abs(y).max())
     real = abs(values[np.argmax(values.real)].imag) < 1e-9
     tols = (p.tol, *p.tols) if real else ()
-    return SpectrumCase(
+    return st.Cell(
         name=name,
         eigenvalues=values[np.argsort(-np.abs(values), kind="stable")],
         spectrum=_spectrum_class(V),
         kind=cy.recognise(tr, p.tol).kind,
         clusters=cy.clusters(y, p.tol * size).count,
+        # groups of f1*, the dual of the leading eigenvector if that is real
         values=tuple(len(cy.spectra.hyperplane_values(tr, tol=tol).values) for tol in tols),
         speed=float(np.abs(flow.velocity(y, float(tr.t[-1]))).max()) / size,
     )
@@ -191,7 +171,7 @@ def _given_table(p: Params, runs: dict[str, cy.Trajectory]) -> st.Table:
     return st.Table.of("Given V", [_case(p, *item) for item in runs.items()], columns, note)
 
 
-def _random_table(p: Params, cases: list[SpectrumCase]) -> st.Table:
+def _random_table(p: Params, cases: list[st.Cell]) -> st.Table:
     rows = []
     for d, name in product(p.d, CLASSES):
         group = [c for c in cases if (len(c.eigenvalues), c.spectrum) == (d, name)]
@@ -211,19 +191,14 @@ def _random_table(p: Params, cases: list[SpectrumCase]) -> st.Table:
     return st.Table("Random V", columns, tuple(rows), note)
 
 
-def _summary(p: Params, cases: list[SpectrumCase]) -> str:
+def _summary(p: Params, cases: list[st.Cell]) -> str:
     shares = []
     for d in p.d:
         spectra = [c.spectrum for c in cases if len(c.eigenvalues) == d]
         text = ", ".join(f"{name} {spectra.count(name) / len(spectra):.0%}" for name in CLASSES)
         shares.append(f"d = {d}: {text}")
-    good, weak, turning, _ = ([c for c in cases if c.spectrum == name] for name in CLASSES)
-    text = (
-        f"Random V with entries N(0, 1/d). {'; '.join(shares)}. Of {len(good)} good triples "
-        f"{sum(c.values[0] <= 3 for c in good)} end with at most three values of the leading dual "
-        "vector, as the theory says; without dominance it is still so for "
-        f"{sum(c.values[0] <= 3 for c in weak)} of {len(weak)}."
-    )
+    turning = [c for c in cases if c.spectrum == _TURNS]
+    text = f"Random V with entries N(0, 1/d). {'; '.join(shares)}."
     if not turning:
         return text
     number = [c.clusters for c in turning]
@@ -234,7 +209,7 @@ def _summary(p: Params, cases: list[SpectrumCase]) -> str:
     )
 
 
-def _comparisons(p: Params, cases: list[SpectrumCase], more: list[int]) -> list[st.Comparison]:
+def _comparisons(p: Params, cases: list[st.Cell], more: list[int]) -> list[st.Comparison]:
     """Other tolerances for the values of f1*, more tokens for the clusters of a complex pair."""
     good, weak, turning, _ = ([c for c in cases if c.spectrum == name] for name in CLASSES)
     out = []

@@ -3,17 +3,16 @@
 On the sphere with V = I token k looks only at tokens 1..k. The first one never moves, and from
 almost every start all others tend to it (docs/mathematics.md B34). For how long they wait the
 theorem says nothing: large beta holds them up in clusters of their own, which move to x_1 as one.
-See the tokens on S^2, the cosines to x_1 over time, and how long the k-th token takes, for several
-beta. At small beta later tokens come later; at large beta tokens come with their cluster, and the
-order in the sequence says little. Beside it, full attention, which knows no order. In dimension 1
-the statement is false: the sphere is two points, and a token opposite to the first never moves.
+See the tokens on S^2 for several beta. At small beta later tokens come later; at large beta tokens
+come with their cluster, and the order in the sequence says little. Beside it, full attention, which
+knows no order. In dimension 1 the statement is false: a token opposite to the first never moves.
 
 Trap: a token near x_1 may leave again, drawn to a heavier cluster that is still on its way. Arrived
 means for good, as far as the run goes; a shorter run counts tokens that will leave.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -46,23 +45,6 @@ QUICK = Params(
 )
 
 
-class Collapse(NamedTuple):
-    """One start in detail, the arrival times of many, and those under full attention."""
-
-    beta: float
-    run: cy.Trajectory
-    arrivals: np.ndarray  # (starts, n)
-    full: np.ndarray  # the same starts, every token looking at all
-
-    @property
-    def name(self) -> str:
-        return f"beta = {self.beta:g}"
-
-    def share(self, by: float) -> float:
-        """Of the tokens of all starts that have arrived by then, the first ones not counted."""
-        return float((self.arrivals[:, 1:] <= by).mean())
-
-
 def order(arrivals: np.ndarray) -> np.ndarray:
     """Spearman's rank correlation of place k >= 2 and arrival, per start (starts, n) -> (starts,).
 
@@ -85,26 +67,30 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     collapses = over(_collapse, {"beta": p.beta}, 0.7)
     figures = []
     if p.d == 3:
-        text = _SPHERES + " " + _arrived(p, collapses)
-        figures.append(st.Picture("Tokens on the sphere", text, _spheres(p, collapses)))
+        figures.append(st.Picture("Tokens on the sphere", _SPHERES, _spheres(p, collapses)))
     checks = {c.name: cy.check(c.run, only=("B34",)) for c in collapses}
-    text, tables = _summary(p, collapses), _tables(p, collapses)
-    controls = _comparisons(p, collapses)
-    return st.report_of(p, text, controls=controls, tables=tables, checks=checks, figures=figures)
+    by = (*p.by, p.time)
+    shares = tuple(
+        (c.name, *(_share(c, t) for t in by), *_spread(c.arrivals), *_spread(c.full))
+        for c in collapses
+    )
+    ranks = ("rank correlation", "95 % from", "to", "full attention", "95 % from ", "to ")
+    told = "Share of tokens, the first not counted; rank correlation of place and arrival."
+    names = ("run", *(f"by t = {t:g}" for t in by), *ranks)
+    return st.report_of(
+        p,
+        _summary(p, collapses),
+        controls=_comparisons(p, collapses),
+        tables=[st.Table("Arrivals over all starts", names, shares, told)],
+        checks=checks,
+        figures=figures,
+    )
 
 
 _SPHERES = (
     "Uniform tokens on S^2, one start, seen from above the first token (cross): dark ones come "
     "early in the sequence, light ones late; the far side is small."
 )
-
-
-def _arrived(p: Params, collapses: list[Collapse]) -> str:
-    """How many tokens of the start that is drawn are at the cross in its last panel."""
-    at = collapses[0].run.nearest(max(p.show))
-    here = [int((_gap(c.run.values[at]) <= p.met).sum()) for c in collapses]
-    said = ", ".join(f"{k} for {c.name}" for k, c in zip(here, collapses))
-    return f"At the cross at t = {collapses[0].run.t[at]:.3g}, of {p.n}: {said}."
 
 
 def _flow(beta: float) -> cy.SphereFlow:
@@ -116,14 +102,21 @@ def _gap(x: np.ndarray) -> np.ndarray:
     return np.sum((x - x[..., :1, :]) ** 2, axis=-1) / 2
 
 
-def _collapse(p: Params, beta: float) -> Collapse:
+def _collapse(p: Params, beta: float) -> st.Cell:
+    """One start in detail, the arrival times of many, and those under full attention."""
     times = np.concatenate([[0.0], np.geomspace(1e-2, p.time, p.saved)])
     z0 = cy.configurations.sphere(p.n, p.d, p.seed)
     tr = cy.simulate(
         _flow(beta), z0, times=times, stepper=cy.simulation.Adaptive(1e-9, 1e-11, "LSODA")
     )
     full = cy.SphereFlow(cy.Softmax(beta))
-    return Collapse(beta, tr, _arrivals(p, _flow(beta), times), _arrivals(p, full, times))
+    arrivals = {"arrivals": _arrivals(p, _flow(beta), times), "full": _arrivals(p, full, times)}
+    return st.Cell(name=f"beta = {beta:g}", run=tr, **arrivals)
+
+
+def _share(c: st.Cell, by: float) -> float:
+    """Of the tokens of all starts that have arrived by then, the first ones not counted."""
+    return float((c.arrivals[:, 1:] <= by).mean())
 
 
 def _arrivals(p: Params, flow: cy.SphereFlow, times: np.ndarray) -> np.ndarray:
@@ -136,10 +129,10 @@ def _arrivals(p: Params, flow: cy.SphereFlow, times: np.ndarray) -> np.ndarray:
     return np.append(times, np.inf)[last]
 
 
-def _summary(p: Params, collapses: list[Collapse]) -> str:
+def _summary(p: Params, collapses: list[st.Cell]) -> str:
     parts = []
     for c in collapses:
-        by = ", ".join(f"{c.share(t):.1%} by t = {t:g}" for t in (*p.by, p.time))
+        by = ", ".join(f"{_share(c, t):.1%} by t = {t:g}" for t in (*p.by, p.time))
         parts.append(
             f"{c.name}: over {len(c.arrivals)} starts have arrived for good (1 - cos <= "
             f"{p.met:g}) {by}; the rank correlation of place and arrival is in the mean "
@@ -149,9 +142,9 @@ def _summary(p: Params, collapses: list[Collapse]) -> str:
     return " ".join(parts) + f" The first token moved by {moved:.1g}."
 
 
-def _comparisons(p: Params, collapses: list[Collapse]) -> list[st.Comparison]:
+def _comparisons(p: Params, collapses: list[st.Cell]) -> list[st.Comparison]:
     """Who has arrived, by time and beta; the order of arrival against full attention."""
-    last = {c.name: c.share(p.time) for c in collapses}
+    last = {c.name: _share(c, p.time) for c in collapses}
     # tokens of one start come together: whole starts are what is independent
     whole = {c.name: np.isfinite(c.arrivals).all(axis=1) for c in collapses}
     spans = {c.name: (_spread(c.arrivals)[1:], _spread(c.full)[1:]) for c in collapses}
@@ -189,33 +182,6 @@ def _comparisons(p: Params, collapses: list[Collapse]) -> list[st.Comparison]:
     ]
 
 
-def _tables(p: Params, collapses: list[Collapse]) -> list[st.Table]:
-    shares = tuple(
-        (c.name, *(c.share(t) for t in (*p.by, p.time)), *_spread(c.arrivals), *_spread(c.full))
-        for c in collapses
-    )
-    ranks = ("rank correlation", "95 % from", "to", "full attention", "95 % from ", "to ")
-    arrivals = ("run", *(f"by t = {t:g}" for t in (*p.by, p.time)), *ranks)
-    told = (
-        "Share of tokens, the first not counted; rank correlation of place and arrival, per start."
-    )
-    names = ("k", *(c.name for c in collapses))
-    medians = np.median([c.arrivals for c in collapses], axis=1).T
-    arrived = [
-        (k, *(t if np.isfinite(t) else None for t in row))
-        for k, row in enumerate(medians[1:].tolist(), 2)
-    ]
-    z0 = np.array([[1.0], [-1.0], [1.0], [-1.0]])
-    end = cy.simulate(_flow(1.0), z0, time=100.0).values[-1]
-    line = zip((1, 2, 3, 4), z0[:, 0].tolist(), end[:, 0].tolist())
-    note = "Tangent velocities vanish on a sphere of two points."
-    return [
-        st.Table("Arrivals over all starts", arrivals, shares, told),
-        st.Table("Median arrival of the k-th token", names, tuple(arrived)),
-        st.Table("Dimension 1", ("token", "start", "at t = 100"), tuple(line), note),
-    ]
-
-
 def _spread(arrivals: np.ndarray) -> tuple[float, float, float]:
     """Mean rank correlation and its 95 % bootstrap interval."""
     return (float(order(arrivals).mean()), *st.resampled(order(arrivals)))
@@ -228,7 +194,7 @@ def _colours(n: int) -> np.ndarray:
     return colormaps["viridis"](np.linspace(0, 0.92, n))
 
 
-def _spheres(p: Params, collapses: list[Collapse]) -> Any:
+def _spheres(p: Params, collapses: list[st.Cell]) -> Any:
     def draw(ax: Any, name: str, z: np.ndarray) -> None:
         # a basis whose third vector is x_1, which never moves: we look down on it
         basis = np.linalg.qr(np.column_stack([z[0], np.eye(3)[:, :2]]))[0]

@@ -91,30 +91,6 @@ class Pairs(NamedTuple):
         return min(law.tail_of_ends(pair, float(-np.arctanh(self.r)), self.phi, doubt))
 
 
-class Crowd(NamedTuple):
-    """Many runs of n uniform tokens: the share of the smaller group, nan where there are not at
-    most two groups, opposite ones."""
-
-    n: int
-    sigma: float
-    smaller: np.ndarray
-
-    @property
-    def two(self) -> int:
-        return int((self.smaller > 0).sum())
-
-    @property
-    def one(self) -> int:
-        return int((self.smaller == 0).sum())
-
-
-class Later(NamedTuple):
-    """Pairs below the threshold, and tokens in little noise, followed for longer."""
-
-    pairs: list[Pairs]
-    crowds: list[Crowd]
-
-
 def layer(x: np.ndarray, noise: np.ndarray, beta: float, sigma: float, dt: float) -> np.ndarray:
     """A layer of `NoisySphere` for tokens (b, n, d), `noise` being G_k x_i."""
     y = x + dt * cy.Softmax(beta).pull(x) + sigma * dt**0.5 * noise
@@ -149,13 +125,17 @@ def _pairs(
     return Pairs(beta, sigma, d, r, dt, _phi(follow(x, beta, sigma, dt, time, "common", seed)))
 
 
-def _crowd(p: Params, n: int, sigma: float, time: float) -> Crowd:
+def _crowd(p: Params, n: int, sigma: float, time: float) -> st.Cell:
+    """Many runs of n uniform tokens: the share of the smaller group, nan where there are not at
+    most two groups, opposite ones; runs that end in one group and in two."""
     x = np.stack([cy.configurations.sphere(n, p.d, p.seed + s) for s in range(p.runs)])
     x = follow(x, p.cut, sigma, p.dt, time, "common", [p.seed, n, round(1000 * sigma)])
     cosine = np.einsum("bnd,bd->bn", x, x[:, 0])
     share = (cosine < 0).mean(axis=1)
     settled = (np.abs(cosine) > 0.99).all(axis=1)
-    return Crowd(n, sigma, np.where(settled, np.minimum(share, 1 - share), np.nan))
+    smaller = np.where(settled, np.minimum(share, 1 - share), np.nan)
+    one, two = int((smaller == 0).sum()), int((smaller > 0).sum())
+    return st.Cell(n=n, sigma=sigma, smaller=smaller, one=one, two=two)
 
 
 def _own(p: Params, sigma: float, d: int) -> np.ndarray:
@@ -191,9 +171,11 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     fine = over(_pairs, {**axes, "halves": (1,)}, 0.6)
     other = over(_pairs, {**axes, "r": p.rs}, 0.7)
     crowds = over(_crowd, {"n": p.n, "sigma": p.sigma, "time": (p.time,)}, 0.85)
-    later = Later(
-        st.kept_each(_pairs, [(p, c.beta, c.sigma, p.d, p.r, 0, p.late) for c in _below(grid)]),
-        over(_crowd, {"n": p.n[:2], "sigma": _quiet(p), "time": (p.late,)}, 0.95),
+    later = st.Cell(
+        pairs=st.kept_each(
+            _pairs, [(p, c.beta, c.sigma, p.d, p.r, 0, p.late) for c in _below(grid)]
+        ),
+        crowds=over(_crowd, {"n": p.n[:2], "sigma": _quiet(p), "time": (p.late,)}, 0.95),
     )
     own = over(_own, {"sigma": (0.5, 1.0), "d": (p.d,)})
     every = [*grid, *cut, *fine, *other]
@@ -208,14 +190,13 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         sigma=worst.sigma,
         d=worst.d,
     )
-    figures = [st.Picture.of("Meeting or antipodes", _draw, p, grid, cut, fine, crowds, own)]
     return st.report_of(
         p,
         _summary(p, grid, crowds, later),
         controls=_comparisons(p, grid, cut, fine, other, crowds, later, own),
-        tables=_tables(grid, [*cut, *fine, *other], crowds),
+        tables=_tables(every, crowds),
         checks={"all pairs": [check]},
-        figures=figures,
+        figures=[st.Picture.of("Meeting or antipodes", _draw, p, grid, cut, fine, crowds, own)],
     )
 
 
@@ -229,13 +210,13 @@ def _quiet(p: Params) -> tuple[float, ...]:
     return p.sigma[: len(below) + 1]
 
 
-def _too_small(p: Params, crowds: list[Crowd]) -> tuple[int, int]:
+def _too_small(p: Params, crowds: list[st.Cell]) -> tuple[int, int]:
     """Ends in two groups below the threshold of their shares, and ends in two groups."""
     ends = [(c.sigma**2, s) for c in crowds for s in c.smaller[c.smaller > 0].tolist()]
     return sum(v <= law.antipodal_threshold(p.cut, s) for v, s in ends), len(ends)
 
 
-def _summary(p: Params, grid: list[Pairs], crowds: list[Crowd], later: Later) -> str:
+def _summary(p: Params, grid: list[Pairs], crowds: list[st.Cell], later: st.Cell) -> str:
     below = _below(grid)
     above = [c for c in grid if c not in below]
     off = max(abs(c.share - c.exact) for c in above)
@@ -265,8 +246,8 @@ def _comparisons(
     cut: list[Pairs],
     fine: list[Pairs],
     other: list[Pairs],
-    crowds: list[Crowd],
-    later: Later,
+    crowds: list[st.Cell],
+    later: st.Cell,
     own: list[np.ndarray],
 ) -> list[st.Comparison]:
     below = _below(grid)
@@ -321,7 +302,7 @@ def _comparisons(
     ]
 
 
-def _tables(grid: list[Pairs], varied: list[Pairs], crowds: list[Crowd]) -> list[st.Table]:
+def _tables(pairs: list[Pairs], crowds: list[st.Cell]) -> list[st.Table]:
     columns = st.columns("beta, sigma, d, r, dt, antipodal = share")
     columns |= st.interval(lambda c: (c.antipodal, len(c.phi)))
     columns |= st.columns("exact, undecided")
@@ -332,19 +313,9 @@ def _tables(grid: list[Pairs], varied: list[Pairs], crowds: list[Crowd]) -> list
     }
     note = "Ends with all tokens within 8 degrees of one line; share of the smaller group."
     return [
-        st.Table.of("Pairs", grid, columns),
-        st.Table.of("Pairs: dimension, step, start", varied, columns),
+        st.Table.of("Pairs", pairs, columns),
         st.Table.of("Many tokens", crowds, many, note),
     ]
-
-
-def _rates(
-    ax: Any, cells: list[Any], seen: list[tuple[int, int]], aside: float = 0.0, **look: Any
-) -> None:
-    """Rates over sigma with their 95 % intervals."""
-    rate, ends = np.array([k / n for k, n in seen]), np.array([st.wilson(*of) for of in seen]).T
-    at = np.array([c.sigma for c in cells]) + aside
-    ax.errorbar(at, rate, np.abs(ends - rate), marker="o", ms=3.5, capsize=2, **look)
 
 
 def _draw(
@@ -352,7 +323,7 @@ def _draw(
     grid: list[Pairs],
     cut: list[Pairs],
     fine: list[Pairs],
-    crowds: list[Crowd],
+    crowds: list[st.Cell],
     own: list[np.ndarray],
 ) -> Any:
     """Top left: share of pairs of orthogonal tokens that end as antipodes; white: the threshold
@@ -377,31 +348,25 @@ def _draw(
     groups = {f"d = {d}": [c for c in cut if c.d == d] for d in (p.d, *p.dims)}
     groups["half the step"] = fine
     for k, (name, group) in enumerate(groups.items()):
-        how: dict[str, Any] = {"ls": "", "color": cy.plot.PALETTE[k], "label": name}
-        _rates(second, group, [(c.antipodal, len(c.phi)) for c in group], 0.012 * (k - 1.5), **how)
-    second.axvline(law.antipodal_threshold(p.cut) ** 0.5, color=cy.plot.GREY, ls=":")
+        rate, ends = [c.share for c in group], [st.wilson(c.antipodal, len(c.phi)) for c in group]
+        at = np.array([c.sigma for c in group]) + 0.012 * (k - 1.5)
+        how: dict[str, Any] = {"fmt": "o", "ms": 3.5, "capsize": 2, "color": cy.plot.PALETTE[k]}
+        second.errorbar(at, rate, np.abs(np.array(ends).T - rate), label=name, **how)
+    for ax in (second, third):
+        ax.axvline(law.antipodal_threshold(p.cut) ** 0.5, color=cy.plot.GREY, ls=":")
     second.set(xlabel=r"noise $\sigma$", ylabel="share of antipodal pairs")
     second.set_title(rf"two tokens, $\beta$ = {p.cut:g}", loc="left", fontsize=cy.plot.LABEL)
     second.legend(frameon=False, fontsize=cy.plot.LABEL - 1)
-    for colour, n in zip(cy.plot.PALETTE, p.n):
-        alike = [c for c in crowds if c.n == n]
-        _rates(
-            third, alike, [(c.two, len(c.smaller)) for c in alike], color=colour, label=f"n = {n}"
-        )
-    third.axvline(law.antipodal_threshold(p.cut) ** 0.5, color=cy.plot.GREY, ls=":")
+    ends_ = lambda c: st.wilson(c.two, len(c.smaller))  # noqa: E731
+    two = lambda c: c.two / len(c.smaller)  # noqa: E731
+    st.curves(third, crowds, "sigma", two, "n", ends=ends_, label="n = {}")
     third.set(xlabel=r"noise $\sigma$", ylabel="two antipodal groups", ylim=(-0.03, 1.03))
     third.set_title(rf"n tokens, $\beta$ = {p.cut:g}", loc="left", fontsize=cy.plot.LABEL)
     third.legend(frameon=False, fontsize=cy.plot.LABEL, loc="upper left")
     r = np.linspace(-0.999, 0.999, 400)
     for colour, sigma, found in zip(cy.plot.PALETTE, (0.5, 1.0), own):
-        drawn: dict[str, Any] = {
-            "bins": 40,
-            "range": (-1, 1),
-            "density": True,
-            "color": colour,
-            "alpha": 0.35,
-        }
-        last.hist(found, label=rf"$\sigma$ = {sigma:g}", **drawn)
+        drawn: dict[str, Any] = {"range": (-1, 1), "density": True, "color": colour, "alpha": 0.35}
+        last.hist(found, 40, label=rf"$\sigma$ = {sigma:g}", **drawn)
         last.plot(r, stationary(r, p.cut, sigma, p.d), color=colour)
     last.set(xlabel="cosine of a pair at the end", ylabel="density")
     last.set_title("noise of its own for every token", loc="left", fontsize=cy.plot.LABEL)

@@ -9,14 +9,12 @@ If all pairs of tokens start with the same cosine r(0), they keep a common cosin
 this equation of one variable; the long wait at small r that large beta brings, and the rate 2 (SA)
 or 2 e^beta (USA) at the end. For n = 2 and beta = 0 the solution is tanh t.
 
-Trap: equal angles are a symmetric start, and the symmetry is not stable. A pair that is a little
-closer attracts more, and at large beta small differences of the start grow by large factors before
-all tokens meet: the last table. For tokens that are only nearly equiangular the equation is a good
-guide at small beta, and none at large beta.
+Trap: the symmetry is not stable. A pair that is a little closer attracts more, and at large beta
+small differences of the start grow by large factors before all tokens meet: the last table.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -44,24 +42,6 @@ class Params:
 
 
 QUICK = Params(n=(2, 8), beta=(0.0, 4.0), r=(0.3,), noise=(1e-2,), starts=2)
-
-
-class Curve(NamedTuple):
-    """One run of the full dynamics beside the solution r of the equation."""
-
-    model: str
-    n: int
-    beta: float
-    t: np.ndarray
-    r: np.ndarray
-    cosine: np.ndarray  # midway between the smallest and the largest of a pair
-    error: float  # of r, over all pairs and times
-    rate: float  # -d/dt log(1 - r) at the end of the full run
-    check: cy.theorems.Check
-
-    @property
-    def name(self) -> str:
-        return f"{self.model}, n = {self.n}, beta = {self.beta:g}"
 
 
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
@@ -94,21 +74,14 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     return st.report_of(p, text, controls=controls, tables=tables, checks=checks, figures=figures)
 
 
-class Noisy(NamedTuple):
-    """Starts whose angles are off by about `noise`, and how far they leave the equation."""
-
-    noise: float
-    n: int
-    beta: float
-    errors: list[float]  # of the cosines, over all pairs and times, for every start
-
-
 def _other_r(p: Params, r: float, n: int, beta: float) -> float:
     """The largest error from another common cosine."""
     return _curve(replace(p, r0=max(r, -0.9 / (n - 1))), "SA", n, beta).error
 
 
-def _noisy(p: Params, noise: float, n: int, beta: float) -> Noisy:
+def _noisy(p: Params, noise: float, n: int, beta: float) -> st.Cell:
+    """Starts whose angles are off by about `noise`: the errors of the cosines, over all pairs and
+    times, for every start."""
     times = np.linspace(0, _arrival(p, n, beta, False), 101)
     r, (i, j) = equiangular(p.r0, times, n, beta, False), np.triu_indices(n, 1)
     errors = []
@@ -119,11 +92,11 @@ def _noisy(p: Params, noise: float, n: int, beta: float) -> Noisy:
         values = cy.simulate(flow, x, times=times, stepper=stepper).values
         cosines = (values @ values.swapaxes(1, 2))[:, i, j]
         errors.append(float(np.abs(cosines - r[:, None]).max()))
-    return Noisy(noise, n, beta, errors)
+    return st.Cell(noise=noise, n=n, beta=beta, errors=errors)
 
 
 def _comparisons(
-    p: Params, curves: list[Curve], other: list[float], noisy: list[Noisy]
+    p: Params, curves: list[st.Cell], other: list[float], noisy: list[st.Cell]
 ) -> list[st.Comparison]:
     """Other cosines at the start; angles that are only nearly equal."""
     worst = max(max(c.error for c in curves), *other)
@@ -133,10 +106,10 @@ def _comparisons(
         [c for c in noisy if c.beta == beta] for beta in (min(p.beta), max(p.beta))
     )
 
-    def factor(group: list[Noisy]) -> float:
+    def factor(group: list[st.Cell]) -> float:
         return max(float(np.median(c.errors)) / c.noise for c in group)
 
-    def amount(c: Noisy) -> str:
+    def amount(c: st.Cell) -> str:
         return f"{np.median(c.errors):.1g} from {c.noise:g}"
 
     low, high = factor(smallest), max(float(np.median(c.errors)) for c in largest)
@@ -173,7 +146,8 @@ def _start(n: int, r: float) -> np.ndarray:
     return np.linalg.cholesky((1 - r) * np.eye(n) + r * np.ones((n, n)))
 
 
-def _curve(p: Params, model: str, n: int, beta: float) -> Curve:
+def _curve(p: Params, model: str, n: int, beta: float) -> st.Cell:
+    """One run of the full dynamics beside the solution r of the equation."""
     free = model == "USA"
     end = _arrival(p, n, beta, free)
     last = end - 0.1 * (np.exp(-beta) if free else 1)  # a tenth of 1/rate: for the rate at the end
@@ -187,14 +161,11 @@ def _curve(p: Params, model: str, n: int, beta: float) -> Curve:
     r = equiangular(p.r0, times, n, beta, free)
     # 1 - <x, y> from the distance, which does not cancel
     gap = np.sum((tr.values[-2:, i[0]] - tr.values[-2:, j[0]]) ** 2, axis=1) / 2
-    return Curve(
-        model=model,
-        n=n,
-        beta=beta,
-        t=times,
-        r=r,
+    return st.Cell(
+        **{"model": model, "n": n, "beta": beta, "t": times, "r": r},
+        name=f"{model}, n = {n}, beta = {beta:g}",
         cosine=(cosines.min(axis=1) + cosines.max(axis=1)) / 2,
-        error=float(np.abs(cosines - r[:, None]).max()),
+        error=float(np.abs(cosines - r[:, None]).max()),  # of r, over all pairs and times
         rate=float(np.log(gap[0] / gap[1]) / (times[-1] - times[-2])),
         check=cy.check(tr, only=("B31",))[0],
     )
@@ -211,7 +182,7 @@ def _arrival(p: Params, n: int, beta: float, free: bool) -> float:
     return float(quad(slowness, p.r0, 1 - p.reach, limit=200)[0])
 
 
-def _summary(curves: list[Curve]) -> str:
+def _summary(curves: list[st.Cell]) -> str:
     worst = max(curves, key=lambda c: c.error)
     text = (
         f"In {len(curves)} runs every pair of tokens stays within {worst.error:.2g} of the "
@@ -224,7 +195,7 @@ def _summary(curves: list[Curve]) -> str:
     return text
 
 
-def _draw(p: Params, curves: list[Curve]) -> Any:
+def _draw(p: Params, curves: list[st.Cell]) -> Any:
     """Common cosine r(t): lines are the equation, dots the full dynamics of n tokens (midway
     between the extreme pairs), up to the time at which 1 - r falls to `reach`.
     """

@@ -6,12 +6,8 @@ merge (docs/mathematics.md B33). See the energy climb a staircase, one step per 
 logarithm of time; and the cap theorem checked at larger beta, where its hypotheses hold.
 
 Trap: at the beta one can wait for, log(time) against beta is not yet a line of slope 1 - cos, but
-flatter. Two clusters at the angle a approach like a' = -const sin(a) e^(-beta (1 - cos a)), so the
-time of their merger is an integral of e^(beta (1 - cos a)), which its start rules and which is
-
-    t ~ const e^((1 - cos) beta) / beta
-
-Of beta t the slope comes closer to 1 - cos; the table has both, and pairs of caps at other angles.
+flatter. The time of a merger is an integral of e^(beta (1 - cos a)) over the angle a, which is of
+the order e^((1 - cos) beta)/beta: of beta t the slope comes closer to 1 - cos.
 """
 
 from dataclasses import dataclass, replace
@@ -53,25 +49,6 @@ QUICK = Params(
 )
 
 
-class Slope(NamedTuple):
-    """The time of the first merger over beta, and the 1 - cos of the angle that was bridged."""
-
-    name: str
-    bridge: float
-    beta: np.ndarray
-    times: np.ndarray
-
-    @property
-    def plain(self) -> float:
-        """Of log(time) against beta."""
-        return float(np.polyfit(self.beta, np.log(self.times), 1)[0])
-
-    @property
-    def corrected(self) -> float:
-        """Of log(beta time) against beta."""
-        return float(np.polyfit(self.beta, np.log(self.beta * self.times), 1)[0])
-
-
 class Staircase(NamedTuple):
     """One run, its energy at every saved time, and the plateaus between its mergers."""
 
@@ -104,9 +81,23 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
         st.Picture.of("Three caps", _draw_caps, p, caps),
         st.Picture.of("Staircase", _draw_stairs, stairs),
     )
-    text, tables = _summary(p, caps, stairs), [*_tables(caps, stairs), _slopes(p, pairs, others)]
-    controls = _comparisons(p, caps, pairs, others)
-    return st.report_of(p, text, controls=controls, tables=tables, checks=checks, figures=figures)
+    plateaus = tuple((c.beta, q.clusters, q.start, q.stop) for c in caps for q in c.plateaus)
+    near = "Clusters are joined at distance 0.1; the last plateau ends with the run."
+    columns = st.columns(
+        "start = name, 1 - cos = bridge, slope of log t = plain, slope of log(beta t) = corrected"
+    )
+    note = f"First merger, fitted over beta = {min(p.beta):g} to {max(p.beta):g}."
+    return st.report_of(
+        p,
+        _summary(p, caps, stairs),
+        controls=_comparisons(p, caps, pairs, others),
+        tables=[
+            st.Table("Plateaus of three caps", ("beta", "clusters", "from", "to"), plateaus, near),
+            st.Table.of("Slopes of the first merger", [*pairs, *others], columns, note),
+        ],
+        checks=checks,
+        figures=figures,
+    )
 
 
 def _angles(degrees: tuple[float, ...]) -> str:
@@ -154,25 +145,27 @@ def _stairs(p: Params) -> Staircase:
     return _climb(p.stair_beta, x0, p.stair_time, 2 * p.saved, 0.03)
 
 
-def _pair(p: Params, angle: float) -> Slope:
+def _pair(p: Params, angle: float) -> st.Cell:
     """Two caps at the angle."""
     x0 = _start(p, (0.0, angle), p.spread)
     return _first_merger(p, f"two caps, {angle:g}°", (0.0, angle), x0)
 
 
-def _other(p: Params, per_cap: int, start: int) -> Slope:
+def _other(p: Params, per_cap: int, start: int) -> st.Cell:
     """The three caps from another start, with another number of tokens."""
     x0 = _start(replace(p, per_cap=per_cap, seed=p.seed + start), p.degrees, p.spread)
     return _first_merger(p, f"three caps of {per_cap}, start {start}", p.degrees, x0)
 
 
-def _first_merger(p: Params, name: str, degrees: tuple[float, ...], x0: np.ndarray) -> Slope:
-    """When there is a cluster less; the energy of a merger needs no late times."""
+def _first_merger(p: Params, name: str, degrees: tuple[float, ...], x0: np.ndarray) -> st.Cell:
+    """When there is a cluster less, over beta; the 1 - cos of the angle that was bridged, and the
+    slopes of log(time) and log(beta time). The energy of a merger needs no late times."""
     bridge, left = float(1 - np.cos(np.deg2rad(degrees[1] - degrees[0]))), len(degrees) - 1
     climbs = [_climb(b, x0, 3 * float(np.exp(bridge * b)) + 30, p.saved, 0.1) for b in p.beta]
     pairs = [(c.beta, t) for c in climbs if np.isfinite(t := c.merger(left))]
     beta, times = np.array(pairs).reshape(-1, 2).T
-    return Slope(name, bridge, beta, times)
+    plain, corrected = (float(np.polyfit(beta, np.log(y), 1)[0]) for y in (times, beta * times))
+    return st.Cell(name=name, bridge=bridge, plain=plain, corrected=corrected)
 
 
 def _slope(caps: list[Staircase], clusters: int, power: int = 0) -> float:
@@ -200,7 +193,7 @@ def _summary(p: Params, caps: list[Staircase], stairs: Staircase) -> str:
 
 
 def _comparisons(
-    p: Params, caps: list[Staircase], pairs: list[Slope], others: list[Slope]
+    p: Params, caps: list[Staircase], pairs: list[st.Cell], others: list[st.Cell]
 ) -> list[st.Comparison]:
     """Starts, tokens in a cap and the angle varied; the slope with and without the factor beta."""
     first = _bridges(p)[0]
@@ -229,28 +222,6 @@ def _comparisons(
             + f"; they differ by a factor of {spread:.2g}",
             off < 0.2 and spread > 1.5,
         ),
-    ]
-
-
-def _slopes(p: Params, pairs: list[Slope], others: list[Slope]) -> st.Table:
-    columns = st.columns(
-        "start = name, 1 - cos = bridge, slope of log t = plain, slope of log(beta t) = corrected"
-    )
-    note = f"First merger, fitted over beta = {min(p.beta):g} to {max(p.beta):g}."
-    return st.Table.of("Slopes of the first merger", [*pairs, *others], columns, note)
-
-
-def _tables(caps: list[Staircase], stairs: Staircase) -> list[st.Table]:
-    def plateaus(c: Staircase) -> list[tuple[Any, ...]]:
-        energy = c.energy[np.searchsorted(c.run.t, [q.stop for q in c.plateaus])].tolist()
-        return [(q.clusters, q.start, q.stop, e) for q, e in zip(c.plateaus, energy)]
-
-    columns = ("clusters", "from", "to", "energy at its end")
-    rows = tuple((c.beta, *row) for c in caps for row in plateaus(c))
-    note = "Clusters are joined at distance 0.1; the last plateau ends with the run."
-    return [
-        st.Table("Plateaus of three caps", ("beta", *columns), rows, note),
-        st.Table("Plateaus of the staircase", columns, tuple(plateaus(stairs))),
     ]
 
 

@@ -17,7 +17,7 @@ is V = I, which has no plane. See the right panel: where the tokens are flat, an
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import ive
@@ -50,42 +50,6 @@ class Params:
 
 
 QUICK = Params(beta=(8.0, 18.0), n=80, draws=2, steps=200, s=(0.2, 1.0))
-
-
-class Circle(NamedTuple):
-    """Runs of one beta from one kind of start: rates of the fast modes, clusters at the end."""
-
-    beta: float
-    start: str
-    modes: np.ndarray
-    ratios: np.ndarray  # (draws, modes): fitted over expected, NaN where nothing is small
-    clusters: np.ndarray  # (draws,)
-
-    @property
-    def fastest(self) -> int:
-        return int(rates(self.beta).argmax()) + 1
-
-
-class Phases(NamedTuple):
-    """Runs of one beta and s on S^2: by time, the height over the best plane and the clusters."""
-
-    beta: float
-    s: float
-    t: np.ndarray
-    height: np.ndarray  # (draws, times)
-    clusters: np.ndarray
-
-    def first(self, holds: np.ndarray) -> np.ndarray:
-        """The first time of each draw where `holds`; infinite where never."""
-        return np.where(holds.any(axis=1), self.t[holds.argmax(axis=1)], np.inf)
-
-    @property
-    def flat(self) -> np.ndarray:
-        return self.first(self.height < FLAT)
-
-    @property
-    def gathered(self) -> np.ndarray:
-        return self.first(self.clusters <= 2 * (int(rates(self.beta).argmax()) + 1))
 
 
 def rates(beta: float, most: int = 40) -> np.ndarray:
@@ -135,7 +99,9 @@ _CAPTION = (
 )
 
 
-def _circle(p: Params, beta: float | int, start: str) -> Circle:
+def _circle(p: Params, beta: float | int, start: str) -> st.Cell:
+    """Runs of one beta from one kind of start: fitted over expected rates of the fast modes
+    (draws, modes), NaN where nothing is small, and clusters at the end of each draw."""
     gamma = rates(beta)
     modes = np.flatnonzero(gamma > FAST * gamma.max()) + 1
     draw = np.random.default_rng([p.seed, int(10 * beta)])
@@ -153,7 +119,8 @@ def _circle(p: Params, beta: float | int, start: str) -> Circle:
             slope = np.polyfit(times[use], np.log(size[use, d]), 1)[0]
             ratios[d] = slope / gamma[modes - 1]
     counts = np.array([cy.clusters(x, tol=NEAR).count for x in z[-1]])
-    return Circle(float(beta), start, modes, ratios, counts)
+    fitted = {"modes": modes, "ratios": ratios, "fastest": int(gamma.argmax()) + 1}
+    return st.Cell(beta=float(beta), start=start, **fitted, clusters=counts)
 
 
 def _run(p: Params, beta: float | int, V: np.ndarray | None, z0: np.ndarray) -> cy.Trajectory:
@@ -162,17 +129,25 @@ def _run(p: Params, beta: float | int, V: np.ndarray | None, z0: np.ndarray) -> 
     return cy.simulate(cy.SphereFlow(cy.Softmax(beta), V), z0, time=time, stepper=stepper)
 
 
-def _phases(p: Params, beta: float | int, s: float | int) -> Phases:
+def _phases(p: Params, beta: float | int, s: float | int) -> st.Cell:
+    """Runs of one beta and s on S^2: by time, the height over the best plane and the clusters of
+    each draw, and when it is in the plane and in clusters, infinite where never."""
     seeds = range(p.seed, p.seed + p.draws)
     z0 = np.stack([cy.configurations.sphere(p.n, 3, seed) for seed in seeds])
     tr = _run(p, beta, np.diag([1.0, 1.0, s]), z0)
     z, t = tr.values[:: max(1, p.steps // 60)], tr.t[:: max(1, p.steps // 60)]
     height = np.linalg.svd(z / np.sqrt(p.n), compute_uv=False)[..., -1]
     counts = np.array([[cy.clusters(x, tol=NEAR).count for x in layer] for layer in z])
-    return Phases(float(beta), float(s), t, height.T, counts.T)
+    few = counts <= 2 * (int(rates(beta).argmax()) + 1)
+    flat, gathered = (
+        np.where(holds.any(axis=0), t[holds.argmax(axis=0)], np.inf)
+        for holds in (height < FLAT, few)
+    )
+    found = {"height": height.T, "clusters": counts.T, "flat": flat, "gathered": gathered}
+    return st.Cell(beta=float(beta), s=float(s), t=t, **found)
 
 
-def _controls(circles: list[Circle], phases: list[Phases]) -> list[st.Comparison]:
+def _controls(circles: list[st.Cell], phases: list[st.Cell]) -> list[st.Comparison]:
     by = st.grouped(circles, "start")
     off = {name: [int(np.abs(c.clusters - c.fastest).max()) for c in of] for name, of in by.items()}
     told = "; ".join(f"{name}: {', '.join(map(str, x))}" for name, x in off.items())
@@ -199,7 +174,7 @@ def _controls(circles: list[Circle], phases: list[Phases]) -> list[st.Comparison
     ]
 
 
-def _drawn(p: Params, circles: list[Circle], phases: list[Phases]) -> Any:
+def _drawn(p: Params, circles: list[st.Cell], phases: list[st.Cell]) -> Any:
     figure, (axes,) = cy.plot.sheet(1, 3, 4.3, 3.6)
     left, middle, right = axes
     for colour, c in zip(cy.plot.PALETTE, (c for c in circles if c.start == STARTS[0])):

@@ -4,8 +4,7 @@ Post-norm, pre-norm, peri-norm, nGPT and mixed (post, then pre) turn directions 
 at different speeds 1/s (docs/mathematics.md B37). See the spread 1 - r of uniform tokens, r the
 mean cosine: it ends like e^{-2t} where lengths are kept at 1, and like t^{-2} where they grow. And
 the first layer: outputs brought to length 1 (nGPT, peri) begin faster, by up to sqrt(n), since the
-attention of spread tokens is short. In the plane of cosine and length, tokens at equal angles go
-the same way under pre- and peri-norm, as under post-norm and nGPT: what differs is the clock.
+attention of spread tokens is short.
 
 The exponent 2 belongs to full attention and V = I. V = 2I doubles the exponent of post-norm, and an
 antisymmetric part of V changes that of nGPT. Under causal attention the second token has half of
@@ -19,7 +18,6 @@ import numpy as np
 
 import cynosure as cy
 from cynosure import study as st
-from cynosure.theorems.normalisation import equiangular_directions
 
 TITLE = "Places of the normalisation: five speeds"
 SCHEMES = ("post", "nGPT", "pre", "peri", "mixed")
@@ -80,15 +78,6 @@ class Decay(NamedTuple):
         return bool(self.gap[-1] < (1e-3 if self.scheme in GROWING else 1e-8))
 
 
-class First(NamedTuple):
-    """-d/dt log(1 - r) at t = 0, mean over starts, and what orthogonal tokens would have."""
-
-    scheme: str
-    n: int
-    seen: tuple[float, ...]
-    expected: float
-
-
 def value_of(V: str, d: int) -> np.ndarray | None:
     """One of VALUES: None for I, which all other runs have."""
     turn = np.triu(np.random.default_rng(0).standard_normal((d, d)), 1) / np.sqrt(d)
@@ -127,7 +116,8 @@ def _decay(
     return Decay(scheme, attention, n, d, beta, V, seed, times, gap_of(x))
 
 
-def _first(p: Params, scheme: str, n: int) -> First:
+def _first(p: Params, scheme: str, n: int) -> st.Cell:
+    """-d/dt log(1 - r) at t = 0, per start, and what orthogonal tokens would have."""
     flow, seen = flow_of(scheme, p.beta, p.tau), []
     for s in range(p.starts):
         x = cy.configurations.sphere(n, max(p.first), p.seed + s)
@@ -137,7 +127,8 @@ def _first(p: Params, scheme: str, n: int) -> First:
     own = np.exp(p.beta)
     q = 1 / (own + n - 1)
     size = q * np.sqrt(own**2 + n - 1)
-    return First(scheme, n, tuple(seen), 2 * q / (size if scheme in ("nGPT", "peri") else 1.0))
+    expected = 2 * q / (size if scheme in ("nGPT", "peri") else 1.0)
+    return st.Cell(scheme=scheme, n=n, seen=seen, expected=expected)
 
 
 def run(p: Params, progress: st.Progress | None = None) -> st.Report:
@@ -173,17 +164,14 @@ def run(p: Params, progress: st.Progress | None = None) -> st.Report:
     note = "Exponent of e^(-t) for post and nGPT, of 1/t for the others; late in the run."
     return st.report_of(
         p,
-        _summary(p, decays, first),
+        _summary(p, decays),
         controls=[*_comparisons(p, decays, varied, masked, first), _by_value(decays, valued)],
         tables=[
             st.Table.of("How 1 - r falls", [*decays, *varied, *valued, *masked], columns, note),
             st.Table.of("Speed of the first layer", first, speeds),
         ],
         checks={"rates": checks},
-        figures=[
-            st.Picture.of("Five places", _draw, p, decays, masked, first),
-            st.Picture.of("Cosine and length", _draw_phases, p),
-        ],
+        figures=[st.Picture.of("Five places", _draw, p, decays, masked, first)],
     )
 
 
@@ -195,24 +183,19 @@ def _exponents(group: list[Decay]) -> list[float]:
     return [c.exponent for c in group if c.arrived]
 
 
-def _summary(p: Params, decays: list[Decay], first: list[First]) -> str:
+def _summary(p: Params, decays: list[Decay]) -> str:
     rates = []
     for scheme in SCHEMES:
         found = [c.exponent for c in decays if c.scheme == scheme]
         rates.append(f"{scheme} {st.told(found, 4)}")
-    n = max(p.first)
-    speed = {c.scheme: float(np.mean(c.seen)) for c in first if c.n == n}
     return (
         f"Fitted exponents of 1 - r over {p.starts} starts of {p.n} tokens, of e^(-t) for post and "
-        f"nGPT, of 1/t for the others: {'; '.join(rates)}. Theory, for V = I: 2.\n\n"
-        f"The first layer of {n} tokens in d = {n}: post {speed['post']:.3f}, nGPT "
-        f"{speed['nGPT']:.3f}, {speed['nGPT'] / speed['post']:.2f} times as fast; "
-        f"pre {speed['pre']:.3f}, peri {speed['peri']:.3f}."
+        f"nGPT, of 1/t for the others: {'; '.join(rates)}. Theory, for V = I: 2."
     )
 
 
 def _comparisons(
-    p: Params, decays: list[Decay], varied: list[Decay], masked: list[Decay], first: list[First]
+    p: Params, decays: list[Decay], varied: list[Decay], masked: list[Decay], first: list[st.Cell]
 ) -> list[st.Comparison]:
     out = []
     for scheme in SCHEMES:
@@ -266,7 +249,7 @@ def _by_value(decays: list[Decay], valued: list[Decay]) -> st.Comparison:
     )
 
 
-def _draw(p: Params, decays: list[Decay], masked: list[Decay], first: list[First]) -> Any:
+def _draw(p: Params, decays: list[Decay], masked: list[Decay], first: list[st.Cell]) -> Any:
     """1 - mean cosine of uniform tokens. Left: lengths kept at 1, the end is e^(-2t) (dashed).
     Middle: lengths grow, the end is t^(-2) (dashed; pre ends under peri). Grey: causal attention,
     the control, with half the exponent. Right: speed of the first layer, -d log(1 - r)/dt at t = 0;
@@ -303,33 +286,4 @@ def _draw(p: Params, decays: list[Decay], masked: list[Decay], first: list[First
     cy.plot.plain_log(right.yaxis)
     for ax in (left, middle, right):
         ax.legend(frameon=False, fontsize=cy.plot.LABEL, loc="lower left")
-    return figure
-
-
-def _draw_phases(p: Params) -> Any:
-    """Tokens at equal angles, from right angles and four lengths: lines are the scalar equations of
-    B37, dots the simulated tokens at t = 0, 1, 2, 4, ... The lines are the same in both panels;
-    what differs is how far a dot has come: outputs of length 1 (right) are faster at first. Where
-    lengths grow, long tokens turn slowly; where the length is kept (dashed), nothing slows them.
-    """
-    figure, axes = cy.plot.sheet(1, 2, 4.8, 3.8, sharey=True)
-    dots = np.append(0, 2.0 ** np.arange(6))
-    fine = np.append(0, np.geomspace(0.01, dots[-1], 150))
-    panels = (("pre", "post"), ("peri", "nGPT"))
-    for ax, (growing, kept) in zip(axes[0], panels, strict=True):
-        for scheme, lengths in ((growing, (0.25, 1.0, 4.0, 16.0)), (kept, (1.0,))):
-            flow, colour = flow_of(scheme, p.beta), cy.plot.PALETTE[SCHEMES.index(scheme)]
-            for k, length in enumerate(lengths):
-                gap, rho = equiangular_directions(flow, 0.0, length, fine, p.n)
-                style = "-" if scheme in GROWING else "--"
-                ax.plot(1 - gap, rho, style, color=colour, lw=1.2)
-                x = cy.simulate(flow, length * np.eye(p.n), times=dots).values
-                size = np.linalg.norm(x, axis=-1)
-                cosine = np.einsum("td,td->t", x[:, 0], x[:, 1]) / size[:, 0] / size[:, 1]
-                label = scheme if k == 0 else None
-                ax.plot(cosine, size[:, 0], "o", color=colour, ms=4, label=label)
-        ax.set(yscale="log", xlabel="cosine r", xlim=(-0.03, 1.03))
-        ax.set_title(f"{growing}, {kept}", loc="left", fontsize=cy.plot.LABEL)
-        ax.legend(frameon=False, fontsize=cy.plot.LABEL, loc="upper left")
-    axes[0, 0].set_ylabel("length")
     return figure

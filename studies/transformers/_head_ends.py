@@ -17,8 +17,7 @@ from cynosure.pretrained.reading.head_flows import growth_rate
 
 Row: TypeAlias = dict[str, Any]  # a head from a start, under the headers of the table
 NEAR = 1e-3  # values of f1* closer than this times the largest at the start count as one
-FINER, COARSER = NEAR / 10, NEAR * 10
-COUNTS = {"values of f1*": NEAR, "finer": FINER, "coarser": COARSER}
+COUNTS = {"values of f1*": NEAR, "finer": NEAR / 10, "coarser": NEAR * 10}
 GOOD, OTHER = "good triples", "other heads"
 GAUSSIAN, UNIFORM = "Gaussian heads", "uniform attention"
 FURTHER = "further draws"  # of random tokens, which only good triples have
@@ -109,7 +108,7 @@ def ends_table(ends: Sequence[Ends]) -> cy.study.Table:
     columns |= {"at most 2": lambda e: e.within(2), "at most 3": lambda e: e.within(3)}
     columns |= {"at most 2, 95 % from": lambda e: e.interval(2)[0]}
     columns |= {"to": lambda e: e.interval(2)[1], "most values": "most"}
-    columns |= {f"most, counted at {FINER:g}": "finer", f"most, counted at {COARSER:g}": "coarser"}
+    columns |= {"most, ten times finer": "finer", "most, ten times coarser": "coarser"}
     note = (
         "Distinct values of f1* at the end, heads with several runs counted by the worst of them; "
         f"95 % after Wilson. {GAUSSIAN}: Gaussian matrices of the same shapes and norms. {UNIFORM}:"

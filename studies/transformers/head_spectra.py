@@ -1,4 +1,4 @@
-"""Spectra of A and V in real models, in the picture arXiv 2305.05465 draws for ALBERT.
+"""Spectra of V in real models, in the picture arXiv 2305.05465 draws for ALBERT.
 
 Name a model with `--model FOLDER`, several with commas (`--model plbert,stories15M,minilm`); MiniLM
 is read where none is named. The paper's own: with ALBERT-xlarge-v2 in a folder, `cynosure run
@@ -46,16 +46,6 @@ class Params:
 
 
 QUICK = Params(panels=6, copies=3)
-
-
-class Counts(NamedTuple):
-    """Of all heads of a model, or of as many that know nothing."""
-
-    leading: int  # V has a real positive eigenvalue
-    simple: int  # and it leads
-    attracted: int  # <Qf, Kf> > 0, of those that have a leading one
-    good: int
-    lean: float
 
 
 class Null(NamedTuple):
@@ -111,7 +101,7 @@ def _measured(p: Params, m: cy.pretrained.Transformer, say: cy.study.Progress) -
     names = ", ".join(head.name for head in good)
     summary = (
         f"{m.name}: {len(good)} of {len(heads)} heads are good triples"
-        f"{f' ({names})' if good else ''}. {_verdict(nulls)}\n\n{chapter.summary}"
+        f"{f' ({names})' if good else ''}. {nulls['good'].said}.\n\n{chapter.summary}"
     ) + (f"\n\n<Qf, Kf> of the good triples: {forms_}." if forms_ else "")
     if p.only:
         summary += f"\n\nThe heads drawn: {'; '.join(map(_said, drawn))}."
@@ -119,11 +109,10 @@ def _measured(p: Params, m: cy.pretrained.Transformer, say: cy.study.Progress) -
         p,
         summary,
         controls=_controls(nulls),
-        tables=(*chapter.tables, _eigenvalues(heads)),
+        tables=chapter.tables,
         figures=(
-            _planes(m.name, drawn, "V"),
+            _planes(m.name, drawn),
             _sides([m.name], [(heads, copies)]),
-            _planes(m.name, drawn, "A"),
             *chapter.figures,
         ),
     )
@@ -188,9 +177,11 @@ def _copy(p: Params, head: cy.pretrained.Head, number: int) -> cy.pretrained.Hea
     return random_head(head, np.random.default_rng([p.seed, number, head.layer, head.index]))
 
 
-def _counts(heads: list[cy.pretrained.Head]) -> Counts:
+def _counts(heads: list[cy.pretrained.Head]) -> cy.study.Cell:
+    """Of all heads of a model, or of as many that know nothing: V has a real positive eigenvalue,
+    that leads, has <Qf, Kf> > 0, good triples, and the lean of V."""
     leads = [head.leading for head in heads]
-    return Counts(
+    return cy.study.Cell(
         leading=sum(lead is not None for lead in leads),
         simple=sum(lead is not None and lead.gap > 0 for lead in leads),
         attracted=sum(lead is not None and lead.form > 0 for lead in leads),
@@ -199,7 +190,7 @@ def _counts(heads: list[cy.pretrained.Head]) -> Counts:
     )
 
 
-def _copied(p: Params, heads: list[cy.pretrained.Head]) -> list[Counts]:
+def _copied(p: Params, heads: list[cy.pretrained.Head]) -> list[cy.study.Cell]:
     return [_counts([_copy(p, head, k) for head in heads]) for k in range(p.copies)]
 
 
@@ -210,7 +201,7 @@ def _nulls(p: Params, heads: list[cy.pretrained.Head]) -> dict[str, Null]:
     exchanged = f"{PAIRINGS} pairings of each V with the A of another head"
     attracted, good = _paired(p, heads)
 
-    def of(name: str, share: Callable[[Counts], float]) -> Null:
+    def of(name: str, share: Callable[[cy.study.Cell], float]) -> Null:
         return Null(name, gaussian, share(real), np.array([share(c) for c in copies]))
 
     sign = "<Qf, Kf> > 0, share of the heads with a real positive eigenvalue"
@@ -232,18 +223,6 @@ def _paired(p: Params, heads: list[cy.pretrained.Head]) -> tuple[np.ndarray, np.
     acute = np.stack([F[row, draw.permutation(len(heads))] > 0 for _ in range(PAIRINGS)])
     shares = acute[:, some].mean(axis=1) if some.any() else np.zeros(PAIRINGS)
     return shares, (acute & leads).sum(axis=1).astype(float)
-
-
-def _verdict(nulls: dict[str, Null]) -> str:
-    good, side = nulls["good"], nulls["lean"]
-    low, high = good.range
-    said = "not more or fewer" if not good.outside else "another number"
-    return (
-        f"Gaussian heads of the same shapes give {good.drawn.mean():.1f} (95 % between {low:.0f} "
-        f"and {high:.0f}), {said} than training left. The real parts of V lean to one side by "
-        f"{side.real:.2f} on average (0: half and half, 1: all), in Gaussian heads by "
-        f"{side.drawn.mean():.2f}."
-    )
 
 
 def _controls(nulls: dict[str, Null]) -> list[cy.study.Comparison]:
@@ -272,15 +251,15 @@ def _distance(head: cy.pretrained.Head) -> float:
     return 0.0 if triple.holds else max(triple.value, 1e-12)
 
 
-def _planes(name: str, heads: list[cy.pretrained.Head], matrix: str) -> cy.study.Picture:
+def _planes(name: str, heads: list[cy.pretrained.Head]) -> cy.study.Picture:
     from cynosure.pretrained.pages.pictures import plane
 
     columns = min(6, len(heads))
     figure, axes = cy.plot.sheet(-(-len(heads) // columns), columns, 2.4, 2.5)
     for ax, head in zip(axes.flat, heads):
         title = f"{head.name}, good triple" if is_good(head) else head.name
-        star = head.leading.value if matrix == "V" and head.leading is not None else None
-        plane(ax, getattr(head, f"{matrix}_eigenvalues"), title, star)
+        star = None if head.leading is None else head.leading.value
+        plane(ax, head.V_eigenvalues, title, star)
         for axis in (ax.xaxis, ax.yaxis):
             axis.get_major_locator().set_params(nbins=4)
     for ax in axes[:, 0]:
@@ -289,21 +268,9 @@ def _planes(name: str, heads: list[cy.pretrained.Head], matrix: str) -> cy.study
         ax.set_xlabel("real part")
     for ax in axes.flat[len(heads) :]:
         ax.remove()
-    said = " The star is the leading real positive eigenvalue." if matrix == "V" else ""
     caption = (
-        f"{name}: complex plane of {matrix}, {len(heads)} heads, the nearest to a good triple "
-        f"first; blue is real, orange complex, structural zeros are left out.{said} Each panel has "
-        "the scale of its own spectral radius."
+        f"{name}: complex plane of V, {len(heads)} heads, the nearest to a good triple first; blue "
+        "is real, orange complex, structural zeros are left out. The star is the leading real "
+        "positive eigenvalue. Each panel has the scale of its own spectral radius."
     )
-    return cy.study.Picture(f"Eigenvalues of {matrix}, heads of {name}", caption, figure)
-
-
-def _eigenvalues(heads: list[cy.pretrained.Head]) -> cy.study.Table:
-    rows = tuple(
-        (head.name, matrix, i, float(value.real), float(value.imag))
-        for head in heads
-        for matrix in ("A", "V")
-        for i, value in enumerate(getattr(head, f"{matrix}_eigenvalues")[:8])
-    )
-    columns = ("head", "matrix", "number", "real part", "imaginary part")
-    return cy.study.Table("Eight largest eigenvalues", columns, rows)
+    return cy.study.Picture(f"Eigenvalues of V, heads of {name}", caption, figure)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from ._models import TEXTS, models_of, read_as
 TITLE = "Leaders, sinks and clusters by layer, over families"
 CAUSAL = ("llama", "gpt2", "gpt_neox")  # shown with random weights where no model is named
 OFFSETS = (0, -1, -4, -16, -64)
+PARTED = "spread at the end over the smallest before it"
 PANELS = {
     "first_mass": "attention on the first token",
     "follow_first": "tokens that follow the first",
@@ -59,23 +60,6 @@ class Params:
 
 
 QUICK = Params(texts=2, seeds=1)
-
-
-class Found(NamedTuple):
-    """One model: its surveys of the texts, of their tokens in other orders, and before training."""
-
-    name: str
-    family: str
-    causal: bool
-    trained: bool
-    real: tuple[Survey, ...]
-    shuffled: tuple[Survey, ...]
-    moved: tuple[Survey, ...]  # the first token put in the middle
-    before: tuple[Survey, ...]
-    long: Survey  # all texts one after the other, up to the model's length
-    counts: list[dict[str, Any]]
-    counts_before: list[dict[str, Any]]
-    offsets: tuple[tuple[Any, ...], ...]
 
 
 @ONE_THREAD
@@ -103,25 +87,25 @@ def run(p: Params, progress: cy.study.Progress | None = None) -> cy.study.Report
     )
 
 
-def _measured(p: Params, m: cy.pretrained.Transformer) -> Found:
+def _measured(p: Params, m: cy.pretrained.Transformer) -> cy.study.Cell:
+    """One model: its surveys of the texts, of their tokens in other orders, and before training."""
     texts, trained = [read_as(m, text) for text in TEXTS[: p.texts]], RANDOM not in m.name
     draw = np.random.default_rng(p.seed)
     mixed = [" ".join(draw.permutation(text.split())) for text in texts]
     before = [untrained(m, p.seed + k) for k in range(p.seeds)] if trained else []
     heads = _heads(m)
-    return Found(
-        m.name,
-        m.model.config.model_type,
-        m.causal,
-        trained,
-        tuple(m.survey(text) for text in texts),
-        tuple(m.survey(text) for text in mixed),
-        tuple(m.survey(_moved(m, text)) for text in texts),
-        tuple(twin.survey(text) for twin in before for text in texts),
-        m.survey(_cut(m, " ".join(texts * 2))),
-        hypothesis_counts(heads),
-        hypothesis_counts(_heads(before[0])) if before else [],
-        _at_offsets(m.name, heads),
+    return cy.study.Cell(
+        name=m.name,
+        family=m.model.config.model_type,
+        **{"causal": m.causal, "trained": trained},
+        real=[m.survey(text) for text in texts],
+        shuffled=[m.survey(text) for text in mixed],
+        moved=[m.survey(_moved(m, text)) for text in texts],  # the first token put in the middle
+        before=[twin.survey(text) for twin in before for text in texts],
+        long=m.survey(_cut(m, " ".join(texts * 2))),
+        counts=hypothesis_counts(heads),
+        counts_before=hypothesis_counts(_heads(before[0])) if before else [],
+        offsets=_at_offsets(m.name, heads),
     )
 
 
@@ -167,7 +151,7 @@ def _mean(surveys: Sequence[Survey], name: str) -> np.ndarray:
     )
 
 
-def _summary(found: Sequence[Found]) -> str:
+def _summary(found: Sequence[cy.study.Cell]) -> str:
     parts = []
     for one in found:
         lead = _known(_mean(one.real, "first_leads").mean())
@@ -193,47 +177,34 @@ def _known(value: Any) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-def _evens(one: Found) -> np.ndarray:
+def _evens(one: cy.study.Cell) -> np.ndarray:
     return np.array([even_share(s.n, one.causal) for s in one.real])
 
 
-def _controls(one: Found) -> list[cy.study.Comparison]:
-    def beside(name: str) -> tuple[np.ndarray, np.ndarray]:
-        return _mean(one.real, name), _mean(one.before, name)
+def _controls(one: cy.study.Cell) -> list[cy.study.Comparison]:
+    def ends(surveys: Sequence[Survey]) -> dict[str, np.ndarray]:
+        own = {name: _mean(surveys, name) for name in ("first_mass", "evenness")}
+        gather, apart = (np.array([f(s) for s in surveys]) for f in (lambda s: s.collapse, _parted))
+        return own | {"gather": gather, "apart": apart}
 
     twins = f"{len(one.before)} surveys of the same architecture before training"
-    first, first_before = beside("first_mass")
-    even, even_before = beside("evenness")
-    mixed = _mean(one.shuffled, "evenness")
-    gather, gather_before = (np.array([s.collapse for s in x]) for x in (one.real, one.before))
-    apart, apart_before = (np.array([_parted(s) for s in x]) for x in (one.real, one.before))
+    real, fresh, mixed = ends(one.real), ends(one.before), _mean(one.shuffled, "evenness")
+    even = real["evenness"]
+    claims = {
+        "first_mass": ("training makes the first token receive more", "share", 1.0, -np.inf),
+        "evenness": ("training makes attention less even", "evenness", -1.0, np.inf),
+        "gather": ("training makes tokens gather over the layers", "factor per layer", -1.0, 1.0),
+        "apart": ("trained, its tokens part again in the last layers", PARTED, 1.0, 1.0),
+    }
+    out = []
+    for key, (claim, what, sign, bound) in claims.items():
+        edge = max(sign * bound, (sign * fresh[key]).max())
+        seen = f"{what} {_range(real[key])}; before training {_range(fresh[key])}"
+        survives = bool((sign * real[key]).min() > edge)
+        out.append(cy.study.Comparison(f"{one.name}: {claim}.", twins, seen, survives))
     return [
         *_plain(one),
-        cy.study.Comparison(
-            f"{one.name}: training makes the first token receive more.",
-            twins,
-            f"{_range(first)}; before training {_range(first_before)}",
-            bool(first.min() > first_before.max()),
-        ),
-        cy.study.Comparison(
-            f"{one.name}: training makes attention less even.",
-            twins,
-            f"evenness {_range(even)}; before training {_range(even_before)}",
-            bool(even.max() < even_before.min()),
-        ),
-        cy.study.Comparison(
-            f"{one.name}: training makes tokens gather over the layers.",
-            twins,
-            f"factor per layer {_range(gather)}; before training {_range(gather_before)}",
-            bool(gather.max() < min(1.0, gather_before.min())),
-        ),
-        cy.study.Comparison(
-            f"{one.name}: trained, its tokens part again in the last layers.",
-            twins,
-            f"spread at the end over the smallest before it {_range(apart)}; before training "
-            f"{_range(apart_before)}",
-            bool(apart.min() > max(1.0, apart_before.max())),
-        ),
+        *out,
         cy.study.Comparison(
             f"{one.name}: attention is less even on a sentence than on its words in any order.",
             f"the words of each of {len(mixed)} texts in random order",
@@ -251,7 +222,7 @@ def _parted(s: Survey) -> float:
     return float(spread[-1] / max(spread[1:].min(), 1e-12))
 
 
-def _word_or_place(one: Found) -> cy.study.Comparison:
+def _word_or_place(one: cy.study.Cell) -> cy.study.Comparison:
     """Where the sink is once the first token stands in the middle."""
     sinks = [s.heads["sink"] for s in one.moved]
     middle = [(s.n - 1) // 2 for s in one.moved]
@@ -265,7 +236,7 @@ def _word_or_place(one: Found) -> cy.study.Comparison:
     )
 
 
-def _plain(one: Found) -> list[cy.study.Comparison]:
+def _plain(one: cy.study.Cell) -> list[cy.study.Comparison]:
     first, even = _mean(one.real, "first_mass"), _evens(one)
     return [
         cy.study.Comparison(
@@ -292,8 +263,8 @@ def _range(values: np.ndarray) -> str:
 # --- tables and figures --------------------------------------------------------------------------
 
 
-def _by_model(found: Sequence[Found]) -> cy.study.Table:
-    columns: dict[str, Callable[[Found], Any]] = {
+def _by_model(found: Sequence[cy.study.Cell]) -> cy.study.Table:
+    columns: dict[str, Callable[[cy.study.Cell], Any]] = {
         "model": lambda o: o.name,
         "family": lambda o: o.family,
         "causal": lambda o: o.causal,
@@ -323,7 +294,7 @@ def _by_model(found: Sequence[Found]) -> cy.study.Table:
     return cy.study.Table.of("Models", list(found), columns, note)
 
 
-def _by_layer(found: Sequence[Found]) -> cy.study.Table:
+def _by_layer(found: Sequence[cy.study.Cell]) -> cy.study.Table:
     names = ("first_mass", "follow_first", "first_leads", "sink_mass", "leaders", "evenness",
              "argmax_mass", "clusters", "rank", "effective_rank", "spread", "mean_cosine",
              "first_length")  # fmt: skip
@@ -337,7 +308,7 @@ def _by_layer(found: Sequence[Found]) -> cy.study.Table:
     return cy.study.Table("By layer", columns, tuple(rows), "Means over texts, see `Survey`.")
 
 
-def _distances(found: Sequence[Found]) -> cy.study.Table:
+def _distances(found: Sequence[cy.study.Cell]) -> cy.study.Table:
     rows = []
     for one in found:
         for i, row in enumerate(one.counts):
@@ -349,14 +320,14 @@ def _distances(found: Sequence[Found]) -> cy.study.Table:
     return cy.study.Table("Hypotheses of the theorems", columns, tuple(rows), "At offset 0.")
 
 
-def _offsets(found: Sequence[Found]) -> list[cy.study.Table]:
+def _offsets(found: Sequence[cy.study.Cell]) -> list[cy.study.Table]:
     rows = tuple(row for one in found for row in one.offsets)
     columns = ("model", "offset j - i", "A symmetric", "A + Aᵀ positive definite", "A = βI")
     note = "Median distance of the form that tokens so far apart see each other with."
     return [cy.study.Table("Rotary forms by offset", columns, rows, note)] if rows else []
 
 
-def _curves(found: Sequence[Found]) -> cy.study.Picture:
+def _curves(found: Sequence[cy.study.Cell]) -> cy.study.Picture:
     figure, axes = cy.plot.sheet(2, 3, 4.2, 3.2)
     for ax, (name, title) in zip(axes.flat, PANELS.items()):
         for i, one in enumerate(found):

@@ -115,11 +115,17 @@ def _measured(p: Params, m: cy.pretrained.Transformer, say: cy.study.Progress) -
         "from any start": f"{sizes['any']} of {sizes['heads']}",
         "at another layer's": f"{sizes['other']}" if sizes["other"] >= 0 else None,
     }
+    ends = {k: (x.end("mean_cosine"), x.end("clusters")) for k, x in starts.items()}
+    rows = tuple(
+        (k, len(cosine), cosine.mean(), *np.quantile(cosine, (0.025, 0.975)), clusters.mean())
+        for k, (cosine, clusters) in ends.items()
+    )
+    names = ("start", "draws", "mean cosine at the end", "2.5 %", "97.5 %", "clusters at 0.5")
     report = cy.study.report_of(
         p,
         summary,
         controls=[*_controls(starts, beside), *place_controls(counts)],
-        tables=[_ends_table(starts)],
+        tables=[cy.study.Table("After the last layer", names, rows)],
         figures=[_drawn([m.name], [drawn])],
     )
     return Measured(report, facts, drawn)
@@ -192,19 +198,6 @@ def _controls(starts: dict[str, Ensemble], beside: list[Beside]) -> list[cy.stud
 
 
 # --- tables and figures --------------------------------------------------------------------------
-
-
-def _ends_table(starts: dict[str, Ensemble]) -> cy.study.Table:
-    columns: dict[str, Any] = {"start": "name", "draws": lambda x: len(x.end("clusters"))}
-    columns |= {"mean cosine at the end": lambda x: float(x.end("mean_cosine").mean())}
-    columns |= {"2.5 %": lambda x: float(np.quantile(x.end("mean_cosine"), 0.025))}
-    columns |= {"97.5 %": lambda x: float(np.quantile(x.end("mean_cosine"), 0.975))}
-    columns |= {"clusters at 0.5": lambda x: float(x.end("clusters").mean())}
-    note = (
-        "Quantiles over draws. Random words are whole words of the vocabulary, special tokens left "
-        "where they are; Gaussian tokens have the lengths of the sentence's."
-    )
-    return cy.study.Table.of("After the last layer", list(starts.values()), columns, note)
 
 
 def _drawn(
