@@ -12,6 +12,7 @@ import io
 import json
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -312,6 +313,7 @@ def test_the_example_of_a_public_name_runs(name, tmp_path, monkeypatch):
 NEEDS_DATA = {"sentiment_paper", "sentiment_placed", "sentiment_ablation", "sentiment_faithfulness"}
 
 
+@cache
 def words_in_code():
     """All strings of the experiments and of what draws for them, as one text."""
     folders = ("studies", "src/cynosure/figures", "src/cynosure/study", "src/cynosure/drawing")
