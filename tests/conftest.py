@@ -36,25 +36,24 @@ hypothesis.settings.register_profile("explore", deadline=None, max_examples=2000
 hypothesis.settings.load_profile("repeatable")
 
 
-# Whole experiments and attacks, which call small functions a million times: there the check of a
-# shape costs ten times the function. Every one of those functions has tests where it is checked.
-MANY = {"attack", "experiments", "flow_controls", "flow_judges", "flow_numbers"}
-MANY |= {"flow_measurements", "open_questions", "sentiment_experiments", "transformer_controls"}
+# Whole studies and attacks, which call small functions a million times: there the checks take as
+# long as the work. Every one of those functions has tests where it is checked.
+MANY = "attack studies studies_flow_controls studies_flow_judges studies_flow_measurements "
+MANY += "studies_flow_numbers studies_hardmax studies_reviews studies_transformers"
 
 
 @pytest.fixture(autouse=True)
 def shapes(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Shapes are checked at every call, but for the tests of MANY calls, or marked so."""
-    many = request.path.stem.removeprefix("test_") in MANY or request.node.get_closest_marker(
-        "many"
-    )
-    signatures.OFF = bool(many)
+    """Signatures are checked at every call, but for the tests of MANY calls, or marked so."""
+    many = request.path.stem in {f"test_{name}" for name in MANY.split()}
+    many = many or request.node.get_closest_marker("many") is not None
+    signatures.OFF = many
     yield
     signatures.OFF = False
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of one experiment, or of the cluster, on one worker: see --dist loadgroup."""
+    """All tests that read one study's run, or the cluster, on one worker: see --dist loadgroup."""
     for item in items:
         if "cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("cluster"))

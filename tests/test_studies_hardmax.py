@@ -31,7 +31,7 @@ from studies.hardmax import (
     robustness_A,
 )
 from studies.heads import _hardmax_heads, several_heads
-from test_experiments import quick
+from test_studies import quick
 
 
 def rows(report: Report, title: str) -> list[dict]:

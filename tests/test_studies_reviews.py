@@ -34,7 +34,7 @@ from studies.reviews._models import (
 )
 from studies.reviews._models import leaders as leaders_of
 from studies.reviews._reviews import STOP_WORDS, Ids, Reviews, split, with_padding
-from test_experiments import quick
+from test_studies import quick
 
 torch.set_num_threads(1)  # small tensors
 TRAIN, TEST = synthetic(120, seed=0), synthetic(60, seed=1)

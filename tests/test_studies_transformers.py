@@ -29,7 +29,7 @@ from studies.transformers._null_heads import (
     uniform_head,
 )
 from studies.transformers._sentence_starts import KEYS
-from test_experiments import quick
+from test_studies import quick
 
 MODEL = random_transformer()
 

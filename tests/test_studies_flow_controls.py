@@ -29,7 +29,7 @@ from studies.softmax import (
     value_spectrum,
 )
 from studies.sphere import causal_collapse, equiangular, metastability, sphere_beta
-from test_experiments import quick
+from test_studies import quick
 
 CONTROLLED = (
     "boolean_attention causal_collapse common_noise equiangular gaussian_crowd "
