@@ -571,6 +571,7 @@ def _broken(found: Shadow, z0: np.ndarray, law: Layer, most: int = 3_000) -> lis
     return wrong
 
 
+@pytest.mark.many
 def test_runs_obey_their_record() -> None:
     seen = 0
     for seed in range(12):
