@@ -10,7 +10,7 @@ import abc
 from collections.abc import Sequence
 from fractions import Fraction
 from math import exp, log1p
-from typing import NamedTuple, TypeAlias, final
+from typing import Any, NamedTuple, TypeAlias, final
 
 import numpy as np
 
@@ -170,10 +170,10 @@ class Decay:
 class ClosedForm(NamedTuple):
     """Rows that approach their limits by the factor rho per layer, since layer `since`."""
 
-    since: int
-    ids: np.ndarray
-    limits: np.ndarray
-    offsets: np.ndarray  # from the limits, at layer `since`
+    since: Any  # one layer, or that of each row
+    ids: Array
+    limits: Array
+    offsets: Array  # from the limits, at layer `since`
 
 
 @final

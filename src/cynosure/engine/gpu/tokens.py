@@ -9,23 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
 from ..._types import Array
 from .. import kernels
-from ..scaled import FloatTokens, Sets, U, lengths_above
+from ..scaled import ClosedForm, FloatTokens, Sets, U, lengths_above
 from .search import device_candidates
-
-
-class _Closed(NamedTuple):
-    """Rows that approach their limits by the factor rho per layer, each since its own layer."""
-
-    since: np.ndarray
-    ids: Any
-    limits: Any
-    offsets: Any
 
 
 @final
@@ -37,7 +28,7 @@ class DeviceTokens(FloatTokens):
 
         self.z = start.detach().to(torch.float64, copy=True).contiguous()
         self.A = None if A is None else self._tensor(A)
-        self._closed: list[_Closed] = []
+        self._closed: list[ClosedForm] = []
         self._set(self.z, A, alpha)
         self._error = 0.0
 
@@ -77,20 +68,20 @@ class DeviceTokens(FloatTokens):
         powers = np.array([self._decay(k - s) for s in layers.tolist()])
         self.z[ids] = limits + self._tensor(powers[which])[:, None] * offsets
 
-    def _together(self) -> _Closed:
+    def _together(self) -> ClosedForm:
         """All closed forms as one: a device likes few large operations."""
         import torch
 
         if len(self._closed) > 1:
             since, *rest = zip(*self._closed, strict=True)
-            self._closed = [_Closed(np.concatenate(since), *(torch.cat(x) for x in rest))]
+            self._closed = [ClosedForm(np.concatenate(since), *(torch.cat(x) for x in rest))]
         return self._closed[0]
 
     def approach(self, k: int, ids: np.ndarray, limits: Array) -> None:
         there = self._tensor(ids)
         ends = self._tensor(limits) if isinstance(limits, np.ndarray) else limits
         since = np.full(len(ids), k)
-        self._closed.append(_Closed(since, there, ends, self.z[there] - ends))
+        self._closed.append(ClosedForm(since, there, ends, self.z[there] - ends))
 
     def step(self, ids: np.ndarray, targets: np.ndarray, sets: Sets, widest: int) -> None:
         import torch

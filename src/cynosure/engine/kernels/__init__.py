@@ -119,9 +119,8 @@ def place(z: Floats, ids: Indices, limits: Floats, offsets: Floats, factor: floa
     if len(ids) <= FEW_ROWS or not loaded(_MAIN):
         z[ids] = limits + factor * offsets
         return
-    load("engine.kernels.closed").place(
-        z, ids, np.ascontiguousarray(limits), np.ascontiguousarray(offsets), factor
-    )
+    limits, offsets = np.ascontiguousarray(limits), np.ascontiguousarray(offsets)
+    load(_MAIN).place(z, ids, limits, offsets, factor)
 
 
 def runs_there(z: Any) -> bool:

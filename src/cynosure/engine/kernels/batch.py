@@ -15,7 +15,6 @@ import numpy as np
 
 from ..._compiled import jitted
 from .contract import BatchRun, Floats, Indices
-from .octagon import corners, deep_inside
 from .pruned import FLAGS
 
 LANES = 16  # queries side by side in vector registers
@@ -61,14 +60,12 @@ def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, 
     label, order = np.empty(n, np.intp), np.empty(n, np.intp)
     norm, raw, links = np.empty(n), np.empty(n), np.empty((4, 2 * n), np.intp)
     zc, offset, moved = np.zeros((n + 4, wide)), np.empty((n, d)), np.empty((n, d))
-    q, keys = np.zeros((n + LANES) * wide), np.zeros((n + 4, wide))
+    q = np.zeros((n + LANES) * wide)
     room = n + LANES  # the last group of queries may be short
     since, to = np.empty(n, np.intp), np.empty(n, np.intp)
     active, closed, target = np.empty(n, np.intp), np.empty(n, np.intp), np.empty(room, np.intp)
     top, second, slack, norm_q = np.empty(room), np.empty(room), np.empty(room), np.empty(room)
     reach, partial = np.empty(n // STRIDE + 1), np.zeros(4 * LANES)
-    kept, corner, beyond = np.empty(n, np.intp), np.empty(8, np.intp), np.empty(n)
-    xs, ys = np.empty(n), np.empty(n)
     last = saves[-1]
     for b in range(nb):
         largest, tokens = _largest(z[b], mask[b])
@@ -84,10 +81,9 @@ def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, 
         for c in range(m):
             for x in range(d):
                 size = max(size, abs(zc[c, x]))
-            active[c] = kept[c] = c
+            active[c] = c
             since[c] = -1
-        planar = d == 2 and m > STRIDE
-        n_active, n_closed, n_kept, row, k = m, 0, m, 0, 0
+        n_active, n_closed, row, k = m, 0, 0, 0
         while True:
             e = np.sqrt(d) * (k * 17 * 2.0**-53 * size)
             rounding = 2.0 * (2 * d + 4) + 4 * (d + 2)  # twice the bound, and what pruning needs
@@ -106,44 +102,25 @@ def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, 
                     own = _norm(zc, active[r], d)
                     norm_q[r] = norm_A * own
                     slack[r] = d * TINY + norm_A * ((each + 2.0 * e) * own + fixed)
-            if planar and k == 0:
-                xs[:m], ys[:m] = zc[:m, 0], zc[:m, 1]
-                n_kept = _outermost(
-                    xs, ys, m, len(A) == 0, q, norm_q, slack, radius, corner, beyond, kept
-                )
-                planar = n_kept < m
-            if planar:
-                reach[:] = radius
-                for r in range(n_kept):
-                    keys[r] = zc[kept[r]]
-            _best_two(q, norm_q, slack, n_active, (keys if planar else zc).reshape(-1), reach,
-                      n_kept, wide, top, second, target, partial)  # fmt: skip
+            _best_two(q, norm_q, slack, n_active, zc.reshape(-1), reach, m, wide, top, second,
+                      target, partial)  # fmt: skip
             for r in range(n_active):
                 unsure[b] |= second[r] >= top[r] - slack[r]
-                target[r] = kept[target[r]]
             if unsure[b]:
                 break
             n_active, n_closed = _settle(
                 zc, k, active, target, n_active, closed, n_closed, since, to, offset
             )
-            if planar and k == 0:
-                n_kept = _ever_followed(xs, ys, m, corner, since, to, radius, beyond, kept)
             if saves[row] == k:
-                if planar:  # those that nobody follows were left where they were
-                    for r in range(n_closed):
-                        c = closed[r]
-                        if since[c] < k:
-                            _approach(zc, c, to[c], offset, powers[k - since[c]])
                 _write(out[row, b], z[b], label, zc)
                 row += 1
             if k == last or n_active == 0:
                 break
             k += 1
             _step(zc, moved, active, target, n_active, eta)
-            for r in range(n_kept if planar else n_closed):
-                c = kept[r] if planar else closed[r]
-                if since[c] >= 0 and to[c] != c:
-                    _approach(zc, c, to[c], offset, powers[k - since[c]])
+            for r in range(n_closed):
+                c = closed[r]
+                _approach(zc, c, to[c], offset, powers[k - since[c]])
             reach[:] = radius
         if unsure[b]:
             continue
@@ -158,58 +135,6 @@ def _run(z, mask, A, norm_A, eta, powers, saves, out, born, settled_at, leader, 
                 settled_at[b, i], leader[b, i] = since[c], order[to[c]]
                 if to[c] == c:
                     born[b, i] = since[c]
-
-
-@jitted()
-def _outermost(x, y, m, plain, q, norm_q, slack, radius, corner, beyond, kept):
-    """Classes that can be within the slack of a best score at layer 0; all, if that is not clear.
-
-    A key deeper than slack_r / |q_r| inside a polygon, here of the longest classes, is not."""
-    shortest, depth = np.inf, 0.0
-    if plain:  # |q_r| = |z_r| up to rounding, and slack_r / |z_r| is largest for the shortest
-        for r in range(m):
-            if norm_q[r] < shortest:
-                shortest, depth = norm_q[r], slack[r]
-        depth /= max(shortest, 1e-140)
-    else:
-        for r in range(m):
-            at = r // LANES * LANES * 4 + r % LANES
-            length = np.sqrt(q[at] * q[at] + q[at + LANES] * q[at + LANES])
-            shortest = min(shortest, length)
-            depth = max(depth, slack[r] / max(length, 1e-140))
-    if not shortest > 1e-140:
-        return m
-    depth = 1.01 * depth + 32 * 2.0**-53 * radius
-    if not depth <= 1e-9 * radius:
-        return m
-    corners(x, y, min(m, 4 * STRIDE), corner)
-    deep_inside(x, y, m, corner, 8, depth, 2.0 * radius, beyond)
-    count = 0
-    for c in range(m):
-        kept[count] = c
-        count += 1 if beyond[c] > 0.0 else 0
-    return count
-
-
-@jitted()
-def _ever_followed(x, y, m, corner, since, to, radius, beyond, kept):
-    """Classes that somebody may follow after layer 0: all but followers inside the leaders' hull.
-
-    Those stay on the segment to their leader, where <q, .> is strictly below the best leader for
-    every q; exact at layer 0, and no later layer needs a tolerance (docs/mathematics.md C11)."""
-    leaders = 0
-    for e in range(8):
-        c = corner[e]
-        if since[c] == 0 and to[c] == c:
-            corner[leaders] = c
-            leaders += 1
-    if leaders < 8:
-        deep_inside(x, y, m, corner, leaders, 32 * 2.0**-53 * radius, 2.0 * radius, beyond)
-    count = 0
-    for c in range(m):
-        kept[count] = c
-        count += 0 if beyond[c] <= 0.0 and since[c] == 0 and to[c] != c else 1
-    return count
 
 
 @jitted()

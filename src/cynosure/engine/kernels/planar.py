@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 
 from ..._compiled import jitted, load
 from .contract import Candidates, Floats, Indices, U, assemble, merged
-from .octagon import corners, deep_inside
-from .pruned import pruned_candidates, upper_norms, widened
+from .pruned import FLAGS, pruned_candidates, upper_norms, widened
 
 COARSE = 1e-9  # a query with slack above COARSE |q| R is searched by pruning instead
 COUNTED = 32  # edges of a chain that are compared at once
@@ -109,10 +108,69 @@ def _outline(z: Floats, names: Indices, depth: float) -> Outline | None:
 @jitted()
 def _survivors(z, depth):
     """Tokens not proved deeper than `depth` inside the polygon of eight extreme tokens."""
-    n, corner, beyond = len(z), np.empty(8, np.intp), np.empty(len(z))
+    corner, beyond = np.zeros(8, np.intp), np.ones(len(z))
     x, y = np.ascontiguousarray(z[:, 0]), np.ascontiguousarray(z[:, 1])
-    deep_inside(x, y, n, corner, 8, depth, corners(x, y, n, corner), beyond)
+    _deep_inside(x, y, corner, depth, _corners(x, y, corner), beyond)
     return np.flatnonzero(beyond > 0.0)
+
+
+@jitted()
+def _corners(x, y, corner):
+    """Fills `corner` with tokens extreme in eight directions, counterclockwise from the right.
+
+    Returns a bound on |x|, |y|, |x + y| and |x - y| of all tokens.
+    """
+    east = west = x[0]
+    north = south = y[0]
+    up = down = x[0] + y[0]
+    left = right = y[0] - x[0]
+    for k in range(1, len(x)):
+        u, v = x[k], y[k]
+        a, b = u + v, v - u
+        if u > east:
+            east, corner[0] = u, k
+        if a > up:
+            up, corner[1] = a, k
+        if v > north:
+            north, corner[2] = v, k
+        if b > left:
+            left, corner[3] = b, k
+        if u < west:
+            west, corner[4] = u, k
+        if a < down:
+            down, corner[5] = a, k
+        if v < south:
+            south, corner[6] = v, k
+        if b < right:
+            right, corner[7] = b, k
+    return max(max(max(east, -west), max(north, -south)), max(max(up, -down), max(left, -right)))
+
+
+@jitted(fastmath=FLAGS)
+def _deep_inside(x, y, corner, depth, size, out):
+    """out[k] <= 0: token k is proved deeper than `depth` inside the closed path of the corners.
+
+    Left of all sides by more than depth means that the path winds round the ball of that radius,
+    whatever its shape and whatever rounding did to its corners: the ball is in their hull, and
+    <q, z> < max - depth |q| for every q. Equal corners make no side; the margin swallows the
+    rounding of the test itself, for tokens within `size`.
+    """
+    first = True
+    for e in range(8):
+        p, r = corner[e], corner[(e + 1) % 8]
+        dx, dy = x[r] - x[p], y[r] - y[p]
+        length = np.sqrt(dx * dx + dy * dy)
+        if length > 0.0:
+            nx, ny = dy / length, -dx / length
+            offset = nx * x[p] + ny * y[p] - 2.0 * depth - 2.0**-47 * size
+            if first:
+                for k in range(len(x)):
+                    out[k] = nx * x[k] + ny * y[k] - offset
+            else:
+                for k in range(len(x)):
+                    beyond = nx * x[k] + ny * y[k] - offset
+                    out[k] = beyond if beyond > out[k] else out[k]
+            first = False
 
 
 @jitted()
