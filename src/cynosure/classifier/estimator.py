@@ -61,11 +61,12 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     ----------
     dim : dimension of the tokens.
     ngrams : (low, high), the n-grams taken as terms.
-    leaders : leaders per text, at most, on average over the training texts (of each plane).
-    words : deciding words per text, at most, on average over held-out texts. Terms are taken by
+    leaders : budget of leaders per text, on average over the training texts (of each plane).
+    words : budget of deciding words per text, on average over held-out texts. Terms are taken by
         decreasing weight until the rest is unlikely to change the label; all others follow the
-        neutral token. None sets no bound. "auto" is 14, or more where 14 would lose an eighth of
-        what the texts tell (2 % with several classes); `notes_` then says so.
+        neutral token. Easy texts need few words, hard ones many. None sets no bound. "auto" is 14,
+        or more where 14 would cost an eighth of what the texts tell (2 % with several classes);
+        `notes_` then says so.
     C : inverse regularisation of the convex fit; None chooses it on held-out texts.
     method : how to fit: `Placed()` (the default: convex, seconds) or `Learned()` (gradient, torch).
     alpha, layers : step (> 0) and number of the attention layers.

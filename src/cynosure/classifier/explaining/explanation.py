@@ -1,12 +1,12 @@
 """Explanation: the model's own computation on one text, word by word and leader by leader.
 
 With z_i the places of the tokens after the last layer, v and b the decoder, w_i = 1 for the words
-and w_0 = m for the anchor, W their sum,
+and w_0 = m for the neutral token, W their sum,
 
     decision = b + sum_i w_i < v, z_i > / W,
 
 so the contribution of a word is < v, z_i > / W, and that of a leader the sum over its cluster.
-Words that follow the anchor are silent; `enough` are the others. `overturn` is another question:
+Words that follow the neutral token add nothing; `enough` are the others. `overturn` tells
 which words, struck out, turn the verdict when the rest is read again, down to weaker words.
 """
 
@@ -55,7 +55,7 @@ class Explanation:
     `intercept` add up to `decision`, the log-odds of `label`; with more than two classes its logit
     in their common softmax, where `rival` is the largest of the others and `rest` their sum (as the
     logarithm of their exponentials). `evidence` says whether any term was read. `prior` is the
-    decision without any known word, `count` is m: how often the anchor counts."""
+    decision without any known word, `count` is m: how often the neutral token counts."""
 
     text: str
     label: str
@@ -120,7 +120,7 @@ class Explanation:
 
     @property
     def read(self) -> tuple[Word, ...]:
-        """The terms that do not follow the anchor, the weightiest first."""
+        """The terms that do not follow the neutral token, the weightiest first."""
         quiet = next((x.tokens for x in self.leaders if 0 in x.tokens), frozenset())
         loud = (w for w in self.words if w.token not in quiet)
         return tuple(sorted(loud, key=lambda w: (-abs(w.contribution), w.token)))
@@ -162,12 +162,12 @@ class Explanation:
 
     @property
     def n(self) -> int:
-        """Number of tokens, the anchor included."""
+        """Number of tokens, the neutral one included."""
         return int(self.trajectory.z.shape[1])
 
     @property
     def total(self) -> float:
-        """W: the words, and the anchor as often as it counts."""
+        """W: the words, and the neutral token as often as it counts."""
         return self.n - 1 + self.count
 
     def gradient_times_token(self) -> np.ndarray:
@@ -188,7 +188,7 @@ class Explanation:
 
     def without(self, *positions: int) -> float:
         """The decision if the words of the clusters at these positions of `leaders` were deleted:
-        what is left is read again. The anchor itself stays."""
+        what is left is read again. The neutral token stays."""
         gone = {token for i in positions for token in self.leaders[i].tokens}
         index = self.text_model.vocabulary.index
         kept = [index[w.text] for w in self.words if w.token not in gone]
