@@ -134,7 +134,7 @@ def survey(
     bar = showing(progress, "surveying", transformer.depth, " layers")
     with told(_FEWER), seen as attention, quiet(model, adapter, attention), bar as watch.tell:
         watch.run(transformer, tokens, text)
-    notes = (*text.notes, f"{rows} rows of P at a time, {in_words(needed)} besides the weights.")
+    notes = (*text.notes, f"{rows} rows of P at a time, {in_words(needed)} beside the weights.")
     heads = {k: np.stack([layer[k] for layer in watch.layers]) for k in watch.layers[0]}
     leads = heads.pop("leading").astype(np.int64)
     points = {k: np.array([point[k] for point in watch.points]) for k in watch.points[0]}
