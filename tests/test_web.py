@@ -451,17 +451,26 @@ async def _listening(app):
         listening.close()
 
 
-def test_an_answer_that_is_not_read_is_dropped_and_one_read_slowly_is_not(monkeypatch) -> None:
-    size = 32 << 20
-    monkeypatch.setitem(BOUNDS, "arrival_seconds", 1.0)
+def _sends(size: int):
+    """An application that answers with so many bytes, counted while anything holds them."""
 
     async def app(scope, receive, send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": bytes(size)})
+        await send({"type": "http.response.body", "body": memoryview(pools.Held(size))})
+
+    return app
+
+
+ASK = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+
+def test_an_answer_that_is_not_read_is_dropped_and_one_read_slowly_is_not(monkeypatch) -> None:
+    size, most = 32 << 20, 0
+    monkeypatch.setitem(BOUNDS, "arrival_seconds", 1.0)
 
     async def ask(port: int, pause: float) -> int:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
-        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        writer.write(ASK)
         came = 0
         try:
             await asyncio.sleep(pause)
@@ -474,32 +483,37 @@ def test_an_answer_that_is_not_read_is_dropped_and_one_read_slowly_is_not(monkey
         return came
 
     async def scenario() -> None:
+        nonlocal most
+        app = connections._roomy(_sends(size), lambda: ())
         async with _listening(app) as (port, there):
-            left, read = await asyncio.gather(ask(port, 4.0), ask(port, 0.0))
+            clients = asyncio.gather(ask(port, 4.0), ask(port, 0.0))
+            while not clients.done():  # one copy of an answer, and a piece that is being sent
+                most = max(most, pools.Held.total + sum(one.pending for one in there))
+                await asyncio.sleep(0.01)
+            left, read = clients.result()
             await asyncio.sleep(0.05)
             assert left < size <= read and not there
 
+    before = pools.Held.total
     asyncio.run(scenario())
+    assert size < most - before <= 2 * (size + connections.PIECE + (1 << 16))
+    assert pools.Held.total == before
 
 
 def test_requests_are_refused_while_too_much_is_not_read(monkeypatch) -> None:
-    monkeypatch.setattr(connections, "MOST_PENDING", 1 << 20)
-
-    async def app(scope, receive, send) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": bytes(16 << 20)})
+    monkeypatch.setattr(connections, "MOST_PENDING", 1 << 16)
 
     async def scenario() -> None:
         held: list = []
-        async with _listening(connections._roomy(app, lambda: held[0])) as (port, there):
+        app = connections._roomy(_sends(16 << 20), lambda: held[0])
+        async with _listening(app) as (port, there):
             held.append(there)
-            ask = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
             _, lazy = await asyncio.open_connection("127.0.0.1", port, limit=1 << 16)
-            lazy.write(ask)
-            while not any(one.pending > 1 << 20 for one in there):
+            lazy.write(ASK)
+            while not any(one.pending > 1 << 16 for one in there):
                 await asyncio.sleep(0.01)
             reader, other = await asyncio.open_connection("127.0.0.1", port)
-            other.write(ask)
+            other.write(ASK)
             answer = await asyncio.wait_for(reader.read(), 20)
             other.transport.abort()
             assert answer.startswith(b"HTTP/1.1 503") and b"retry-after: 30" in answer.lower()
@@ -507,12 +521,33 @@ def test_requests_are_refused_while_too_much_is_not_read(monkeypatch) -> None:
             while there:
                 await asyncio.sleep(0.01)
             reader, other = await asyncio.open_connection("127.0.0.1", port)
-            other.write(ask)
+            other.write(ASK)
             assert (await asyncio.wait_for(reader.read(), 20)).startswith(b"HTTP/1.1 200")
             other.transport.abort()
             await asyncio.sleep(0.05)
 
     asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("long", [0, 1, 5, 6, 10, 11, 15])
+def test_pieces_make_the_body(monkeypatch, long) -> None:
+    monkeypatch.setattr(connections, "PIECE", 5)
+    sent: list[dict] = []
+
+    async def send(message: dict) -> None:
+        sent.append(message)
+
+    async def app(scope, receive, send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        for more in (True, False):
+            body = bytes(range(long))
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+    asyncio.run(connections._roomy(app, lambda: ())({"type": "http"}, None, send))
+    bodies = [bytes(message["body"]) for message in sent[1:]]
+    assert b"".join(bodies) == 2 * bytes(range(long)) and max(map(len, bodies)) <= 5
+    more = [message.get("more_body", False) for message in sent[1:]]
+    assert all(more[:-1]) and not more[-1]
 
 
 def test_more_clients_than_descriptors_are_told_so_in_few_words() -> None:
@@ -887,6 +922,49 @@ time.sleep(1.6)
 _write(out, b"K", b"0")
 _write(out, b"R", b"{}")
 """
+
+
+LONG = """
+import sys
+from cynosure.web.workers.worker import HEAD, _read, _write
+out = sys.stdout.buffer
+_read(sys.stdin.buffer)
+_write(out, b"P", b"{}")
+for kind in (b"R", b"R", b"F", b"R"):
+    _read(sys.stdin.buffer)
+    _write(out, kind, b"a/b\\n" * 250_000)
+_read(sys.stdin.buffer)
+out.write(HEAD.pack(b"R", 1_000_000) + bytes(500_000))
+"""
+
+
+def test_answers_that_nobody_has_taken_are_bounded(monkeypatch) -> None:
+    """Two answers of 1 MB are held; a third is dropped, by a worker that lives, until one is."""
+    before = pools.Held.total
+    monkeypatch.setitem(BOUNDS, "held_bytes", before + 2_500_000)
+
+    async def start(cls):
+        pipe = asyncio.subprocess.PIPE
+        line = [sys.executable, "-c", LONG]
+        return cls(await asyncio.create_subprocess_exec(*line, stdin=pipe, stdout=pipe))
+
+    monkeypatch.setattr(pools._Worker, "start", classmethod(start))
+
+    async def scenario(pool: Pool) -> None:
+        held = [await pool.run("limit", {}, 20.0, _stays) for _ in range(2)]
+        assert all(bytes(one.body) == b"a/b\n" * 250_000 for one in held)
+        with pytest.raises(Refusal, match="1 MB wait") as refused:
+            await pool.run("limit", {}, 20.0, _stays)
+        assert (refused.value.status, refused.value.retry) == (503, 30)
+        assert len(pool.processes) == 1 and pools.Held.total - before == 2_000_000
+        del held[0]
+        assert len((await pool.run("limit", {}, 20.0, _stays)).body) == 1_000_000
+        held.clear()
+        with pytest.raises(Refusal, match="died") as died:
+            await pool.run("limit", {}, 20.0, _stays)
+        assert pools.Held.total == before and died.value.status == 500
+
+    _with_pool(1, 0, scenario)
 
 
 @pytest.mark.parametrize("compiling", [True, False])

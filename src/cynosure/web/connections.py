@@ -23,8 +23,8 @@ from .requests.guard import checked_origin, checked_token, is_loopback
 from .requests.problems import problem
 from .server import Settings, application
 
-SLOWEST = 10_000  # bytes a second that a client reads
-MOST_PENDING = 256 << 20  # bytes of answers not read by all clients; then new requests are refused
+PIECE = 256 << 10  # bytes sent at once; a client reads as many in `arrival_seconds`, or is cut
+MOST_PENDING = 64 << 20  # bytes sent but not read by all clients; then new requests are refused
 SPARE = 128  # file descriptors for everything but connections
 BATCH = 32  # connections accepted at once: asyncio complains once for each that it cannot have
 OFTEN = 60.0  # seconds between two messages that descriptors are short
@@ -55,28 +55,17 @@ class _Connection(H11Protocol):
 
     @property
     def pending(self) -> int:
-        """Bytes of answers that the client has not taken yet."""
+        """Bytes sent that the client has not taken yet: a piece at most, and what is before it."""
         return int(self.transport.get_write_buffer_size())
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._see_it_read()
+        seconds = float(BOUNDS["arrival_seconds"])
+        self.unread = self.loop.call_later(seconds, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._relax("unread")
-
-    def _see_it_read(self) -> None:
-        """Cut the connection unless much is read from now on, and again."""
-        before, seconds = self.pending, float(BOUNDS["arrival_seconds"])
-
-        def look() -> None:
-            if before - self.pending < SLOWEST * seconds:
-                self.transport.abort()
-            else:
-                self._see_it_read()
-
-        self.unread = self.loop.call_later(seconds, look)
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -143,14 +132,25 @@ class _Server(uvicorn.Server):
 
 
 def _roomy(app: Any, connections: Callable[[], Iterable[Any]]) -> Any:
-    """The application, refusing requests while too much of the answers before is not read."""
+    """The application, sending long bodies in pieces, each once most of the last has been read.
+
+    Requests are refused while too much of what was sent is not read.
+    """
 
     async def roomy(scope: Any, receive: Any, send: Any) -> None:
+        async def in_pieces(message: Any) -> None:
+            body, more = memoryview(message.get("body", b"")), message.get("more_body", False)
+            rest = range(0, len(body), PIECE)[:-1]
+            for at in rest:
+                await send({**message, "body": body[at : at + PIECE], "more_body": True})
+            whole = {**message, "body": body[len(rest) * PIECE :], "more_body": more}
+            await send(whole if rest else message)
+
         if scope["type"] == "http" and sum(c.pending for c in connections()) > MOST_PENDING:
-            said = "answers of over 256 MB wait to be read by their clients; try again later"
-            await problem(503, said, _LATER)(scope, receive, send)
+            said = f"{MOST_PENDING >> 20} MB of answers wait to be read by their clients"
+            await problem(503, f"{said}; try again later", _LATER)(scope, receive, send)
             return
-        await app(scope, receive, send)
+        await app(scope, receive, in_pieces)
 
     return roomy
 

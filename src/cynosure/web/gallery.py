@@ -76,7 +76,7 @@ class Gallery:
         try:
             seconds = float(BOUNDS["experiment_seconds"])
             answer = await self.pool.run("run", asked, seconds, gone, tell)
-            end = {"state": "done", "done": 1.0, "what": "", **json.loads(answer.body)}
+            end = {"state": "done", "done": 1.0, "what": "", **json.loads(bytes(answer.body))}
             end["report"] = f"/api/v1/experiments/runs/{run.id}/report.html"
         except Refusal as refusal:
             end = {"state": "failed", "what": refusal.detail}

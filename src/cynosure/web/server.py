@@ -274,7 +274,7 @@ def _runs(app: FastAPI) -> None:
         if not known:
             seconds = float(BOUNDS["deadline_seconds"])
             answer = await _house(request).bench.run("experiments", {}, seconds, gone)
-            known.update(json.loads(answer.body))
+            known.update(json.loads(bytes(answer.body)))
             for one in known["experiments"]:
                 drawn = (_PICTURES / f"{one['name']}.png").is_file()
                 one["picture"] = f"/pictures/{one['name']}.png" if drawn else None

@@ -21,6 +21,7 @@ BOUNDS: dict[str, int | float] = {
     "experiment_seconds": 3600.0,
     "waiting_requests": 512,
     "waiting_seconds": 60.0,  # before a request is begun
+    "held_bytes": 256 << 20,  # of answers that clients have not taken yet, all together
     "experiments_at_once": 2,
     "runs_kept": 50,
 }

@@ -20,6 +20,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple, final
 
+from ..requests.bounds import BOUNDS
 from ..requests.problems import Refusal
 from .worker import HEAD
 
@@ -29,6 +30,7 @@ GRACE = 2.0  # seconds beyond its own deadline before a computation is killed
 PATIENCE = 1.0  # seconds a computation goes on after its client has left: it may be done by then
 USUAL = 1.0  # seconds of a request, before one has ended
 WEIGHT = 0.1  # of the latest request in the mean of those that have ended
+SMALL = 1 << 16  # bytes of an answer that is always taken
 STOPPED = "the server was stopped while this was waited for"
 _PACKAGE = Path(__file__).resolve().parents[3]
 
@@ -40,7 +42,21 @@ class Answer(NamedTuple):
     """What a worker gave back: JSON, or a file of that media type."""
 
     media: str
-    body: bytes
+    body: bytes | memoryview
+
+
+@final
+class Held(bytearray):
+    """The bytes of an answer; they count in `total` as long as anything refers to them."""
+
+    total = 0  # of this process
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        Held.total += size
+
+    def __del__(self) -> None:
+        Held.total -= len(self)
 
 
 class _Died(Exception):
@@ -80,16 +96,40 @@ class _Worker:
             self.kill()
             raise _Died from None
 
-    async def receive(self) -> tuple[bytes, bytes]:
-        assert self.process.stdout is not None
+    async def receive(self) -> tuple[bytes, bytes | memoryview]:
+        source = self.process.stdout
+        assert source is not None
         try:
-            kind, size = HEAD.unpack(await self.process.stdout.readexactly(HEAD.size))
-            return kind, await self.process.stdout.readexactly(size)
+            kind, size = HEAD.unpack(await source.readexactly(HEAD.size))
+            if size <= SMALL:
+                return kind, await source.readexactly(size)
+            return kind, await self._long(source, size)
         except (asyncio.IncompleteReadError, ConnectionError):
             self.kill()
             raise _Died from None
 
-    async def call(self, body: bytes, tell: Tell | None) -> tuple[bytes, bytes]:
+    async def _long(self, source: asyncio.StreamReader, size: int) -> memoryview:
+        """An answer as it comes; without room for it, it is read and dropped."""
+        room = Held.total + size <= int(BOUNDS["held_bytes"])
+        body, at = memoryview(Held(size if room else 0)), 0
+        try:
+            while at < size:
+                part = await source.read(min(size - at, SMALL))
+                if not part:
+                    raise ConnectionError
+                if room:
+                    body[at : at + len(part)] = part
+                at += len(part)
+        except BaseException:
+            del body  # which the traceback would keep
+            raise
+        if room:
+            return body
+        said = f"answers of {Held.total >> 20} MB wait to be read by their clients"
+        retry = int(BOUNDS["arrival_seconds"])
+        raise Refusal(503, f"{said}; try again in {retry} s", retry=retry)
+
+    async def call(self, body: bytes, tell: Tell | None) -> tuple[bytes, bytes | memoryview]:
         await self.send(b"C", body)
         while True:
             kind, answer = await self.receive()
@@ -99,7 +139,7 @@ class _Worker:
             if kind != b"P":
                 return kind, answer
             if tell is not None:
-                tell(json.loads(answer))
+                tell(json.loads(bytes(answer)))
 
     @property
     def alive(self) -> bool:
@@ -335,12 +375,13 @@ class _Place:
         self.held = self.late = False
 
 
-def _judged(kind: bytes, answer: bytes, call: str) -> Answer:
+def _judged(kind: bytes, answer: bytes | memoryview, call: str) -> Answer:
     if kind == b"R":
         return Answer("application/json", answer)
+    said = bytes(answer[:SMALL])
     if kind == b"F":
-        media, _, data = answer.partition(b"\n")
-        return Answer(media.decode(), data)
+        media, line, _ = said.partition(b"\n")
+        return Answer(media.decode(), answer[len(media + line) :])
     if kind == b"V":
-        raise Refusal(422, answer.decode())
-    raise Refusal(500, f"{call} failed ({answer.decode()}); please report it with what was sent")
+        raise Refusal(422, said.decode("utf-8", "replace"))
+    raise Refusal(500, f"{call} failed ({said.decode()}); please report it with what was sent")

@@ -14,7 +14,9 @@ LINES = "application/x-ndjson"
 _running: set[asyncio.Task[Answer]] = set()  # asyncio itself keeps no hold of a task
 
 
-async def progress(ask: Callable[[Gone, Tell], Awaitable[Answer]]) -> AsyncIterator[bytes]:
+async def progress(
+    ask: Callable[[Gone, Tell], Awaitable[Answer]],
+) -> AsyncIterator[bytes | memoryview]:
     """`{"done": 0.4, "what": "..."}` at each step; at the end `{"answer": ...}`, or a `problem`.
 
     A client that leaves ends the stream; the computation learns it through `gone`.
@@ -44,7 +46,8 @@ async def progress(ask: Callable[[Gone, Tell], Awaitable[Answer]]) -> AsyncItera
             if answer.media != "application/json":
                 wrong = f"expected an answer in JSON, got {answer.media}; ask without {LINES}"
                 raise Refusal(422, wrong)
-            yield b'{"answer": ' + answer.body + b"}\n"
+            for part in (b'{"answer": ', answer.body, b"}\n"):
+                yield part
         except Refusal as refusal:
             said = {"status": refusal.status, "detail": refusal.detail}
             yield json.dumps({"problem": said}).encode() + b"\n"
