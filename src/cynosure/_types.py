@@ -313,6 +313,13 @@ def as_number(value: Any, name: str, expected: str, good: Callable[[float], bool
     return number
 
 
+def as_generator(seed: Any) -> np.random.Generator:
+    """NumPy's generator for that seed. A matrix is refused, with which NumPy crashes."""
+    if isinstance(seed, np.matrix):
+        raise TypeError(f"seed: expected a whole number >= 0, got a matrix of {seed.shape}")
+    return np.random.default_rng(seed)
+
+
 def fingerprint(values: np.ndarray) -> str:
     """SHA-256 of the numbers themselves (little-endian float64, row by row)."""
     return hashlib.sha256(np.asarray(values).astype("<f8").tobytes()).hexdigest()

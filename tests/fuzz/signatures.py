@@ -201,7 +201,8 @@ def call(source: str) -> Case:
             answer = eval(source, dict(names()))
             if inspect.isgenerator(answer):
                 next(answer, None)
-            repr(answer)
+            if not hasattr(answer, "get_params"):  # an estimator shows its arguments, until `fit`
+                repr(answer)
             plt.close("all")
 
     return Case("signature", source, run)

@@ -18,7 +18,7 @@ from typing import NamedTuple, final
 import numpy as np
 
 from .._display import Shown
-from .._types import Array, as_array, as_matrix
+from .._types import Array, as_array, as_generator, as_matrix
 
 _OUT = 1e9  # a covariance grown by this factor is on its way to infinity
 
@@ -112,7 +112,7 @@ class GaussianFlow(Shown):
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """n independent tokens of the law at the start, (n, d)."""
         root = _root(self.covariance)
-        return self.mean + np.random.default_rng(seed).standard_normal((n, len(root))) @ root.T
+        return self.mean + as_generator(seed).standard_normal((n, len(root))) @ root.T
 
     def solve(self, times: Array) -> Moments:
         """Mean and covariance at increasing times from 0 on; a ValueError past the blow-up."""

@@ -14,7 +14,7 @@ import numpy as np
 from .._exports import guard
 from .._files import read as read
 from .._registry import Registry
-from .._types import Array, as_tokens
+from .._types import Array, as_generator, as_tokens
 
 _Exact = list[tuple[Fraction, ...]]
 
@@ -76,7 +76,7 @@ def figure2(case: int = 1, seed: int = 0) -> np.ndarray:
     The fixed tokens and the laws of the random ones are those of the published notebook, which is
     unseeded: rows 1, 3 and 4 are seeded stand-ins, row 2 is the paper's own data.
     """
-    rng = np.random.default_rng(seed)
+    rng = as_generator(seed)
     if case == 1:
         g3 = golden("G3")
         above, below = rng.uniform(0, 1, (2, 2)), rng.uniform(-1, 0, (2, 2))
@@ -99,13 +99,13 @@ def gaussian(
     "pareto:2" (P(|z| > r) = r^-2), "lognormal:0.5", "uniform:1:2"; "student:2" is the spherical t
     law with two degrees of freedom.
     """
-    rng = np.random.default_rng(seed)
+    rng = as_generator(seed)
     return scale * _sized(rng.standard_normal(_shape(n, d)), norms, rng)
 
 
 def box(n: int = 30, d: int = 2, seed: int = 0, scale: float | int = 1) -> np.ndarray:
     """n independent tokens, uniform in [-scale, scale]^d."""
-    return scale * np.random.default_rng(seed).uniform(-1, 1, _shape(n, d))
+    return scale * as_generator(seed).uniform(-1, 1, _shape(n, d))
 
 
 def sphere(n: int = 30, d: int = 2, seed: int = 0, scale: float | int = 1) -> np.ndarray:
@@ -113,13 +113,13 @@ def sphere(n: int = 30, d: int = 2, seed: int = 0, scale: float | int = 1) -> np
 
     With A = I all norms agree up to rounding, so every token leads and nothing moves.
     """
-    z = np.random.default_rng(seed).standard_normal(_shape(n, d))
+    z = as_generator(seed).standard_normal(_shape(n, d))
     return scale * (z / np.linalg.norm(z, axis=1, keepdims=True))
 
 
 def ball(n: int = 30, d: int = 2, seed: int = 0, scale: float | int = 1) -> np.ndarray:
     """n independent tokens, uniform in the ball of radius `scale`: r u, u on the sphere."""
-    rng = np.random.default_rng(seed)
+    rng = as_generator(seed)
     z = rng.standard_normal(_shape(n, d))
     radius = rng.uniform(size=(n, 1)) ** (1 / d)
     return scale * (z * (radius / np.linalg.norm(z, axis=1, keepdims=True)))
@@ -150,7 +150,7 @@ def mixture(
 
     The label of token i is `group(n, groups)[i]`.
     """
-    which, rng = group(n, groups), np.random.default_rng(seed)
+    which, rng = group(n, groups), as_generator(seed)
     centres = rng.standard_normal(_shape(groups, d))
     return centres[which] + spread * rng.standard_normal(_shape(n, d))
 
@@ -169,7 +169,7 @@ def like(tokens: Array, n: int | None = None, seed: int | np.random.Generator = 
     of row i; with another number n the norms are drawn from those of the rows.
     """
     given = as_tokens(tokens, "tokens", ndim=2).astype(np.float64)
-    rng = np.random.default_rng(seed)
+    rng = as_generator(seed)
     size = np.linalg.norm(given, axis=1, keepdims=True)
     if n is not None:
         size = size[rng.integers(len(size), size=_shape(n, 1)[0])]
@@ -220,7 +220,7 @@ def polygon(
         raise ValueError(f"need radius > 0 and interior >= 0; got {radius} and {interior}")
     angle = phase + 2 * np.pi * np.arange(n) / n
     corners = radius * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    rng = np.random.default_rng(seed)
+    rng = as_generator(seed)
     # The n triangles (0, corner i, corner i+1) have equal areas: pick one, then fold the square.
     i = rng.integers(n, size=interior)
     s, t = rng.uniform(size=(2, interior, 1))
@@ -235,7 +235,7 @@ def grid(n: int = 12, d: int = 2, seed: int = 0, size: int = 3) -> np.ndarray:
     """
     if size < 0:
         raise ValueError(f"size is the largest coordinate, at least 0; got {size}")
-    return np.random.default_rng(seed).integers(-size, size + 1, _shape(n, d)).astype(np.float64)
+    return as_generator(seed).integers(-size, size + 1, _shape(n, d)).astype(np.float64)
 
 
 def rotated_square(angle: float | int = np.pi / 7) -> np.ndarray:

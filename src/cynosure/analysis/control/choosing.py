@@ -18,7 +18,7 @@ import numpy as np
 from ..._display import Shown
 from ..._scale import lossless, unit
 from ..._shapes import Float, Int
-from ..._types import Array, as_alpha, as_tokens, as_whole, definite
+from ..._types import Array, as_alpha, as_generator, as_tokens, as_whole, definite
 from ...attention import Hardmax
 from ...dynamics import PureAttention
 from ..limits import limit
@@ -214,7 +214,7 @@ def _forms_for_the_limit(
     subsets = (s for size in sizes for s in combinations(classes.values(), size))
     for _, first in zip(range(SUBSETS), subsets):
         yield from _Search(z, np.sort(np.concatenate(first)), condition).forms(2, seed)
-    rng = np.random.default_rng(seed)
+    rng = as_generator(seed)
     for _ in range(DRAWN * tries):
         A = _random_form(rng, z.shape[1], condition)
         if not np.setdiff1d(np.flatnonzero(Hardmax(A).followed(z).leads), chosen).size:
@@ -274,7 +274,7 @@ class _Search:
         """Forms under which the targets lead: of `control`, of programmes, the best random ones."""
         assert self.able.A is not None
         yield self.able.A
-        rng = np.random.default_rng(seed)
+        rng = as_generator(seed)
         for k in range(tries - 1):
             share = np.exp(-3 * rng.random((len(own), 1))) if k else 1.0
             form, _ = programme(own, share * away, floor=1 / self.condition)

@@ -91,7 +91,7 @@ class Enclosed:
                 return None
             pull += share * found[0]
             error += eta * share * found[1]
-        rounded = (4 + 2 * len(law.forms)) * U * R
+        rounded = (7 + 2 * len(law.forms)) * U * R
         return replace(self, z=z + eta * pull, error=(error + rounded) * MORE, k=self.k + 1)
 
 

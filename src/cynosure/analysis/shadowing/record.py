@@ -19,7 +19,7 @@ from ..limits import Limit, limit
 from .enclosure import Form, Layer
 from .following import Run
 from .merging import gathered
-from .rounding import MORE, U, norms
+from .rounding import MORE, ROUNDINGS, U, norms, roundings
 from .trap import Balls, Places, Tube, follow
 
 _JOINED = 0.1  # of the distance that parts had, when they count as one
@@ -370,7 +370,14 @@ def _form_of(rule: Attention, d: int) -> Form | None:
 
 
 def _in_range(law: Layer, tokens: np.ndarray) -> None:
-    """Squares of lengths must neither overflow nor vanish: the bounds are made of them."""
+    """Squares of lengths must neither overflow nor vanish: the bounds are made of them.
+
+    Nor may there be more roundings than MORE covers.
+    """
+    n, d = tokens.shape
+    if roundings(n, d, len(law.forms)) > ROUNDINGS:
+        said = "expected fewer or shorter tokens: the rounding of their bounds is not covered"
+        raise ValueError(f"shadow: {said} beyond d (n + 2 d) = {ROUNDINGS:,}; got n = {n}, d = {d}")
     if law.sphere and not (np.abs(tokens) > 0).any(axis=1).all():
         raise ValueError("shadow: expected tokens on the sphere, got one at 0")
     sizes = [float(np.abs(x).max()) for x in (tokens, *(form.A for form in law.forms))]

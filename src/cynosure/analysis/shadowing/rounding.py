@@ -8,8 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 U = 2.0**-53
+ROUNDINGS = 9_000_000
 MORE = 1 + 1e-9
-"""A sum of fewer than 10^6 positive terms, each of a few operations, is right up to this factor."""
+"""At least 1 + gamma_k for k up to ROUNDINGS, gamma_k = k U / (1 - k U): k roundings of positive
+numbers change them by less than this factor."""
 
 _LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")  # 32 bits: times |k| < 2^20 it is exact
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")
@@ -36,15 +38,22 @@ def norms(x: np.ndarray) -> np.ndarray:
     return np.asarray(np.sqrt((x * x).sum(axis=-1)) * MORE)
 
 
+def roundings(n: int, d: int, heads: int) -> int:
+    """The most roundings on the way to any bound, for n tokens in R^d: docs/mathematics.md C12."""
+    return d * (max(n, d) + 2 * d + 4) + 4 * n + heads + 200
+
+
 def largest_eigenvalues(S: np.ndarray, squarings: int = 3) -> np.ndarray:
     """At least the largest eigenvalue of each positive semidefinite S (*b, d, d).
 
     It is at most |S^p|_F^(1/p), p = 2^squarings, and less than d^(1/(2p)) times smaller.
     """
-    found: np.ndarray = np.ones(S.shape[:-2])
-    for i in range(squarings + 1):
-        scale = np.sqrt((S * S).sum(axis=(-2, -1)))
-        found = found * scale ** (0.5**i)
-        S = S / np.where(scale > 0, scale, 1.0)[..., None, None]
+    scales = []
+    for _ in range(squarings + 1):
+        scales.append(np.sqrt((S * S).sum(axis=(-2, -1))))
+        S = S / np.where(scales[-1] > 0, scales[-1], 1.0)[..., None, None]
         S = S @ S
+    found = scales.pop()
+    for scale in reversed(scales):  # roots of roots: IEEE rounds them, and no other power
+        found = scale * np.sqrt(found)
     return np.asarray(found * MORE)

@@ -337,7 +337,7 @@ class Places:
                         break
                     u, bend = self._curved(found * factor, v, slip, rho, time)
                 rounded = (8 + sphere * self.points.shape[1]) * U * self.R
-                wanted = r + time * u * MORE + bend + rounded
+                wanted = (r + time * u + bend + rounded) * MORE
                 if (wanted <= rho).all():
                     points = self.points + time * v[self.label]
                     if sphere:

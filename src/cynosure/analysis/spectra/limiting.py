@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from ..._types import Array, as_matrix, as_tokens
+from ..._types import Array, as_matrix, as_number, as_tokens
 from ...engine.joining import RELATIVE_TOL
 from ...simulation.trajectory import Trajectory
 from ..clustering import bounded, clusters
@@ -205,6 +205,7 @@ def recognise(trajectory: Trajectory, tol: float = RELATIVE_TOL) -> LimitingObje
     >>> print(cy.recognise(tr))
     polytope: 2 points, 2 vertices of their hull, all in S
     """
+    tol = as_number(tol, "tol", "a distance >= 0", lambda x: x >= 0)
     if len(trajectory.z.shape) != 3:
         raise ValueError("trajectory: expected one configuration; use trajectory.select(b)")
     total = trajectory.z.shape[1]

@@ -12,6 +12,7 @@ from typing import Any, final
 import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin
 
+from ..._types import as_generator
 from ..estimator import HardmaxClassifier
 from ..text.datasets import blocks
 from ..text.documents import Documents
@@ -120,7 +121,7 @@ def evaluate(
     terms = np.maximum(documents.sizes[:, None] * np.ones(len(clf.model_.planes)), 1)
     faithful = None
     if explained:
-        rows = np.random.default_rng(seed).permutation(len(texts))[:explained]
+        rows = as_generator(seed).permutation(len(texts))[:explained]
         sample = [texts[i] for i in np.sort(rows).tolist()]
         faithful = faithfulness(clf, sample, seed=seed, progress=progress)
     return Evaluation(

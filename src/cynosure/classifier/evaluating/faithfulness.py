@@ -13,6 +13,7 @@ from typing import Any, final
 
 import numpy as np
 
+from ..._types import as_generator
 from ..estimator import HardmaxClassifier
 from ..explaining.deletion import TextModel, strongest, words_of
 from ..explaining.explanation import Explanation
@@ -237,7 +238,7 @@ def faithfulness(
     reader = TextModel(clf.vocabulary_, clf.model_)
     found = np.array([len(reader.overturn(case.text)) or np.inf for case in cases])
     return Faithfulness(
-        texts=len(cases), deletions=_deletions(before, np.random.default_rng(seed)),
+        texts=len(cases), deletions=_deletions(before, as_generator(seed)),
         most_words=most_words, flipped_within=float((needed <= most_words).mean()),
         best_within=float((np.minimum(chosen, needed) <= most_words).mean()),
         flipped_at_all=float(flipped.mean()), words_to_flip=_summary(needed[flipped]),

@@ -21,6 +21,9 @@ def silenced(
     """The edited model and a note, see `HardmaxClassifier.without`."""
     if isinstance(words, str):
         raise TypeError(f"words: expected a list of words, got one string; write [{words!r}]")
+    words = list(words)
+    if wrong := [word for word in words if not isinstance(word, str)]:
+        raise TypeError(f"words: expected a list of words, got {type(wrong[0]).__name__} in it")
     gone = frozenset(map(vocabulary.tokenizer.spelling, words))
     rows = np.array([not gone.isdisjoint(surface(term)) for term in vocabulary.terms])
     out = _joined(model, tuple(_silenced(plane, rows) for plane in model.planes))

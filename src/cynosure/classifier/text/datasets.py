@@ -26,6 +26,7 @@ import numpy as np
 
 from ..._exports import guard
 from ..._files import LONGEST_LINE, WORKBOOK, WORKBOOKS, bounded_lines, encoding, parsed_json
+from ..._types import as_generator
 
 __all__ = ["Dataset", "blocks", "imdb", "read", "stream", "synthetic"]
 
@@ -390,7 +391,7 @@ def synthetic(
     """
     if not 2 <= len(classes) <= len(_TONES):
         raise ValueError(f"classes: expected 2 to {len(_TONES)} names, got {len(classes)}")
-    draw = np.random.default_rng(seed)
+    draw = as_generator(seed)
     texts, labels = [], []
     for i in range(n):
         c = i % len(classes)
