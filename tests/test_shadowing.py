@@ -21,6 +21,8 @@ from cynosure.cli import main
 
 DIGITS = 60
 
+pytestmark = pytest.mark.many
+
 
 def _exact_layer(z: list, beta: float, A: np.ndarray, alpha: Fraction) -> list:
     """The definition of a softmax layer at 60 digits."""

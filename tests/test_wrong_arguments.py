@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import cynosure as cy
 from cynosure._blame import shown
+from cynosure._display import _brief
 from cynosure._exports import guarded
 
 Z = np.random.default_rng(0).normal(size=(5, 2))
@@ -52,6 +56,13 @@ def test_an_array_is_no_trajectory(call: Callable[..., Any]) -> None:
         (lambda: cy.plot.convergence(Z, ax=3), "trajectory|limit|ax"),
         (lambda: cy.Hardmax().followed(Z).pull([[1, 2]]), "z"),
         (lambda: next(cy.movie.frames(3)), "trajectory"),
+        (lambda: cy.configurations.sphere(n=Decimal("sNaN")), "n"),
+        (lambda: cy.configurations.box(seed=Z.view(np.matrix)), "seed"),  # NumPy crashes on it
+        (lambda: cy.control(Z, torch.eye(2, requires_grad=True)), "targets"),
+        (lambda: cy.load_pretrained().probabilities(torch.eye(2, requires_grad=True)), "decision"),
+        (lambda: cy.load_pretrained().without({1: 2}), "words"),
+        (lambda: cy.spectra.rate(cy, Z), "trajectory"),  # a module of ours, with names of its own
+        (lambda: cy.plot.polytope(cy.hull(Z), ax=cy), "ax"),
     ],
 )
 def test_the_argument_is_named(call: Callable[[], Any], name: str) -> None:
@@ -129,3 +140,6 @@ def test_a_dynamics_that_is_no_dataclass_is_shown() -> None:
             return z / 2
 
     assert repr(Halved()) == "Halved()"
+    assert "..." in _brief(nested(3000))
+    run = cy.simulate(cy.PureAttention(), Z, layers=2)
+    assert "tol 0.25" in repr(cy.recognise(run, tol=Fraction(1, 4)))

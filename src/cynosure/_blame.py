@@ -36,7 +36,7 @@ def blame(
 ) -> Exception | None:
     """An error that names the argument, or None where `error` says enough or is a bug."""
     library = type(error).__module__.partition(".")[0]
-    if library not in ("builtins", "numpy", "scipy", "jaxtyping") or _is_ours(error):
+    if library not in ("builtins", "decimal", "numpy", "scipy", "jaxtyping") or _is_ours(error):
         return None  # NotFittedError, say, is of a kind that callers catch
     try:
         given = inspect.signature(call).bind(*args, **named).arguments
@@ -78,6 +78,8 @@ def _is_ours(error: Exception) -> bool:
     if isinstance(error, OSError | ImportError) or error.__traceback__ is None:
         return True
     places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    if places[1:] and places[-1][0] == _GUARD:  # a name that a module of ours does not have
+        places.pop()
     file, number = places[-1]
     inside = any(f.startswith(_HERE) and f != _GUARD for f, _ in places)
     if inside and Path(file).is_absolute() and not file.startswith((_HERE, *_LIBRARIES)):

@@ -45,7 +45,10 @@ def _fields(record: Any) -> list[tuple[str, str]]:
 
 def _brief(value: Any) -> str:
     if isinstance(value, list | tuple):
-        inside = ", ".join(map(_brief, value))
+        try:
+            inside = ", ".join(map(_brief, value))
+        except RecursionError:
+            inside = "..."
         if isinstance(value, list):
             return f"[{inside}]"
         return f"({inside},)" if len(value) == 1 else f"({inside})"

@@ -171,7 +171,7 @@ def as_array(values: Any, name: str, expected: str, dtype: Any = np.float64) -> 
         a = np.asarray(values)
         if a.dtype.kind != "c":
             return a if dtype is None else a.astype(dtype, copy=False)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # a tensor with its gradient
         raise ValueError(f"{name}: expected {expected}, got {shown(values)}") from None
     raise TypeError(f"{name}: expected {expected}, got complex numbers; split them first")
 

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from .._blame import shown
 from .._exports import guarded
 from .._progress import showing
+from .._types import as_array
 from .explaining.explanation import Explanation
 from .explaining.loaded_model import LoadedModel, classes_of
 from .fitting.choosing import least_texts, turns_words
@@ -226,7 +227,8 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
 
     def probabilities(self, decision: np.ndarray) -> np.ndarray:
         """What `predict_proba` makes of the decisions (texts, rows) of `read`."""
-        return self._opened.probabilities(decision)
+        expected = "decisions of shape (texts, rows)"
+        return self._opened.probabilities(as_array(decision, "decision", expected))
 
     def predict(
         self,
