@@ -79,16 +79,17 @@ async def _ask(port: int, draw: Random) -> str:
             await asyncio.sleep(HOLD)
             return "not read"
         answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), SLOWEST)
+        said = b""
         async with asyncio.timeout(SLOWEST):
-            while await reader.read(1 << 16):
-                pass
+            while part := await reader.read(1 << 16):
+                said = said or part[-200:]
     except (ConnectionError, asyncio.IncompleteReadError, TimeoutError) as error:
         return "left" if rude else f"lost: {name}, {type(error).__name__}"
     finally:
         writer.transport.abort()
     status = answer[9:12].decode()
     told = status != "503" or b"retry-after" in answer.lower()
-    return status if status < "500" or (status == "503" and told) else f"{status}: {name}"
+    return status if status < "500" or (status == "503" and told) else f"{status}: {name}, {said!r}"
 
 
 def _megabytes(pid: int) -> float:

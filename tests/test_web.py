@@ -990,6 +990,25 @@ def test_the_time_in_which_a_worker_compiles_does_not_count(monkeypatch, compili
     _with_pool(1, 0, scenario)
 
 
+def test_a_machine_too_busy_to_start_a_process_is_told_as_such(monkeypatch) -> None:
+    monkeypatch.setattr(pools, "STARTING", 0.2)
+
+    async def start(cls):
+        line, pipe = [sys.executable, "-c", "input()"], asyncio.subprocess.PIPE
+        return cls(await asyncio.create_subprocess_exec(*line, stdin=pipe, stdout=pipe))
+
+    monkeypatch.setattr(pools._Worker, "start", classmethod(start))
+
+    async def scenario(pool: Pool) -> None:
+        pool.prepare()
+        with pytest.raises(Refusal, match="too busy") as refused:
+            await pool.run("limit", {}, 20.0, _stays)
+        assert (refused.value.status, refused.value.retry) == (503, 1)
+        assert not pool.processes
+
+    _with_pool(1, 0, scenario)
+
+
 @pytest.mark.slow
 def test_a_client_that_leaves_stops_its_computation() -> None:
     async def left() -> bool:

@@ -186,7 +186,7 @@ class Pool:
         async def start() -> None:
             try:
                 self._idle.append(await self._start())
-            except _Died:
+            except (_Died, Refusal):
                 return
 
         for _ in range(count - len(self._idle) - len(self._starting)):
@@ -205,7 +205,8 @@ class Pool:
         except BaseException as error:
             self._end(worker)
             if isinstance(error, TimeoutError):
-                raise _Died from None
+                said = f"this machine is too busy: no process started within {STARTING:g} s"
+                raise Refusal(503, f"{said}; try again in {STARTING:g} s", ceil(STARTING)) from None
             raise
         return worker
 
