@@ -6,13 +6,14 @@ import inspect
 import json
 from collections.abc import Iterator
 from fractions import Fraction
+from types import SimpleNamespace
 
 import mpmath
 import numpy as np
 import pytest
 
 import cynosure as cy
-from cynosure.analysis.shadowing import Shadow, Tube, enclosure, rounding, shadow
+from cynosure.analysis.shadowing import Plateau, Shadow, Tube, enclosure, rounding, shadow
 from cynosure.analysis.shadowing.enclosure import Enclosed, Form, Layer
 from cynosure.analysis.shadowing.merging import gathered
 from cynosure.analysis.shadowing.record import law_of
@@ -80,6 +81,16 @@ def test_eigenvalues_are_bounded_from_above_and_not_far(d: int) -> None:
     found = rounding.largest_eigenvalues(S)
     assert (found >= true).all() and (found <= (1 + 1e-6) * d ** (1 / 16) * true).all()
     assert rounding.largest_eigenvalues(np.zeros((3, 2, 2))).max() == 0
+
+
+def test_the_factor_covers_as_many_roundings_as_are_allowed() -> None:
+    u = Fraction(1, 2**53)
+    gamma = rounding.ROUNDINGS * u / (1 - rounding.ROUNDINGS * u)
+    assert gamma <= Fraction(rounding.MORE) - 1 < 2 * gamma
+    assert rounding.roundings(5_000, 64, 12) < rounding.roundings(60, 1_600, 8)
+    assert rounding.roundings(60, 1_600, 8) < rounding.ROUNDINGS < rounding.roundings(2, 1_750, 1)
+    with pytest.raises(ValueError, match="n = 2, d = 1750"):
+        shadow(_model(1.0), np.eye(2, 1_750))
 
 
 @pytest.mark.parametrize("kind", ["identity", "positive", "any"])
@@ -641,6 +652,28 @@ def test_tokens_agree_with_hardmax_for_as_long_as_is_said() -> None:
                 assert (off[: int(min(until, 120)) + 1, i] <= within + 1e-9).all()
                 beyond += bool(found.layers < until < 120)
     assert beyond > 10
+
+
+def test_beyond_the_layers_followed_three_distances_count() -> None:
+    """What the tube allows, from its cluster to the limit, and from hardmax to its limit."""
+    path = np.array([[[0.0], [9.0]], [[0.5], [9.0]], [[1.5], [9.0]]])
+    balls = Balls(path[0], np.arange(2), np.zeros(2), (np.array([0, 1, 2]), np.array([3])))
+    width = np.array([[0.0, 0.0], [0.1, 0.0], [0.1, 0.0]])
+    tube = Tube(balls, np.log([1e-300, 10.0, 20.0]), path, width, (0, 1), 1.0, "")
+    plateau = Plateau(0, 2, balls.tokens, path[0], (), tube, Layer.single(1.0, np.eye(1), None))
+    end = SimpleNamespace(
+        rule=np.array(["S", "S", "", "leader"]),
+        settled_at=np.array([2, 3, 0, 0]),  # token 1: later than the plateau
+        points=np.array([[0.2], [0.2], [0.2], [9.0]]),
+    )
+    left = np.full((3, 4), np.inf)
+    left[2] = 0.4, 0.4, 0.4, 0.0
+    apart = np.zeros((3, 4))
+    found = Shadow((plateau,), (), np.zeros((3, 4, 1)), apart, apart, end, 1.0, "", left)
+    for within, last in ((0.59, 2), (0.61, 2), (1.19, 2), (1.21, 12), (2.19, 12), (2.21, 22)):
+        until = found.agrees_until(within)
+        assert until[0] == pytest.approx(last) and until[1] == until[2] == 2
+        assert until[3] == pytest.approx(22)
 
 
 def test_more_layers_need_a_larger_beta() -> None:
