@@ -84,7 +84,7 @@ def spare(nanoseconds: float, module: str, most: float = 1.0) -> bool:
     """
     if module in _READY:
         return False
-    if (most > 1.0 or _READY) and _compiled_before(module):
+    if (most > 1.0 or _READY) and compiled_before(module):
         most = _STORED if _READY else 1.0
     wanted = _Spent.plain + nanoseconds
     if nanoseconds > most * _MOST or wanted > most * _TOTAL:
@@ -96,7 +96,7 @@ def spare(nanoseconds: float, module: str, most: float = 1.0) -> bool:
 
 
 @cache
-def _compiled_before(module: str) -> bool:
+def compiled_before(module: str) -> bool:
     """True if a program on this machine has compiled the module, as far as file names tell."""
     home = stored_in(module.partition(".")[0])
     return home is not None and next(home.glob(f"{module}.*.ready"), None) is not None

@@ -47,8 +47,8 @@ def serve(
     """
     from .._compiled import warm_elsewhere
     from ..web.connections import serve as listen
+    from ..web.house import Settings
     from ..web.requests.guard import is_loopback
-    from ..web.server import Settings
 
     voice: Voice = ctx.obj
     if export is not None:

@@ -18,10 +18,10 @@ from urllib.parse import urlencode
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from .house import House, Settings
 from .requests.bounds import BOUNDS
 from .requests.guard import checked_origin, checked_token, is_loopback
 from .requests.problems import problem
-from .server import Settings, application
 
 PIECE = 256 << 10  # bytes sent at once; a client reads as many in `arrival_seconds`, or is cut
 MOST_PENDING = 64 << 20  # bytes sent but not read by all clients; then new requests are refused
@@ -198,13 +198,25 @@ def serve(settings: Settings, host: str, port: int, ready: Any = None) -> None:
         known = "" if settings.token is None else f"?{urlencode({'token': settings.token})}"
         if ready is not None:
             ready(f"http://{shown}:{listening.getsockname()[1]}/{known}")
-        guarded = application(settings)
         with suppress(ImportError):  # as many as the descriptors of this process allow
             import resource
 
             soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             if soft != resource.RLIM_INFINITY:
                 _Connection.most = max(BATCH, soft - SPARE - BATCH)
+        with suppress(KeyboardInterrupt):
+            asyncio.run(_serve(settings, listening))
+
+
+async def _serve(settings: Settings, listening: socket.socket) -> None:
+    """The first worker processes import what they need while this one imports the application."""
+    house = House(settings)
+    house.begin()
+    try:
+        await asyncio.sleep(0.01)  # they have been told what they are for
+        from .server import application
+
+        guarded = application(settings, house)
         config = uvicorn.Config(
             _roomy(guarded, lambda: server.server_state.connections), http=_Connection, ws="none",
             log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=2,
@@ -212,5 +224,6 @@ def serve(settings: Settings, host: str, port: int, ready: Any = None) -> None:
         )  # fmt: skip
         server = _Server(config)
         server.stop = guarded.stop
-        with suppress(KeyboardInterrupt):
-            server.run(sockets=[listening])
+        await server.serve(sockets=[listening])
+    finally:
+        await house.close()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, final
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -18,18 +16,15 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from .. import __version__
-from .gallery import Gallery
+from .house import House, Settings
 from .requests import schema
 from .requests.bounds import BOUNDS
 from .requests.guard import Guard
 from .requests.problems import Refusal, problem
 from .requests.replies import described, replies
-from .workers.pool import Pool
 from .workers.progress import LINES, progress
 
 STATIC = Path(__file__).with_name("static")
-_GIB = 1 << 30
-_LANES = {"maths": 8 * _GIB, "transformers": 24 * _GIB, "experiments": 16 * _GIB}
 _PACKAGE = Path(__file__).resolve().parents[1]
 # Pictures of all studies stand in a checkout, those of its figures in an installed package.
 _PICTURES = _PACKAGE.parents[1] / "docs" / "gallery"
@@ -37,60 +32,17 @@ if not _PICTURES.is_dir():
     _PICTURES = _PACKAGE / "figures" / "pictures"
 
 
-@final
-@dataclass(frozen=True)
-class Settings:
-    """What `cynosure serve` was told: models and transformers by name, folders, processes."""
-
-    models: Mapping[str, str] = field(default_factory=dict)
-    transformers: Mapping[str, str] = field(default_factory=dict)
-    results: str | None = None  # reports of experiments; a temporary folder if absent
-    token: str | None = None
-    workers: int = 2
-    embed: str | None = None  # a site that may show the page in a frame
-
-    def lane(self, name: str) -> dict[str, Any]:
-        known = {"models": dict(self.models), "transformers": dict(self.transformers)}
-        return {"lane": name, "memory": _LANES[name], **known}
-
-
-@final
-class _House:
-    """What lives as long as the server: its processes and its runs."""
-
-    def __init__(self, settings: Settings, results: Path) -> None:
-        self.maths = Pool(
-            settings.lane("maths"), settings.workers, 4, int(BOUNDS["waiting_requests"]),
-            quick=1, longest=float(BOUNDS["waiting_seconds"]),
-        )  # fmt: skip
-        # Killing one means reading its transformer anew: a client that left is no reason at once.
-        self.inside = Pool(settings.lane("transformers"), 1, 1, 8, patience=20.0)
-        lane = settings.lane("experiments")
-        self.bench = Pool(lane, int(BOUNDS["experiments_at_once"]), 0, 16)
-        self.gallery = Gallery(self.bench, results, kept=settings.results is not None)
-
-    async def close(self) -> None:
-        """End every process; whoever still waits is told so. A second time does nothing."""
-        await self.gallery.close()
-        for pool in (self.maths, self.inside, self.bench):
-            await pool.close()
-
-
-def application(settings: Settings) -> Any:
-    """The ASGI application, guarded."""
+def application(settings: Settings, house: House | None = None) -> Any:
+    """The ASGI application, guarded; with the processes of a house that was opened before it."""
 
     @asynccontextmanager
     async def living(app: FastAPI) -> AsyncIterator[None]:
-        with tempfile.TemporaryDirectory(prefix="cynosure-") as folder:
-            house = _House(settings, Path(settings.results or folder))
-            app.state.house = house
-            house.maths.prepare(settings.workers + 1)
-            if settings.transformers:
-                house.inside.prepare()
-            try:
-                yield
-            finally:
-                await house.close()
+        app.state.house = house or House(settings)
+        app.state.house.prepare()
+        try:
+            yield
+        finally:
+            await app.state.house.close()
 
     app = FastAPI(
         title="Cynosure",
@@ -115,9 +67,9 @@ def application(settings: Settings) -> Any:
         app.add_exception_handler(error, handler)
 
     async def stop() -> None:
-        house: _House | None = getattr(app.state, "house", None)
-        if house is not None:
-            await house.close()
+        opened: House | None = getattr(app.state, "house", None)
+        if opened is not None:
+            await opened.close()
 
     return Guard(app, settings.token, stop, settings.embed)
 
@@ -160,8 +112,8 @@ async def _invalid(request: Request, error: Any) -> Response:
     return problem(422, f"{field or 'the request'}: {expected}; got {got}", errors=found)
 
 
-def _house(request: Request) -> _House:
-    house: _House = request.app.state.house
+def _house(request: Request) -> House:
+    house: House = request.app.state.house
     return house
 
 

@@ -94,7 +94,7 @@ def of_text(text: str, tokenizer: Any, vocabulary: int, most: int) -> Sentence:
         )
     special = [bool(s) for s in read["special_tokens_mask"]]
     raw = tokenizer.convert_ids_to_tokens(list(ids))
-    pieces, groups, names = _words(text, raw, special, read["offset_mapping"], read.word_ids())
+    pieces, groups, names = word_pieces(text, raw, special, read["offset_mapping"], read.word_ids())
     unknown = tokenizer.unk_token
     strange = [
         piece
@@ -109,7 +109,7 @@ def of_text(text: str, tokenizer: Any, vocabulary: int, most: int) -> Sentence:
     return Sentence(ids, pieces, groups, names, notes)
 
 
-def _words(
+def word_pieces(
     text: str,
     raw: Sequence[str],
     special: Sequence[bool],

@@ -10,7 +10,7 @@ from typing import Any
 from ...classifier.bundled import available, load_pretrained
 from ...classifier.estimator import HardmaxClassifier
 from ...classifier.explaining.page_data import plane_view
-from .tokens import File
+from . import File
 
 Asked = Mapping[str, Any]
 _CARD = 20_000  # characters of a card

@@ -22,7 +22,6 @@ from ...analysis.polytope import Polytope, hull
 from ...analysis.shadowing import shadow as follow
 from ...analysis.spectra import recognise
 from ...attention import Hardmax
-from ...drawing.run_report import report
 from ...drawing.tables import jsonable
 from ...dynamics import Dynamics, PureAttention
 from ...simulation.configurations import CONFIGURATIONS, golden_exact
@@ -31,6 +30,7 @@ from ...simulation.trajectory import Trajectory
 from ...theorems import THEOREMS
 from ...theorems import check as judge
 from ..requests.bounds import BOUNDS
+from . import File, plane
 from .dynamics_fields import dynamics_of, forms, stepper_of
 
 Asked = Mapping[str, Any]
@@ -39,14 +39,6 @@ _FOUND = (
     "points leaders born settled_at follows certified undecided layers arithmetic exact_decisions"
 ).split()
 _MOST_EDGED = 60  # vertices of a polytope in space whose edges are drawn
-
-
-class File(Exception):
-    """Raised by an answer that is a file: its media type and its bytes."""
-
-    def __init__(self, media: str, data: bytes) -> None:
-        super().__init__(media)
-        self.media, self.data = media, data
 
 
 def configurations(asked: Asked) -> dict[str, Any]:
@@ -183,6 +175,8 @@ def simulate(asked: Asked) -> dict[str, Any]:
             path = tr.save(Path(folder) / "run.npz")
             raise File("application/octet-stream", path.read_bytes())
     if asked["format"] == "html":
+        from ...drawing.run_report import report  # matplotlib would double the start of a worker
+
         raise File("text/html; charset=utf-8", report(tr).to_html().encode())
     out = {name: getattr(tr, name) for name in ("status", "t", "in_time")}
     out |= {"dynamics": type(tr.dynamics).__name__, "z": tr.values}
@@ -231,15 +225,6 @@ def _dynamics(asked: Asked) -> Dynamics:
     return dynamics_of(spec)
 
 
-def plane(z: np.ndarray) -> np.ndarray:
-    """All states in the three directions in which they spread most: principal components."""
-    flat = z.reshape(-1, z.shape[-1]).astype(np.float64)
-    flat = flat - flat.mean(axis=0)
-    top = float(np.abs(flat).max()) or 1.0
-    axes = np.linalg.svd(flat / top, full_matrices=False)[2][:3]
-    return (flat @ axes.T).reshape(*z.shape[:-1], len(axes))
-
-
 def check(asked: Asked) -> dict[str, Any]:
     """Each theorem: does it apply, hold, by what margin, which hypothesis is missing."""
     only = asked["only"]
@@ -285,7 +270,7 @@ def _floats(tokens: Any) -> np.ndarray:
     """Tokens as floats; rationals given as text are rounded to the nearest."""
     if str in set(map(type, chain.from_iterable(tokens))):
         tokens = [[float(x) for x in row] for row in as_rationals(tokens)]
-    return as_tokens(tokens, "tokens", ndim=2)
+    return as_tokens(np.array(tokens, float), "tokens", ndim=2)
 
 
 def _alpha(value: Any) -> Any:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from threading import Lock, Thread
 from typing import Any
 
 import numpy as np
 
 from ...drawing.tables import jsonable
-from .tokens import plane
+from ...pretrained.reading.plain import plain
+from . import plane
 
 Asked = Mapping[str, Any]
 Tell = Callable[..., Any]
@@ -20,24 +23,31 @@ _MOST_WEIGHTS = 1_500_000  # of all heads together, which an answer holds as byt
 def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., dict[str, Any]]]:
     """The answers of a server that was given these transformers (name -> folder)."""
 
-    models: dict[str, Any] = {}
+    openings: dict[str, _Opening] = {}
+    lock = Lock()
     tables: dict[str, dict[str, Any]] = {}
 
-    def loaded(name: str, tell: Tell) -> Any:
-        """The transformer, read once; the shares are those of MiniLM's first reading."""
-        if name not in models:
-            tell(0.02, "importing torch")
-            from ...pretrained import load_transformer
+    def opening(name: str) -> _Opening:
+        with lock:
+            if name not in openings or openings[name].error is not None:
+                openings[name] = _Opening(name, folders[name])
+            return openings[name]
 
-            tell(0.3, f"reading the weights of {name}")
-            models[name] = load_transformer(folders[name], local_files_only=True)
-        return models[name]
+    def traced(name: str, asked: Asked, tell: Tell) -> tuple[Any, Any]:
+        """The model and the trace: in NumPy as long as the model is not loaded, if that can be."""
+        there = opening(name)
+        if (quick := there.quick) is not None:
+            with suppress(LookupError):
+                return quick, quick.trace(asked["text"], words=asked["words"])
+        m = there.model(tell)
+        tell(0.8, f"{m.depth} layers")
+        return m, m.trace(asked["text"], words=asked["words"])
 
     def table(name: str, tell: Tell) -> dict[str, Any]:
         from ...pretrained.heads.head import HYPOTHESES
         from ...pretrained.pages.chapters import heads_chapter
 
-        m = loaded(name, tell)
+        m = opening(name).model(tell)
         every = [head for k in m.distinct_layers for head in m.heads(k)]
         rows = []
         for i, h in enumerate(every):
@@ -66,10 +76,8 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
         from ...analysis.clustering import clusters
         from ...pretrained.reading import traces
 
-        m = loaded(chosen(asked), tell)
+        m, tr = traced(chosen(asked), asked, tell)
         layer, head = _place(m, asked["layer"], asked["head"])
-        tell(0.8, f"{m.depth} layers")
-        tr = m.trace(asked["text"], words=asked["words"])
         if tr.z.shape[1] > _MOST_TOKENS:
             raise ValueError(f"text: at most {_MOST_TOKENS} tokens, got {tr.z.shape[1]}")
         tell(0.9, f"{m.depth * m.width} heads")
@@ -109,7 +117,7 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
         from ...pretrained.reading.iterations import agreement, foretold, random_tokens
         from ...pretrained.reading.traces import settling
 
-        m = loaded(name, tell)
+        m = opening(name).model(tell)
         layer, head = _place(m, asked["layer"] or 0, asked["head"] or 0)
         start: Any = asked["text"] or random_tokens(m)
         times, every = asked["iterate"], max(1, asked["iterate"] // 100)
@@ -140,7 +148,51 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
         """Names of the transformers that can be looked into."""
         return {"transformers": list(folders)}
 
-    return {"trace": trace, "heads": heads, "transformers": transformers}
+    def ready(asked: Asked) -> dict[str, Any]:
+        """Begin to load the first transformer."""
+        opening(next(iter(folders))).begin()
+        return {}
+
+    return {"trace": trace, "heads": heads, "transformers": transformers, "ready": ready}
+
+
+class _Opening(Thread):
+    """A transformer that is being loaded, and meanwhile a quick one in NumPy, if there is one."""
+
+    found: Any = None
+    error: BaseException | None = None
+
+    def __init__(self, name: str, folder: str) -> None:
+        super().__init__(daemon=True)
+        self.folder, self.at = folder, (0.02, "importing torch")
+        self.reading = f"importing transformers, and reading {name}"
+        self.quick, self.turn = plain(folder), Lock()
+
+    def begin(self) -> None:
+        with self.turn:
+            if self.ident is None:
+                self.start()
+
+    def run(self) -> None:
+        try:
+            import torch  # noqa: F401
+
+            from ...pretrained import load_transformer
+
+            self.at = 0.25, self.reading
+            self.found, self.quick = load_transformer(self.folder, local_files_only=True), None
+        except BaseException as error:
+            self.error = error
+
+    def model(self, tell: Tell) -> Any:
+        """The model, once it is loaded; the shares are those of MiniLM."""
+        self.begin()
+        while self.is_alive():
+            tell(*self.at)
+            self.join(0.25)
+        if self.error is not None:
+            raise self.error
+        return self.found
 
 
 def _silent(done: float, what: str = "") -> None:

@@ -26,19 +26,20 @@ export function hullOf(z) {
   return found.length ? found : order.slice(0, 1);
 }
 
-// The tokens that token i scores highest, each with <A z_i, z_j> as large as any.
-export function followed(z, A) {
+// The tokens that token i scores highest, each with <A z_i, z_j> as large as any; of all, or of `wanted(i)` only.
+export function followed(z, A, wanted) {
   const flat = z.length > 60 && z[0].length === 2, some = flat ? hullOf(z) : z.map((_, i) => i);
-  return z.map((x) => {
+  return z.map((x, i) => {
+    if (wanted && !wanted(i)) return null;
     const q = times(A, x), scores = some.map((j) => dot(q, z[j])), best = Math.max(...scores);
     const tol = NEAR * Math.sqrt(dot(q, q)) * Math.max(1e-300, ...some.map((j) => Math.abs(z[j][0]) + Math.abs(z[j][1] ?? 0)));
     return some.filter((_, m) => scores[m] >= best - tol);
   });
 }
 
-// z_i <- (z_i + alpha mean of the tokens it scores highest) / (1 + alpha)
+// z_i <- (z_i + alpha mean of the tokens it scores highest) / (1 + alpha); null where nobody asked for `sets`
 export function layer(z, alpha, A, sets = followed(z, A)) {
-  return z.map((x, i) => x.map((v, j) => {
+  return z.map((x, i) => sets[i] && x.map((v, j) => {
     const pull = sets[i].reduce((s, m) => s + z[m][j], 0) / sets[i].length;
     return (v + alpha * pull) / (1 + alpha);
   }));

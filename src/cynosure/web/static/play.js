@@ -7,9 +7,9 @@ import { $, later, latest, perFrame, short, write } from "./dom.js";
 import { FormView, isDefinite } from "./ellipse.js";
 import { exporting } from "./exports.js";
 import { gestures } from "./gestures.js";
-import { layer, scoresOf } from "./hardmax.js";
+import { followed, layer, scoresOf } from "./hardmax.js";
 import { presets, startOf } from "./presets.js";
-import { MANY, Scene } from "./scene.js";
+import { everyTh, Scene } from "./scene.js";
 import { fresh, fromLink, Past, toLink } from "./state.js";
 import { telling } from "./story.js";
 import { showTheorems } from "./theorems.js";
@@ -248,7 +248,9 @@ class Play {
     if (k === "inf" || show.arrows === "none" || this.d > 3) return null;
     if (show.arrows === "limit") return found?.points ?? null;
     if (k > 0) return run?.z[k + 1] ?? null;
-    return run && this.ran === this.version ? run.z[1] : layer(z, alpha, A);
+    if (run && this.ran === this.version) return run.z[1];
+    const each = everyTh(this.n);
+    return layer(z, alpha, A, followed(z, A, (i) => i % each === 0 || this.chosen.has(i)));
   }
 
   // A leader keeps its colour as long as it leads, whoever comes and goes.
@@ -310,7 +312,7 @@ class Play {
     const said = [state.k === "inf" ? "in the limit" : `layer ${state.k}`];
     if (state.beside) said.push(`hardmax layers, α = ${short(state.alpha)}`);
     if (d > 2) said.push(d > 3 ? `d = ${d}: along the three principal components; drag to turn` : "d = 3: drag the ground to turn");
-    if (ends) said.push(n > MANY ? `${arrows}, of every ${Math.ceil(n / MANY)}th token` : arrows);
+    if (ends) said.push(everyTh(n) > 1 ? `${arrows}, of every ${everyTh(n)}th token` : arrows);
     return said.join(" · ");
   }
 

@@ -3,6 +3,7 @@ import { colour, draw, make, set } from "./dom.js";
 
 const W = 800, H = 560;
 export const MANY = 400; // tokens; beyond, a browser is too slow with a node for each, and a canvas has the rest
+export const everyTh = (n) => Math.ceil(n / MANY); // of so many tokens one has an arrow
 const SCORED = 8; // scores that are written, the largest
 const LEGIBLE = 23; // pixels of a letter in a lecture hall
 const CIRCLE = "M6 0A6 6 0 1 1 -6 0A6 6 0 1 1 6 0Z";
@@ -18,6 +19,8 @@ function shaft(x, y, u, v) {
   const [ex, ey] = [(u - x) / length, (v - y) / length], [hx, hy] = [u - 9 * ex, v - 9 * ey];
   return [x, y, hx, hy, u, v, hx - 4 * ey, hy + 4 * ex, hx + 4 * ey, hy - 4 * ex];
 }
+
+const equal = (a, b) => a?.length === b.length && b.every((x, i) => Object.is(x, a[i]));
 
 export class Scene {
   constructor(svg, { editable = true } = {}) {
@@ -119,8 +122,7 @@ export class Scene {
   // Names over no other, over no other token, inside the frame: above or below their token, right or left. One with tokens
   // on its spot says how many; one without a place is left to the pointer.
   names(which, points, name, small, alone) {
-    const spots = [], taken = (this.taken = []), out = [], pen = (this.pen ??= make("canvas").getContext("2d"));
-    pen.font = `13px ${getComputedStyle(this.svg).fontFamily || "sans-serif"}`;
+    const spots = [], taken = (this.taken = []), out = [], pen = (this.pen ??= this.measure());
     for (const i of which) {
       const [x, y] = this.toScreen(points[i]), size = small * this.near(points[i]), under = spots.find((one) => Math.hypot(one.x - x, one.y - y) < 5 * small);
       taken.push([x - 7 * size, y - 7 * size, x + 7 * size, y + 7 * size, i]);
@@ -139,6 +141,13 @@ export class Scene {
       }
     }
     return out;
+  }
+
+  // Once: asking for a style while drawing would make the browser compute all of them.
+  measure() {
+    const pen = make("canvas").getContext("2d");
+    pen.font = `13px ${getComputedStyle(this.svg).fontFamily || "sans-serif"}`;
+    return pen;
   }
 
   // Tokens that have come to their leader, and how many there are under each star.
@@ -286,41 +295,51 @@ export class Scene {
     return kept;
   }
 
-  // Arrows (of some) and tokens without a node, painted again only if one of them changed.
+  // Arrows (of some) and tokens without a node. While one is dragged few others move: a copy of the tokens is kept, over
+  // which the arrows change.
   paint(what, small, kept) {
-    const { points, ends } = what, n = points.length, every = Math.ceil(n / MANY), { canvas } = this;
+    const { points, ends } = what, n = points.length, each = everyTh(n), { canvas } = this;
     const sharp = Math.min(2, (devicePixelRatio * (this.width || W)) / W), size = [W, H].map((x) => Math.round(x * sharp));
-    const now = new Float64Array(8 * n + 3).fill(NaN);
-    now.set([...size, small], 8 * n);
+    const spots = new Float64Array(5 * n + 3).fill(NaN), shafts = [];
+    spots.set([...size, small], 5 * n);
     for (let i = 0; i < n; i++) {
       if (kept.has(i)) continue;
-      const end = i % every === 0 ? ends?.[i] : null;
-      now.set(this.toScreen(points[i]), 8 * i);
-      if (end) now.set(this.toScreen(end), 8 * i + 2);
-      now.set([what.group(i), what.leads(i), what.open(i)], 8 * i + 4);
+      const [x, y] = this.toScreen(points[i]), end = i % each === 0 ? ends?.[i] : null, s = end && shaft(x, y, ...this.toScreen(end));
+      [spots[5 * i], spots[5 * i + 1], spots[5 * i + 2], spots[5 * i + 3], spots[5 * i + 4]] = [x, y, what.group(i), what.leads(i), what.open(i)];
+      if (s) shafts.push(...s);
     }
-    if (this.painted?.length === now.length && now.every((x, i) => Object.is(x, this.painted[i]))) return;
-    this.painted = now;
-    [canvas.width, canvas.height] = size; // which empties it
+    const moved = !equal(this.spots, spots);
+    if (!moved && equal(this.shafts, shafts)) return;
+    if (moved) this.copy = this.stamp(spots, n, size, sharp, small, kept);
+    [this.spots, this.shafts] = [spots, shafts];
+    if (moved) [canvas.width, canvas.height] = size;
     const pen = canvas.getContext("2d");
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.clearRect(0, 0, ...size);
     pen.scale(sharp, sharp);
     pen.lineWidth = 1 / sharp; // one pixel: much faster than a little more
     pen.strokeStyle = pen.fillStyle = "#88909aa6";
-    for (let i = 0; i < n; i += every) {
-      const s = shaft(now[8 * i], now[8 * i + 1], now[8 * i + 2], now[8 * i + 3]);
-      if (!s) continue;
+    for (let at = 0; at < shafts.length; at += 10) {
       pen.beginPath();
-      pen.moveTo(s[0], s[1]);
-      pen.lineTo(s[2], s[3]);
+      pen.moveTo(shafts[at], shafts[at + 1]);
+      pen.lineTo(shafts[at + 2], shafts[at + 3]);
       pen.stroke();
       pen.beginPath();
-      for (const at of [4, 6, 8]) pen.lineTo(s[at], s[at + 1]);
+      for (const to of [4, 6, 8]) pen.lineTo(shafts[at + to], shafts[at + to + 1]);
       pen.fill();
     }
-    const star = new Path2D(STAR);
+    pen.setTransform(1, 0, 0, 1, 0, 0);
+    pen.drawImage(this.copy, 0, 0);
+  }
+
+  // The tokens without a node, on a canvas of their own.
+  stamp(spots, n, [width, height], sharp, small, kept) {
+    const canvas = make("canvas", null, "", "", { width, height }), pen = canvas.getContext("2d"), star = new Path2D(STAR);
+    pen.scale(sharp, sharp);
+    pen.lineWidth = 1 / sharp;
     for (let i = 0; i < n; i++) {
       if (kept.has(i)) continue;
-      const [x, y, , , group, leads, open] = now.subarray(8 * i, 8 * i + 7);
+      const [x, y, group, leads, open] = spots.subarray(5 * i, 5 * i + 5);
       pen.fillStyle = colour(group);
       pen.strokeStyle = open ? "#c98a00" : "#0006";
       pen.beginPath();
@@ -334,6 +353,7 @@ export class Scene {
       if (!open) pen.fill();
       pen.stroke();
     }
+    return canvas;
   }
 
   // The token at a place of the world, the nearest within reach of a finger.

@@ -179,15 +179,15 @@ class Pool:
         self._all: set[_Worker] = set()
         self._starting: set[asyncio.Task[None]] = set()
         self._ending: set[asyncio.Task[None]] = set()
+        self._turn = asyncio.Lock()
 
     def prepare(self, count: int = 1) -> None:
-        """Begin to start processes until `count` are ready or coming."""
+        """Begin to start processes, one after the other, until `count` are ready or coming."""
 
         async def start() -> None:
-            try:
-                self._idle.append(await self._start())
-            except (_Died, Refusal):
-                return
+            async with self._turn:  # the first is ready sooner
+                with suppress(_Died, Refusal):
+                    self._idle.append(await self._start())
 
         for _ in range(count - len(self._idle) - len(self._starting)):
             task = asyncio.create_task(start())

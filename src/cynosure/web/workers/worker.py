@@ -7,23 +7,24 @@ bytes), V a refusal (the words of a ValueError), X a failure. Libraries print to
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import select
 import struct
 import sys
+import threading
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, BinaryIO
 
-from ..._compiled import tell
+from ..._compiled import compiled_before, load, tell
 from ..._progress import silent
 
 HEAD = struct.Struct(">cI")
-_LULL = 0.5  # seconds without a request
+_LULL = 0.5  # seconds that the first request has for itself
 _TELLING = ("run", "trace", "heads")  # calls that say how far they are
+_ONE = threading.Lock()
 _REFUSED = (ValueError, TypeError, ArithmeticError, ImportError)
 
 
@@ -37,18 +38,20 @@ def _read(stream: BinaryIO) -> tuple[bytes, bytes] | None:
 
 
 def _write(stream: BinaryIO, kind: bytes, body: bytes) -> None:
-    stream.write(HEAD.pack(kind, len(body)) + body)
-    stream.flush()
+    with _ONE:  # what is made ready beside the requests may tell that it compiles
+        stream.write(HEAD.pack(kind, len(body)) + body)
+        stream.flush()
 
 
 class _Calls(dict[str, Callable[..., Any]]):
     """What this worker can do.
 
-    The calls for texts take longest to import: they are loaded when asked for, or when idle.
+    The calls for texts take longest to import: they are loaded when asked for, or when nothing is.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
         super().__init__()
+        self.lock = threading.RLock()
         self.models = settings["models"] if settings["lane"] == "maths" else None
         self.transformers = settings["lane"] == "transformers" and settings["transformers"]
         if settings["lane"] == "transformers":
@@ -65,24 +68,30 @@ class _Calls(dict[str, Callable[..., Any]]):
             self.update(tokens.ANSWERS)
 
     def __missing__(self, name: str) -> Callable[..., Any]:
-        if self.models is None:
+        if not self.complete() and name not in self:
             raise KeyError(name)
-        self.complete()
         return self[name]
 
-    def complete(self) -> None:
-        if self.models is not None:
+    def complete(self) -> bool:
+        """Load the calls for texts, once; True where there are some to load."""
+        with self.lock:
+            if self.models is None:
+                return False
             from ..answers.texts import text_answers
 
             self.update(text_answers(self.models))
             self.models = None
+        return True
 
     def get_ready(self) -> None:
-        """Whatever the first request would wait for: the classifier, or the first transformer."""
+        """Beside the first requests, whatever others would wait for: the transformer; or stored
+        kernels, which a request loads in its midst as soon as it is large, and the classifier."""
         if self.transformers:  # one that cannot be read says so when it is asked for
-            asked = {"transformer": None, "text": "ready", "words": False, "layer": 0, "head": 0}
-            _answer(self, json.dumps({"call": "trace", "asked": asked}).encode(), io.BytesIO())
-        if self.models is not None:
+            self["ready"]({})
+        elif self.models is not None:
+            for kernels in ("engine.kernels.planar", "engine.kernels.batch"):
+                if compiled_before(kernels):
+                    load(kernels)
             self.complete()
             self["explain"]({"text": "ready", "label": None, "struck": []})
 
@@ -92,7 +101,7 @@ def _answer(
 ) -> tuple[bytes, bytes]:
     from pydantic_core import from_json, to_json
 
-    from ..answers.tokens import File
+    from ..answers import File
 
     wanted = from_json(body)  # these two are several times faster than json's
     call, asked = calls[wanted["call"]], wanted["asked"]
@@ -136,15 +145,17 @@ def main() -> int:
         resource.setrlimit(resource.RLIMIT_AS, (settings["memory"], settings["memory"]))
     _write(out, b"P", b'{"done": 0, "what": "ready"}')
     tell(lambda compiling: _write(out, b"K", b"01"[compiling : compiling + 1]))
-    asked_at_once: Any = ()
-    with suppress(OSError, ValueError):  # Windows watches sockets only
-        asked_at_once = select.select([source], [], [], _LULL)[0]
-    if not asked_at_once:
-        calls.get_ready()
+
+    def beside() -> None:
+        time.sleep(_LULL)
+        with suppress(Exception):
+            calls.get_ready()
+
+    threading.Thread(target=beside, daemon=True).start()
     with silent():
         while (frame := _read(source)) is not None:
             _write(out, *_answer(calls, frame[1], out))
-    return 0
+    os._exit(0)  # whatever is being imported beside
 
 
 if __name__ == "__main__":
