@@ -49,6 +49,7 @@ from cynosure.pretrained.reading.iterations import (
     random_tokens,
 )
 from cynosure.pretrained.reading.jacobians import block_jacobians, coupling
+from cynosure.pretrained.reading.surveys import surveyed_trace
 from cynosure.pretrained.reading.weights import weights_sha256
 from cynosure.simulation.loop import simulate
 from cynosure.simulation.steppers import RK4
@@ -142,6 +143,29 @@ def test_sinks_and_gathering_are_those_of_the_survey(m, report: Report) -> None:
         assert row["on the first token"] == pytest.approx(survey.heads["first_mass"][k].mean())
         assert row["spread"] == pytest.approx(survey.tokens["spread"][k])
     assert f"factor {survey.collapse:.3f} per layer" in report.chapters[2].summary
+
+
+@pytest.mark.parametrize("family", ["bert", "llama", "bloom", "albert"])
+@pytest.mark.parametrize("layers", [None, 1, 3])
+def test_one_pass_gives_trace_and_survey(family: str, layers: int | None, monkeypatch) -> None:
+    """For a text and for given tokens, as the two passes give them."""
+    m = load_transformer(tiny_model(family), tokenizer=tiny_tokenizer(family))
+    layers = None if layers == 3 and family != "albert" else layers
+    passes, forward = [], type(m)._forward
+    monkeypatch.setattr(
+        type(m), "_forward", lambda self, **given: passes.append(1) or forward(self, **given)
+    )
+    for tokens in (TEXT, random_tokens(m, 5)):
+        passes.clear()
+        trace, survey = surveyed_trace(m, tokens, layers)
+        assert len(passes) == 1
+        alone, own = m.trace(tokens, layers), m.survey(tokens)
+        np.testing.assert_allclose(trace.z, alone.z, atol=1e-6)
+        np.testing.assert_allclose(trace.attentions, alone.attentions, atol=1e-6)
+        for name, values in (own.heads | own.tokens).items():
+            found = (survey.heads | survey.tokens)[name]
+            np.testing.assert_allclose(found, values, rtol=1e-4, atol=1e-5, err_msg=name)
+        np.testing.assert_array_equal(survey.leads, own.leads)
 
 
 def test_a_rotary_head_shows_its_forms_by_offset() -> None:

@@ -84,6 +84,18 @@ def test_limit_is_the_limit(client) -> None:
     assert sorted(found["polytope"]["index"]) == [0, 1, 2, 3]
 
 
+def test_the_page_links_to_the_documentation_where_it_is_built(tmp_path) -> None:
+    (tmp_path / "index.html").write_text("<title>the documentation</title>")
+    app = application(Settings(site=tmp_path / "index.html"))
+    built, absent = (TestClient(one, base_url=HOME) for one in (app, application(Settings())))
+    link = 'id="docs" data-served href="/docs/index.html"'
+    assert f"<a {link}" in built.get("/").text and f"<a hidden {link}" in absent.get("/").text
+    assert "the documentation" in built.get("/docs/index.html").text
+    assert "'unsafe-inline'" in built.get("/docs/").headers["content-security-policy"]
+    assert "'unsafe-inline'" not in built.get("/").headers["content-security-policy"]
+    problem(absent.get("/docs/index.html"), 404)
+
+
 def test_a_shadow_is_that_of_the_library(client) -> None:
     from cynosure.analysis.shadowing import shadow
 

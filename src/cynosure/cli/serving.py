@@ -65,6 +65,7 @@ def serve(
         token=token,
         workers=workers,
         embed=embed,
+        site=built_site(),
     )
 
     def ready(address: str) -> None:
@@ -72,8 +73,8 @@ def serve(
         warm_elsewhere()
         if token is not None:
             voice.note("anybody with this link, or the token in it, can use this server")
-        if (site := built_site()) is not None:
-            voice.note(f"documentation: {site.as_uri()}")
+        if settings.site is not None:
+            voice.note(f"documentation: {settings.site.as_uri()}")
         voice.note("Ctrl-C stops it")
         if open_:
             webbrowser.open(address)

@@ -27,6 +27,7 @@ class Settings:
     token: str | None = None
     workers: int = 2
     embed: str | None = None  # a site that may show the page in a frame
+    site: Path | None = None  # the home page of the documentation, where it was built
 
     def lane(self, name: str) -> dict[str, Any]:
         known = {"models": dict(self.models), "transformers": dict(self.transformers)}

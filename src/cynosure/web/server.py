@@ -56,7 +56,7 @@ def application(settings: Settings, house: House | None = None) -> Any:
     )
     _routes(app)
     _runs(app)
-    _pages(app)
+    _pages(app, settings.site)
     plain = app.openapi
     app.openapi = lambda: described(plain(), settings.token is not None)  # type: ignore[method-assign]
     handlers = {
@@ -269,14 +269,19 @@ def _runs(app: FastAPI) -> None:
         return FileResponse(_house(request).gallery.page(id_), media_type="text/html")
 
 
-def _pages(app: FastAPI) -> None:
+def _pages(app: FastAPI, site: Path | None) -> None:
     pages = {"/": "index.html", "/reference": "reference.html", "/favicon.ico": "icon.svg"}
 
     async def page(request: Request) -> Response:
+        if request.url.path == "/" and site is not None:
+            text = (STATIC / "index.html").read_text("utf-8")
+            return HTMLResponse(text.replace('<a hidden id="docs"', '<a id="docs"'))
         return FileResponse(STATIC / pages[request.url.path])
 
     for path in pages:
         app.add_route(path, page, ["GET", "HEAD"], include_in_schema=False)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    if site is not None:
+        app.mount("/docs", StaticFiles(directory=site.parent, html=True), name="docs")
     if _PICTURES.is_dir():
         app.mount("/pictures", StaticFiles(directory=_PICTURES), name="pictures")

@@ -19,6 +19,7 @@ from ..reading.iterations import (
     other_starts,
     random_tokens,
 )
+from ..reading.surveys import surveyed_trace
 from ..reading.traces import cosines
 from ..reading.transformer import Transformer
 from ..reading.weights import weights_sha256
@@ -65,13 +66,12 @@ def inspection(
     trace = None
     if text is not None:
         tell(0.1, "sending the text through the layers")
-        trace = transformer.trace(text, layers, words=words)
+        trace, survey = surveyed_trace(transformer, text, layers, words=words)
         chapters.append(tokens_chapter(trace, pictures=pictures))
         tell(0.3, "attention of every head on the text")
         chapters.append(attention_chapter(trace, pictures=pictures))
         if trace.grid is not None:
             chapters.append(picture_chapter(trace, pictures=pictures))
-        survey = transformer.survey(text)
         found = survey_chapter(survey, transformer.causal, pictures=pictures)
         if layers not in (None, transformer.depth):
             whole = f"The survey is of all {transformer.depth} layers, whatever layers= is. "

@@ -70,8 +70,8 @@ def by_rows(model: Any, adapter: Adapter, watch: Watch, rows: int) -> Iterator[s
 
 def _some_rows(
     module: Any, query: Any, key: Any, value: Any, attention_mask: Any, **options: Any
-) -> tuple[Any, None]:
-    """The family's eager attention on some queries after the other."""
+) -> tuple[Any, Any]:
+    """The family's eager attention on some queries after the other; with P, if that is all rows."""
     import torch
 
     watch, rows = _watching.get()
@@ -92,7 +92,7 @@ def _some_rows(
         part, P = eager(module, query[:, :, here], keys, values, mask, **options)
         parts.append(part)
         watch(Rows(P[0], start, visible, alone if start == 0 else None))
-    return torch.cat(parts, dim=1), None
+    return torch.cat(parts, dim=1), P if rows >= n else None
 
 
 def _whole(watch: Watch) -> Callable[..., None]:

@@ -6,6 +6,7 @@ have, how fast they gather.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
@@ -20,7 +21,7 @@ from ..._shapes import Float, Int
 from ..loading.memory import in_words, require, told
 from .hooks import first, quiet
 from .rows import BUDGET, Rows, by_rows, rows_at_once
-from .traces import EPSILON, NEAR, TIED
+from .traces import EPSILON, NEAR, TIED, Trace
 
 if TYPE_CHECKING:
     from .transformer import Transformer
@@ -134,11 +135,29 @@ def survey(
     bar = showing(progress, "surveying", transformer.depth, " layers")
     with told(_FEWER), seen as attention, quiet(model, adapter, attention), bar as watch.tell:
         watch.run(transformer, tokens, text)
-    notes = (*text.notes, f"{rows} rows of P at a time, {in_words(needed)} beside the weights.")
-    heads = {k: np.stack([layer[k] for layer in watch.layers]) for k in watch.layers[0]}
-    leads = heads.pop("leading").astype(np.int64)
-    points = {k: np.array([point[k] for point in watch.points]) for k in watch.points[0]}
-    return Survey(transformer.name, n, heads, points, leads.reshape(-1, n), text.pieces, notes)
+    notes = (
+        *text.notes,
+        f"{rows} rows of P at a time, {in_words(needed)} in addition to the weights.",
+    )
+    return watch.survey(transformer.name, text.pieces, notes)
+
+
+def surveyed_trace(
+    transformer: Transformer, tokens: Any, layers: int | None = None, *, words: bool = False
+) -> tuple[Trace, Survey]:
+    """`trace` and `survey` from one pass through the model, for a text whose P can be held."""
+    rows: list[Rows] = []
+    depth = transformer.depth
+    with by_rows(transformer.model, transformer.adapter, rows.append, sys.maxsize) as attention:
+        calls, text = transformer.pass_on(tokens, layers, attention=attention, least=depth)
+    watch = _Watch(transformer.width, calls[0].z.shape[1])
+    for seen, call in zip(rows[-len(calls) :], calls[:depth]):  # a rehearsal may come before
+        watch.points.append(_points(call.z))
+        watch.see(seen)
+        watch.layers.append(watch.closed())
+    watch.points.append(_points(calls[depth - 1].out))
+    trace = transformer.traced(calls[:layers], text, words=words)
+    return trace, watch.survey(transformer.name, text.pieces, text.notes)
 
 
 @final
@@ -183,6 +202,12 @@ class _Watch:
         finally:
             for handle in handles:
                 handle.remove()
+
+    def survey(self, name: str, words: tuple[str, ...] | None, notes: tuple[str, ...]) -> Survey:
+        heads = {k: np.stack([layer[k] for layer in self.layers]) for k in self.layers[0]}
+        leads = heads.pop("leading").astype(np.int64).reshape(-1, self.n)
+        points = {k: np.array([point[k] for point in self.points]) for k in self.points[0]}
+        return Survey(name, self.n, heads, points, leads, words, notes)
 
     def see(self, rows: Rows) -> None:
         import torch

@@ -120,6 +120,13 @@ class Transformer(Shown):
         `layers` layers are returned; a model that shares one set of weights, such as ALBERT, may
         also be run for more layers than it has. `words` groups sub-words, see `Trace.by_word`.
         """
+        calls, text = self.pass_on(tokens, layers)
+        return self.traced(calls, text, words=words)
+
+    def pass_on(
+        self, tokens: Any, layers: int | None = None, *, attention: str = "eager", least: int = 0
+    ) -> tuple[list[Call], Sentence]:
+        """The calls of the first `layers` layers, at least `least`, as in `trace`."""
         layers = self.depth if layers is None else layers
         if layers < 1:
             raise ValueError(f"layers: expected at least 1, got {layers}")
@@ -133,12 +140,15 @@ class Transformer(Shown):
         size = self.model.dtype.itemsize * layers * n
         needed = 2 * size * (self.width * n + 2 * int(self.model.config.hidden_size))
         require(needed, f"trace: P of {layers} layers, {self.width} heads, {n} tokens", _CHUNKED)
-        with quiet(self.model, self.adapter), told(_CHUNKED):
-            calls = self._record(tokens, text, layers)
+        with quiet(self.model, self.adapter, attention), told(_CHUNKED):
+            return self._record(tokens, text, max(layers, least)), text
+
+    def traced(self, calls: Sequence[Call], text: Sentence, *, words: bool = False) -> Trace:
+        """The trace that these calls are."""
         z = _stack([call.z for call in calls] + [calls[-1].out])
         kind = self.model.config.model_type
-        status = Status("done", f"{layers} layers of {kind} {self.name}.", "", text.notes)
-        trajectory = Trajectory(z, np.arange(layers + 1), status, words=text.pieces)
+        status = Status("done", f"{len(calls)} layers of {kind} {self.name}.", "", text.notes)
+        trajectory = Trajectory(z, np.arange(len(z)), status, words=text.pieces)
         P, seen = _stack([call.P for call in calls]), _stack([call.seen for call in calls])
         shown = None if text.look is None else text.look.shown
         trace = Trace(trajectory, P, seen, text.groups, text.names, text.grid, shown)

@@ -38,6 +38,11 @@ _REPORT = (
     "default-src 'none'; img-src data:; style-src 'unsafe-inline'; sandbox; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'self'"
 )
+# The documentation is built from this package; its theme has scripts and styles in its pages.
+_DOCS = (
+    "default-src 'self' data: 'unsafe-inline'; base-uri 'none'; form-action 'self'; "
+    "frame-ancestors 'self'"
+)
 _SAFE = {
     b"x-content-type-options": b"nosniff",
     b"referrer-policy": b"no-referrer",
@@ -147,7 +152,8 @@ class Guard:
 
     def _sealed(self, send: Send, path: str) -> Send:
         """Every answer with its headers; a report may look, not act."""
-        policy = _REPORT if path.startswith("/api/") and path.endswith(".html") else self.page
+        report = path.startswith("/api/") and path.endswith(".html")
+        policy = _REPORT if report else _DOCS if path.startswith("/docs/") else self.page
 
         async def sealed(message: Message) -> None:
             if message["type"] == "http.response.start":
