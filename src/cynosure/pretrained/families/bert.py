@@ -1,12 +1,13 @@
 """BERT (MiniLM is one), ELECTRA, RoBERTa (XLM-R, CamemBERT): the norm comes last and belongs to the
-attention module; DistilBERT has it beside that module."""
+attention module; DistilBERT has it beside that module, ModernBERT in front of it."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from operator import attrgetter
+from typing import Any
 
-from .adapter import Adapter, linear
+from .adapter import Adapter, Scoring, Weights, linear, rotary, window
 
 BERT = Adapter(
     blocks=lambda model: list(model.encoder.layer),
@@ -29,8 +30,46 @@ DISTILBERT = Adapter(
     scaling=attrgetter("attention.scaling"),
     sublayer=lambda block, attend, z: block.sa_layer_norm(attend(z) + z),
 )
+
+
+def _repeated(model: Any) -> list[Any]:
+    """ALBERT: every layer of the model in turn, the same module again and again in a group."""
+    config, groups = model.config, model.encoder.albert_layer_groups
+    share = config.num_hidden_layers / config.num_hidden_groups
+    turns = [groups[int(i / share)] for i in range(config.num_hidden_layers)]
+    return [layer for group in turns for layer in group.albert_layers]
+
+
+def _modern_weights(block: Any) -> Weights:
+    joint, out = block.attn.Wqkv, block.attn.Wo
+    biases = (None,) * 3 if joint.bias is None else joint.bias.chunk(3)
+    return (*zip(joint.weight.chunk(3), biases, strict=True), (out.weight, out.bias))
+
+
+def _modern_scoring(model: Any, layer: int) -> Scoring:
+    """Rotary positions of two kinds, windows in most layers."""
+    reach = window(model.config, layer)  # on each side, the last one included
+    return Scoring(*rotary(model, layer), None if reach is None else reach + 1)
+
+
 ADAPTERS = {
     "distilbert": DISTILBERT,
     **dict.fromkeys(("bert", "electra"), BERT),
     **dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA),
+    "albert": replace(
+        BERT,
+        blocks=_repeated,
+        output="attention.dense",
+        weights=linear(*[f"attention.{name}" for name in ("query", "key", "value", "dense")]),
+        scaling=attrgetter("attention.scaling"),
+    ),
+    "modernbert": Adapter(
+        blocks=lambda model: list(model.layers),
+        attention="attn",
+        output="attn.Wo",
+        weights=_modern_weights,
+        scaling=lambda block: float(block.attn.head_dim) ** -0.5,
+        sublayer=lambda block, attend, z: z + attend(block.attn_norm(z)),
+        scoring=_modern_scoring,
+    ),
 }
