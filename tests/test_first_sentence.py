@@ -83,6 +83,9 @@ def test_it_leaves_alone_what_it_does_not_know(folder: Path) -> None:
     broken["encoder.layer.1.output.dense.bias"][0] = np.nan
     safetensors.save_file(broken, folder / "model.safetensors")
     assert plain(folder) is None
+    halves = {name: values.astype(np.float16) for name, values in weights.items()}
+    safetensors.save_file(halves, folder / "model.safetensors")
+    assert plain(folder) is None
     (folder / "model.safetensors").write_bytes(b"\0" * 100)
     assert plain(folder) is None and plain(folder / "nowhere") is None
     with pytest.raises(LookupError):

@@ -1,7 +1,8 @@
 """Real transformers as attention dynamics: their heads, their trajectories, their layers iterated.
 
 The real model is hooked, and its own modules are called with the arguments the model itself gives
-them; nothing of it is written again here. torch and transformers are imported on first use.
+them; nothing of it is written again here, but for `reading.plain`, which answers a first sentence
+of MiniLM sooner. torch and transformers are imported on first use.
 """
 
 from __future__ import annotations
