@@ -120,10 +120,9 @@ def _opened(folder: Path) -> Plain | None:
     file = safe_open(folder / "model.safetensors", "np")
     names = list(file.keys())
     front = "bert." if f"bert.{_WORDS}" in names else ""
-    used = (name.removeprefix(front) for name in names if name.startswith(front))
-    weights = {
-        x: file.get_tensor(front + x) for x in used if x.startswith(("emb", "enc")) and x != _WORDS
-    }
+    used = [name.removeprefix(front) for name in names if name.startswith(front)]
+    used = [name for name in used if name.endswith(("weight", "bias")) and "pooler" not in name]
+    weights = {name: file.get_tensor(front + name) for name in used if name != _WORDS}
     words = file.get_slice(front + _WORDS)
     sound = all(x.dtype == np.float32 and np.isfinite(x).all() for x in weights.values())
     if not sound or words.get_dtype() != "F32":
