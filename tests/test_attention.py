@@ -474,3 +474,22 @@ def test_causal_ties_of_tokens_of_very_different_size(sizes):
             scores = [sum(q * x for q, x in zip(query, key)) for key in rows[: i + 1]]
             best = [j for j, s in enumerate(scores) if s == max(scores)]
             assert np.flatnonzero(P[i]).tolist() == best
+
+
+def test_which_attentions_are_an_average_of_softmax_heads():
+    A, soft, heads = np.diag([1.0, 2.0]), cy.Softmax(3.0), cy.attention.Heads
+    assert heads([soft, cy.attention.Causal(cy.Softmax(-1.0, A))]).softmaxes == (
+        (3.0, None, False),
+        (-1.0, pytest.approx(A), True),
+    )
+    for other in (
+        cy.Hardmax(),
+        cy.attention.Causal(cy.attention.Rotary(soft)),
+        heads([soft, cy.attention.Localmax()]),
+        heads([soft, soft], average=False),
+        heads([soft], [np.eye(2)]),
+        heads([heads([soft, soft]), soft]),  # the parts of an average weigh differently
+    ):
+        assert other.softmaxes == ()
+    assert cy.dynamics.SphereFlow(soft).projected is soft
+    assert cy.dynamics.SphereFlow(soft, V=np.eye(2)).projected is None

@@ -11,12 +11,12 @@ from .._registry import Registry
 from ..engine.followed import Followed
 from .composed import Causal, Heads
 from .rotary import Rotary, Turn
-from .rules import Attention, Hardmax, Localmax, RowAttention, Sinkhorn, Softmax
+from .rules import Attention, Hardmax, Localmax, RowAttention, Sinkhorn, SoftHead, Softmax
 from .scores import act, sides, softmax_pull, softmax_weights
 
 __all__ = [
     "ATTENTIONS", "Attention", "Causal", "Followed", "Hardmax", "Heads", "Localmax", "Rotary",
-    "RowAttention", "Sinkhorn", "Softmax", "Turn", "act", "sides", "softmax_pull",
+    "RowAttention", "Sinkhorn", "SoftHead", "Softmax", "Turn", "act", "sides", "softmax_pull",
     "softmax_weights",
 ]  # fmt: skip
 

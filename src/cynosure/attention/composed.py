@@ -13,7 +13,7 @@ from .._types import Array, as_mask, as_parameter, as_rationals, as_tokens, like
 from ..engine.followed import Followed
 from ..engine.kernels import exact
 from .rotary import Rotary
-from .rules import Attention, Hardmax, RowAttention, row_pull, row_weights
+from .rules import Attention, Hardmax, RowAttention, SoftHead, row_pull, row_weights
 from .scores import act, as_given, average, cast, keep_padding
 
 
@@ -37,6 +37,10 @@ class Causal(Attention):
     @property
     def positive(self) -> bool:
         return self.attention.positive  # everybody looks at the first token
+
+    @property
+    def softmaxes(self) -> tuple[SoftHead, ...]:
+        return tuple(head._replace(causal=True) for head in self.attention.softmaxes)
 
     def followed(self, z: Array, *, mask: Array | None = None) -> Followed | None:
         """The sets C_i of causal hardmax, of tokens up to i; None for other attentions."""
@@ -93,6 +97,13 @@ class Heads(Attention):
     def positive(self) -> bool:
         plain = self.values is None and self.average
         return plain and any(head.positive for head in self.heads)
+
+    @property
+    def softmaxes(self) -> tuple[SoftHead, ...]:
+        found = [head.softmaxes for head in self.heads]
+        if self.values is not None or not self.average or any(len(one) != 1 for one in found):
+            return ()
+        return tuple(head for (head,) in found)
 
     @property
     def passes(self) -> int:

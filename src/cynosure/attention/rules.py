@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import frexp, isfinite
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -43,6 +43,14 @@ from .scores import (
 )
 
 
+class SoftHead(NamedTuple):
+    """Softmax weights of beta <A z_i, z_j>, over the tokens up to i only if `causal`."""
+
+    beta: float
+    A: Array | None
+    causal: bool = False
+
+
 class Attention(Shown, abc.ABC):
     """Row-stochastic weights P(z), and the tokens P(z) z they pull towards."""
 
@@ -63,6 +71,11 @@ class Attention(Shown, abc.ABC):
     def passes(self) -> int:
         """About how many times `pull` goes through all scores: what it costs."""
         return 1
+
+    @property
+    def softmaxes(self) -> tuple[SoftHead, ...]:
+        """The softmax heads whose plain average this is; () for any other attention."""
+        return ()
 
     def followed(self, z: Array, *, mask: Array | None = None) -> Followed | None:
         """The sets C_i of tokens that each token looks at, which `roles` reads; None for all."""
@@ -192,6 +205,10 @@ class Softmax(RowAttention):
     def __post_init__(self) -> None:
         object.__setattr__(self, "beta", _finite(self.beta, "beta"))
         object.__setattr__(self, "A", as_parameter(self.A))
+
+    @property
+    def softmaxes(self) -> tuple[SoftHead, ...]:
+        return (SoftHead(self.beta, self.A),)
 
     def share(self, scores: Array, allowed: Array | None) -> Array:
         return exponentials(scores, None, self.beta, allowed)

@@ -113,6 +113,11 @@ class Dynamics(Shown, abc.ABC):
         return None
 
     @property
+    def projected(self) -> Attention | None:
+        """The attention whose mean, projected to the unit sphere, is all that moves tokens."""
+        return None
+
+    @property
     def exact_alpha(self) -> Fraction | None:
         """The step alpha of layers that have one."""
         return None

@@ -58,6 +58,10 @@ class SphereFlow(OnSphere):
         x = self.retract(z)  # off the sphere by rounding: the field there keeps |z| as it is
         return tangent(x, act(self.V, self.attention.pull(x, mask=mask), "V"))
 
+    @property
+    def projected(self) -> Attention | None:
+        return self.attention if self.V is None else None
+
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,8 @@ import numpy as np
 from ..._deadline import Deadline
 from ..._display import facts, grid
 from ..._types import Array, as_number, as_tokens, as_whole
-from ...attention import Attention, Causal, Hardmax, Heads, Softmax
-from ...dynamics import AttentionFlow, Dynamics, PureAttention, SphereFlow
+from ...attention import Hardmax, SoftHead
+from ...dynamics import Dynamics, PureAttention
 from ...simulation.loop import simulate
 from ..limits import Limit, limit
 from .enclosure import Form, Layer
@@ -316,8 +316,8 @@ def shadow(
     stopped = run.follow(look=plateaus)
     end = None
     distance = left = np.full((len(run.z), len(tokens)), np.inf)
-    if isinstance(dynamics, PureAttention) and isinstance(dynamics.attention, Softmax):
-        hard = PureAttention(Hardmax(law.forms[0].A), dynamics.alpha)
+    if law.alpha is not None and len(law.forms) == 1 and not law.forms[0].causal:
+        hard = PureAttention(Hardmax(law.forms[0].A), law.alpha)
         end = limit(hard, tokens, max_layers=_HARDMAX, deadline=deadline)
         path = np.asarray(simulate(hard, tokens, layers=len(run.z) - 1).z)
         distance, left = _compared(run, path, end)
@@ -339,34 +339,20 @@ def shadow(
     )
 
 
-def law_of(dynamics: object, d: int) -> Layer | None:
+def law_of(dynamics: Dynamics, d: int) -> Layer | None:
     """What is followed, with every beta >= 0; None for what has no proof."""
-    if isinstance(dynamics, SphereFlow) and dynamics.V is not None:
+    rule = dynamics.averaging or dynamics.projected
+    heads = () if rule is None else rule.softmaxes
+    if not heads:
         return None
-    if not isinstance(dynamics, PureAttention | AttentionFlow | SphereFlow):
-        return None
-    heads: list[Attention] = [dynamics.attention]
-    if isinstance(dynamics.attention, Heads):
-        if dynamics.attention.values is not None or not dynamics.attention.average:
-            return None
-        heads = list(dynamics.attention.heads)
-    forms = [_form_of(head, d) for head in heads]
-    if any(form is None for form in forms):
-        return None
-    alpha = dynamics.exact_alpha if isinstance(dynamics, PureAttention) else None
-    return Layer(tuple(f for f in forms if f), alpha, isinstance(dynamics, SphereFlow))
+    forms = tuple(_form(head, np.eye(d) if head.A is None else head.A) for head in heads)
+    return Layer(forms, dynamics.exact_alpha, dynamics.projected is not None)
 
 
-def _form_of(rule: Attention, d: int) -> Form | None:
+def _form(head: SoftHead, A: Array) -> Form:
     """A negative beta is the positive one of -A."""
-    causal = isinstance(rule, Causal)
-    if isinstance(rule, Causal):
-        rule = rule.attention
-    if not isinstance(rule, Softmax):
-        return None
-    A = np.eye(d) if rule.A is None else np.asarray(rule.A, dtype=np.float64)
-    beta = float(rule.beta)
-    return Form(abs(beta), -A if beta < 0 else A, causal)
+    A = np.asarray(A, dtype=np.float64)
+    return Form(abs(float(head.beta)), -A if head.beta < 0 else A, head.causal)
 
 
 def _in_range(law: Layer, tokens: np.ndarray) -> None:
