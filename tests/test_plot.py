@@ -195,7 +195,6 @@ def test_any_number_of_tokens_in_any_dimension(n, d):
     assert sum(len(a.get_facecolors()) for a in drawn(last, "leaders")) == count
     assert ("PC 1 of $d = 5$" in last.get_xlabel()) == (d == 5)
     render(plot.norms(trajectory).figure)
-    render(plot.hull_area(trajectory).figure)
     z = trajectory.z[0]
     render(plot.follow_graph(cy.Hardmax().followed(z), z).figure)
 
@@ -302,26 +301,28 @@ def test_follow_graph_refuses_sets_of_other_tokens():
         plot.follow_graph(cy.Hardmax().followed(z), z[:4])
 
 
-def test_polytope_in_one_two_and_three_dimensions():
+def test_shaded_polytopes_in_one_two_and_three_dimensions():
     cube = np.array([[x, y, w] for x in (-1, 1) for y in (-1, 1) for w in (-1, 1)], float)
-    ax = plot.polytope(cy.hull(cube), tokens=cube / 2)
-    render(ax.figure)
-    faces = drawn(ax, "hull")[0].get_paths()
+
+    def shaded(z):
+        ax = plot.new_axes(None, solid=z.shape[1] == 3)
+        ax.set(xlim=(-2, 2), ylim=(-2, 2))
+        plot.shade(ax, cy.hull(z))
+        render(ax.figure)
+        return drawn(ax, "hull")
+
+    faces = shaded(cube)[0].get_paths()
     assert [len(face.vertices) for face in faces] == [5] * 6  # six squares, closed
-    square = plot.polytope(cy.hull(cube[:, :2]), tokens=cube[:, :2] / 2)
-    assert len(drawn(square, "hull")[0].get_xy()) == 5 and tokens(square, "vertices") == 4
-    render(square.figure)
-    flat = plot.polytope(cy.hull(cube[:4]))  # a square in space
-    render(flat.figure)
-    assert len(drawn(flat, "hull")[0].get_paths()) == 1
-    render(plot.polytope(cy.hull(cube[:, :1])).figure)
-    render(plot.polytope(cy.hull(cube[:1])).figure)
+    assert len(shaded(cube[:, :2])[0].get_xy()) == 5
+    assert len(shaded(cube[:4])[0].get_paths()) == 1  # a square in space
+    assert shaded(cube[:2, 1:])[0].get_gid() == "hull"  # a segment
+    assert shaded(cube[:1]) == []
 
 
 def test_three_coordinates_need_3d_axes():
     ax = Figure().add_subplot()
     with pytest.raises(ValueError, match="projection='3d'"):
-        plot.polytope(cy.hull(configurations.ball(9, 3)), ax=ax)
+        plot.new_axes(ax, solid=True)
 
 
 # --- curves --------------------------------------------------------------------------------------
@@ -342,15 +343,6 @@ def test_norms_are_those_of_A():
     assert plot.norms(skew).get_ylabel() == "$|z_i|$"
 
 
-def test_hull_area_by_layer():
-    trajectory = run(configurations.figure2(3), 4)
-    ax = plot.hull_area(trajectory)
-    assert np.allclose(drawn(ax, "hull")[0].get_ydata(), 4.0)
-    assert np.allclose(drawn(ax, "leaders")[0].get_ydata(), 4.0)
-    flat = configurations.gaussian(6, 2) @ np.eye(2, 3)  # no volume in space
-    assert np.allclose(drawn(plot.hull_area(run(flat, 2)), "hull")[0].get_ydata(), 0.0)
-
-
 def test_convergence_is_parallel_to_the_rate_once_settled():
     z = configurations.figure2(3)
     trajectory, limit = run(z, 20), cy.limit(HALF, z)
@@ -366,20 +358,6 @@ def test_convergence_is_parallel_to_the_rate_once_settled():
         plot.convergence(trajectory, cy.limit(HALF, z[:-1]))
 
 
-def test_growth_has_slope_log_one_plus_alpha():
-    z = configurations.box(9)
-    trajectory = run(z, 1740, cy.dynamics.UnnormalizedAttention(alpha=0.5), save_every=60)
-    assert np.abs(trajectory.z).max() > 1e305  # where squares, and log axes, overflow
-    ax = plot.growth(trajectory)
-    rate = drawn(ax, "rate")[0].get_ydata()
-    assert np.allclose(np.diff(rate), 60 * np.log10(1.5))
-    lines = [line.get_ydata() for line in drawn(ax, "leaders")]
-    assert max(line[-1] for line in lines) == pytest.approx(rate[-1])
-    norms = np.log10(np.linalg.norm(trajectory.z[3], axis=1))[cy.roles(trajectory).leaders]
-    assert np.allclose([line[3] for line in lines], norms)
-    render(ax.figure)
-
-
 # --- manners -------------------------------------------------------------------------------------
 
 
@@ -390,11 +368,8 @@ def test_axes_given_are_axes_returned(four):
         lambda ax: plot.attention_set(z, 3, ax=ax),
         lambda ax: plot.half_space(z, 3, ax=ax),
         lambda ax: plot.follow_graph(cy.Hardmax().followed(z), z, ax=ax),
-        lambda ax: plot.polytope(cy.hull(z), ax=ax),
         lambda ax: plot.norms(trajectory, ax=ax),
-        lambda ax: plot.hull_area(trajectory, ax=ax),
         lambda ax: plot.convergence(trajectory, cy.limit(HALF, z), ax=ax),
-        lambda ax: plot.growth(trajectory, ax=ax),
     ):
         ax = Figure().add_subplot()
         assert draw(ax) is ax
@@ -422,9 +397,10 @@ def test_no_pyplot_figure_is_left_open(four):
         (lambda tr: plot.attention_set(np.ones((3, 3)), 0), "d = 3"),
         (lambda tr: plot.half_space(np.ones((3, 3)), 0), "half_space draws .* d = 3"),
         (lambda tr: plot.half_space(tr.z[0], -99), "expected a token 0"),
-        (lambda tr: plot.polytope(cy.hull(np.eye(4))), "d <= 3"),
-        (lambda tr: plot.polytope(cy.hull(tr.z[0]), tokens=np.eye(3)), "expected d = 2"),
-        (lambda tr: plot.growth(cy.Trajectory(tr.z, tr.t, tr.status)), "step alpha"),
+        (
+            lambda tr: plot.convergence(replace(tr, dynamics=None), cy.limit(HALF, tr.z[0])),
+            "step alpha",
+        ),
         (lambda tr: plot.layers(run(np.stack([tr.z[0]] * 2), 1)), "select"),
     ],
 )

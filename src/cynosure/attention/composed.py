@@ -39,6 +39,10 @@ class Causal(Attention):
         return self.attention.positive  # everybody looks at the first token
 
     @property
+    def averages(self) -> bool:
+        return self.attention.averages
+
+    @property
     def softmaxes(self) -> tuple[SoftHead, ...]:
         return tuple(head._replace(causal=True) for head in self.attention.softmaxes)
 
@@ -94,16 +98,22 @@ class Heads(Attention):
             object.__setattr__(self, "values", values)
 
     @property
+    def _plain(self) -> bool:
+        return self.values is None and self.average
+
+    @property
     def positive(self) -> bool:
-        plain = self.values is None and self.average
-        return plain and any(head.positive for head in self.heads)
+        return self._plain and any(head.positive for head in self.heads)
+
+    @property
+    def averages(self) -> bool:
+        return self._plain and all(head.averages for head in self.heads)
 
     @property
     def softmaxes(self) -> tuple[SoftHead, ...]:
         found = [head.softmaxes for head in self.heads]
-        if self.values is not None or not self.average or any(len(one) != 1 for one in found):
-            return ()
-        return tuple(head for (head,) in found)
+        alike = self._plain and all(len(one) == 1 for one in found)
+        return tuple(head for (head,) in found) if alike else ()
 
     @property
     def passes(self) -> int:

@@ -68,6 +68,11 @@ class Attention(Shown, abc.ABC):
         return False
 
     @property
+    def averages(self) -> bool:
+        """Does each token get a mean of tokens, with weights normalised row by row?"""
+        return False
+
+    @property
     def passes(self) -> int:
         """About how many times `pull` goes through all scores: what it costs."""
         return 1
@@ -113,7 +118,7 @@ class Hardmax(Attention):
     [True, False, True]
     """
 
-    hard = True
+    hard = averages = True
     A: Array | None = None
 
     def __post_init__(self) -> None:
@@ -144,6 +149,8 @@ class Hardmax(Attention):
 
 class RowAttention(Attention):
     """Attention whose row i is a function of the scores <A z_i, z_j> of the tokens i looks at."""
+
+    averages = True
 
     def sides(self, z: Array, real: Array | None = None) -> Sides:
         """The two sides of the scores, of queries and of keys."""

@@ -18,7 +18,6 @@ EXTRAS = {
 }
 # Modules of an extra beside the one that tells.
 BESIDE = {
-    "torch": {"torchdiffeq"},
     "web": {"pydantic", "starlette", "uvicorn"},
     "notebook": {"imageio_ffmpeg"},
     "scale": {"dask", "distributed", "pandas", "pyarrow", "xarray"},

@@ -18,9 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from .._exports import guard
-from .._types import Array, as_tokens, definite
+from .._types import definite
 from ..analysis.limits import Limit
-from ..analysis.polytope import Polytope, hull
+from ..analysis.polytope import hull
 from ..simulation.trajectory import Trajectory
 from .flow_panels import dots, globes, paths
 from .markers import (
@@ -36,7 +36,7 @@ from .markers import (
     write_words,
 )
 from .phase import phase
-from .sets import attention_set, follow_graph, half_space, scatter
+from .sets import attention_set, follow_graph, half_space
 from .style import (
     GREY,
     INK,
@@ -53,36 +53,10 @@ from .style import (
 )
 
 __all__ = [
-    "GREY",
-    "INK",
-    "LABEL",
-    "PALE",
-    "PALETTE",
-    "SHADE",
-    "TICK",
-    "TITLE",
-    "View",
-    "attention_set",
-    "convergence",
-    "dots",
-    "figure2",
-    "follow_graph",
-    "globes",
-    "growth",
-    "half_space",
-    "hull_area",
-    "layers",
-    "legend_below",
-    "new_axes",
-    "norms",
-    "paths",
-    "phase",
-    "plain_log",
-    "polytope",
-    "shade",
-    "sheet",
-    "tidy",
-]
+    "GREY", "INK", "LABEL", "PALE", "PALETTE", "SHADE", "TICK", "TITLE", "View", "attention_set",
+    "convergence", "dots", "figure2", "follow_graph", "globes", "half_space", "layers",
+    "legend_below", "new_axes", "norms", "paths", "phase", "plain_log", "shade", "sheet", "tidy",
+]  # fmt: skip
 
 FIGURE2_SHOW = (0, 1, 2, 5, 30)
 MOST_WORDS = 60  # tokens whose words are written
@@ -226,30 +200,6 @@ def _shown(trajectory: Trajectory, show: Sequence[int | float] | None) -> Sequen
     return [float(k) if trajectory.in_time else int(k) for k in show]
 
 
-# --- polytopes -----------------------------------------------------------------------------------
-
-
-def polytope(polytope: Polytope, ax: Axes | None = None, tokens: Array | None = None) -> Axes:
-    """A polytope of dimension d <= 3, its vertices, and the tokens inside it if given."""
-    d = polytope.vertices.shape[1]
-    if d > 3:
-        raise ValueError(f"polytope: a picture needs d <= 3, got d = {d}; project the tokens first")
-    inside = None if tokens is None else as_tokens(tokens, "tokens", ndim=2).astype(np.float64)
-    if inside is not None and inside.shape[1] != d:
-        raise ValueError(f"tokens: expected d = {d} as the polytope, got {inside.shape[1]}")
-    rows = polytope.vertices if inside is None else np.concatenate([polytope.vertices, inside])
-    view = View.of(rows[None])
-    corners = view.x[0, : len(polytope.vertices)]
-    ax = new_axes(ax, view.solid, (6.4, 1.4) if view.line else (5.0, 4.2))
-    view.frame(ax, view.x)
-    view.name(ax)
-    shade(ax, polytope if d > 1 else Polytope.from_vertices(corners))
-    if inside is not None:
-        scatter(ax, view.x[0, len(corners) :], "tokens", "o", 18.0, fc="white", ec=GREY)
-    scatter(ax, corners, "vertices", "o", 34.0, fc=PALETTE[0], ec="white")
-    return ax
-
-
 # --- curves by layer -----------------------------------------------------------------------------
 
 
@@ -270,31 +220,6 @@ def norms(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
     return _named(ax, "$|z_i|$" if A is None else "$|z_i|_A$", "lower right")  # norms rise
 
 
-def hull_area(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
-    """Area of the hull of the tokens by layer (width for d = 1, volume from d = 3 on).
-
-    Hulls are nested, so it never grows; the dashed line is the hull of the leaders so far,
-    at infinite depth the limiting polytope K. Where the facets are too many to list (about d > 8)
-    the hull says so.
-    """
-    values = real_tokens(trajectory)
-    d = values.shape[-1]
-
-    def measure(z: np.ndarray) -> float:
-        body = hull(z)
-        return body.volume if body.dim == d else 0.0
-
-    name = {1: "width", 2: "area"}.get(d, "volume")
-    ax = new_axes(ax)
-    sizes = [measure(z) for z in values]
-    ax.plot(trajectory.t, sizes, color=PALETTE[0], lw=1.8, gid="hull", label="all tokens")
-    leaders = Appearance.of(trajectory).leaders(int(trajectory.t[-1]))
-    if len(leaders):
-        inner = measure(values[-1, leaders])
-        ax.axhline(inner, color=PALETTE[1], lw=1.2, ls="--", gid="leaders", label="leaders")
-    return _named(ax, f"{name} of the hull", "upper right")
-
-
 def convergence(trajectory: Trajectory, limit: Limit, ax: Axes | None = None) -> Axes:
     """|z_i^k - z_i^oo| by layer on a log scale, compared with the rate (1 + alpha)^(-k).
 
@@ -308,6 +233,11 @@ def convergence(trajectory: Trajectory, limit: Limit, ax: Axes | None = None) ->
             f"limit: expected shape {tuple(trajectory.z.shape[1:])} as in the trajectory, got "
             f"{limit.points.shape}; take the limit of the same configuration"
         )
+    alpha = trajectory.made_by.exact_alpha
+    if alpha is None:
+        raise ValueError(
+            f"a rate needs layers with a step alpha; {type(trajectory.made_by).__name__} has none"
+        )
     gaps = np.linalg.norm(values - limit.points[appearance.real], axis=-1)
     noise = 8 * float(np.finfo(trajectory.values.dtype).eps) * float(np.abs(values).max())
     gaps[gaps <= noise] = np.nan
@@ -317,42 +247,11 @@ def convergence(trajectory: Trajectory, limit: Limit, ax: Axes | None = None) ->
     largest = np.fmax.reduce(gaps, axis=1)
     ax.plot(trajectory.t, largest, color=INK, lw=1.8, gid="largest", label="largest")
     if np.isfinite(largest[0]):
-        line = largest[0] * _rate(trajectory) ** -trajectory.t.astype(np.float64)
+        line = largest[0] * float(1 + alpha) ** -trajectory.t.astype(np.float64)
         line[line <= noise] = np.nan
         name = r"rate $(1+\alpha)^{-k}$"
         ax.plot(trajectory.t, line, "--", color=PALETTE[1], lw=1.3, gid="rate", label=name)
     return _named(ax, r"$|z_i^k - z_i^\infty|$", "upper right")
-
-
-def growth(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
-    """log10 |z_i| by layer, for layers without normalisation: the slope is log10(1 + alpha).
-
-    Their tokens are exactly (1 + alpha)^k times the normalised ones, which stay bounded.
-    """
-    values = real_tokens(trajectory).astype(np.float64)
-    # Logarithms on a plain axis, of tokens scaled to 1: a log axis, like a sum of squares,
-    # overflows before the tokens do.
-    top = np.abs(values).max(axis=(1, 2), keepdims=True)
-    top = np.where(top > 0, top, 1.0)
-    sizes = np.linalg.norm(values / top, axis=-1)
-    sizes[sizes == 0] = np.nan
-    logs = np.log10(sizes) + np.log10(top[..., 0])
-    ax = new_axes(ax)
-    _token_lines(ax, trajectory.t, logs, Appearance.of(trajectory))
-    line = np.fmax.reduce(logs[0]) + trajectory.t * np.log10(_rate(trajectory))
-    name = r"slope $\log_{10}(1+\alpha)$"
-    ax.plot(trajectory.t, line, "--", color=INK, lw=1.3, gid="rate", label=name)
-    return _named(ax, r"$\log_{10}\,|z_i|$", "upper left")
-
-
-def _rate(trajectory: Trajectory) -> float:
-    """1 + alpha."""
-    alpha = trajectory.made_by.exact_alpha
-    if alpha is None:
-        raise ValueError(
-            f"a rate needs layers with a step alpha; {type(trajectory.made_by).__name__} has none"
-        )
-    return float(1 + alpha)
 
 
 def _token_lines(ax: Any, t: np.ndarray, y: np.ndarray, appearance: Appearance) -> None:

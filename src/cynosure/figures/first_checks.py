@@ -316,7 +316,9 @@ def _growth(p: Params) -> study.Report:
     for ax, alpha in zip(axes[0], p.alpha):
         dynamics = cy.dynamics.UnnormalizedAttention(alpha=alpha)
         tr = cy.simulate(dynamics, z0, layers=p.growth_layers)
-        cy.plot.growth(tr, ax=ax).set_title(f"alpha = {alpha:g}")
+        cy.plot.norms(tr, ax=ax).set(title=f"alpha = {alpha:g}", yscale="log")
+        slope = np.linalg.norm(z0, axis=1).max() * (1 + alpha) ** tr.t
+        ax.plot(tr.t, slope, "--", color=cy.plot.INK, gid="slope")
         overflow = int(np.ceil(np.log(np.finfo(float).max) / np.log1p(alpha)))
         end = cy.simulate(dynamics, z0, layers=2 * overflow, throw=False)
         factor, apart = _fitted_factor(tr), _apart(dynamics, tr)
@@ -346,7 +348,7 @@ def _growth(p: Params) -> study.Report:
         **{"last layer in range": "last", "status": "status.code"},
     }
     table = study.Table.of("Growth", runs, columns, f"alpha = {runs[0].alpha:g}: {runs[0].status}")
-    caption = "Largest norm by layer, beside the slope log(1 + alpha)."
+    caption = "Norms by layer; dashed: (1 + alpha)^k times the largest at the start."
     return study.Report(
         "Growth without normalisation",
         summary,

@@ -130,13 +130,9 @@ def simulate(
     name = f"running {type(dynamics).__name__}"
     with showing(progress, name, float(grid[-1]), " time" if stepper else " layers") as tell:
         plan = Plan(grid, real, Deadline(deadline), tell, stop_when)
-        hardmax = dynamics.hardmax_layers
-        if isinstance(dynamics, Flow):
-            assert stepper is not None
-            states, saves, status = _flow(dynamics, start, stepper, plan)
-        elif hardmax is None or graph:
-            assert isinstance(dynamics, LayerMap)
-            states, saves, status = _step(dynamics, start, plan)
+        hardmax = None if graph else dynamics.hardmax_layers
+        if hardmax is None:
+            states, saves, status = _followed(dynamics, start, stepper, plan)
         else:
             states, saves, history, status = certified(hardmax, start, plan)
     if throw:
@@ -180,7 +176,7 @@ def continued(
     stepper = (run.stepper or Adaptive()) if dynamics.in_time else None
     more = times_saved(time, None, stepper, every) if stepper else layers_saved(layers, every)
     how: dict[str, Any] = {"stop_when": stop_when, "progress": progress, "deadline": deadline}
-    hardmax = isinstance(dynamics, LayerMap) and dynamics.hardmax_layers is not None
+    hardmax = dynamics.hardmax_layers is not None
     if hardmax and run.t[0] == 0 and run.history is not None:  # one record of who follows whom
         grid = np.union1d(run.t, last + more)
         how |= {"save_every": int(np.gcd.reduce(grid)) or 1, "mask": run.mask, "words": run.words}
@@ -193,12 +189,7 @@ def continued(
     name, unit = f"running {type(dynamics).__name__}", " time" if stepper else " layers"
     with showing(progress, name, float(last + more[-1]), unit) as tell:
         plan = Plan(last + more, run.mask, Deadline(deadline), tell, stop_when, last)
-        if isinstance(dynamics, Flow):
-            assert stepper is not None
-            states, t, status = _by_pieces(dynamics, run.z[-1], stepper, plan)
-        else:
-            assert isinstance(dynamics, LayerMap)
-            states, t, status = _step(dynamics, run.z[-1], plan)
+        states, t, status = _followed(dynamics, run.z[-1], stepper, plan)
     _raise_failed(status)
     states = namespace(run.z).concat([run.z, states[1:]])
     t = np.concatenate([run.t, t[1 : len(states)]])
@@ -297,10 +288,16 @@ def _check_clock(
         raise ValueError(f"layers: {name} runs in layers; pass layers=K and no time or stepper")
 
 
-def _flow(flow: Flow, z: Array, stepper: Stepper, plan: Plan) -> tuple[Array, np.ndarray, Status]:
-    """A flow at the times asked for, from tokens put on its manifold."""
-    start, note = _on_manifold(flow, z, plan.mask)
-    states, times, status = _by_pieces(flow, start, stepper, plan)
+def _followed(
+    dynamics: Dynamics, z: Array, stepper: Stepper | None, plan: Plan
+) -> tuple[Array, np.ndarray, Status]:
+    """Layers one by one, or a flow at the times asked for, from tokens put on its manifold."""
+    if not isinstance(dynamics, Flow):
+        assert isinstance(dynamics, LayerMap)
+        return _step(dynamics, z, plan)
+    assert stepper is not None
+    z, note = _on_manifold(dynamics, z, plan.mask) if plan.since == 0 else (z, ())
+    states, times, status = _by_pieces(dynamics, z, stepper, plan)
     return states, times, replace(status, notes=status.notes + note)
 
 
@@ -309,15 +306,15 @@ def _by_pieces(flow: Flow, z: Array, stepper: Stepper, plan: Plan) -> Reached:
     states: list[Array] = []
     times: list[np.ndarray] = []
     notes: dict[str, None] = {}
-    grid, mask, deadline, progress, _, since = plan
+    grid, since = plan.saves, plan.since
     for piece, begin, end in _shorter(flow.pieces(float(grid[-1])), plan):
         if end <= since < grid[-1]:
             continue
         begin = max(begin, float(since))
         asked = grid[(grid <= end) & ((grid > begin) | (begin == since))]
         stops = np.union1d(asked, end)
-        part = stepper.integrate(piece, z, stops, mask, progress, deadline, since=begin)
-        part = _readable(piece, part, mask)
+        part = stepper.integrate(piece, z, plan._replace(saves=stops, since=begin))
+        part = _readable(piece, part, plan.mask)
         shown = np.isin(part.times, asked)
         if part.status.code == "deadline":
             shown[-1:] = True  # where it came to, asked for or not
@@ -364,7 +361,7 @@ def _moment(
     """The first state and time at which `stop_when` is true, in (since, until], where it is."""
     for _ in range(2):
         times = np.linspace(since, until, 33)[1:]
-        found = stepper.integrate(flow, z, times, plan.mask, None, plan.deadline, since=since)
+        found = stepper.integrate(flow, z, plan._replace(saves=times, progress=None, since=since))
         hit = plan.first(found.states)
         if hit is None:  # only rounding says so
             hit = len(found.states) - 1

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._deadline import Deadline
 from .._types import Array, as_array, as_number, as_whole
-from .steppers import MOST_SAVED, Stepper
+
+if TYPE_CHECKING:
+    from .steppers import Stepper
+
+MOST_SAVED = 10_000_000  # states of one run
 
 
 class Plan(NamedTuple):

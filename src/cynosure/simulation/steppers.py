@@ -10,13 +10,11 @@ import abc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib import import_module
 from math import ceil
 from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from .._deadline import Deadline
 from .._exports import guard
 from .._registry import Registry
 from .._types import Array, as_number, carries_gradient, is_torch, like, namespace
@@ -24,14 +22,13 @@ from ..attention import act
 from ..attention.scores import device_of
 from ..dynamics import Flow, Relaxation
 from .adaptive import Course, Rules
-from .status import Status, no_velocity, out_of_time, overflow, too_stiff
+from .plan import MOST_SAVED, Plan
+from .status import Status, out_of_time, overflow
 
 __all__ = [
     "RK4", "STEPPERS", "Adaptive", "Euler", "ExponentialEuler", "FixedStep", "Reached", "Stepper",
 ]  # fmt: skip
 
-Progress = Callable[[Any], Any] | None
-MOST_SAVED = 10_000_000  # states of one run
 _MOST_STEPS = 1_000_000_000  # of a fixed length, from one saved time to the next
 
 
@@ -55,17 +52,8 @@ class Stepper(abc.ABC):
         """The times saved by default on [0, time]."""
 
     @abc.abstractmethod
-    def integrate(
-        self,
-        flow: Flow,
-        z: Array,
-        times: np.ndarray,
-        mask: np.ndarray | None,
-        progress: Progress,
-        deadline: Deadline,
-        since: float = 0.0,
-    ) -> Reached:
-        """States at increasing `times`, z being that at t = `since`; cut short on failure."""
+    def integrate(self, flow: Flow, z: Array, plan: Plan) -> Reached:
+        """States at the times `plan.saves`, z at t = `plan.since`; cut short on failure."""
 
 
 class FixedStep(Stepper):
@@ -95,25 +83,16 @@ class FixedStep(Stepper):
             )
         return ceil(span / self.dt - 1e-9)
 
-    def integrate(
-        self,
-        flow: Flow,
-        z: Array,
-        times: np.ndarray,
-        mask: np.ndarray | None,
-        progress: Progress,
-        deadline: Deadline,
-        since: float = 0.0,
-    ) -> Reached:
-        xp = namespace(z)
+    def integrate(self, flow: Flow, z: Array, plan: Plan) -> Reached:
+        xp, times, mask = namespace(z), plan.saves, plan.mask
         keep = None if mask is None else xp.asarray(mask[..., None], device=device_of(z))
         out: list[Array] = []
-        start, t = z, since
+        start, t = z, float(plan.since)
         for save in times.tolist():
             begin, steps = t, self._count(save - t)
             for i in range(steps):
                 t = begin + i * self.dt
-                if deadline.passed:
+                if plan.deadline.passed:
                     return _late(xp, [*out, z], times, t)
                 h = self.dt if i + 1 < steps else save - t
                 with np.errstate(over="ignore", invalid="ignore"):  # reported as a status below
@@ -123,8 +102,8 @@ class FixedStep(Stepper):
                 if not bool(xp.all(xp.isfinite(z))):
                     states = xp.stack(out) if out else start[None][:0]
                     return Reached(states, times[: len(out)], overflow(flow, t + h))
-                if progress is not None:
-                    progress(t + h)
+                if plan.progress is not None:
+                    plan.progress(t + h)
             t = save
             out.append(z)
         return Reached(xp.stack(out), times, _done(flow, self, t))
@@ -195,8 +174,7 @@ class Adaptive(Stepper):
 
     Each configuration of a batch has its own steps, and padding does not change their length. Where
     the flow knows its future in closed form, that is taken. Tensors keep their device: the velocity
-    is computed there, in double precision. Tensors that require gradients are integrated by
-    torchdiffeq's dopri8, where it is installed.
+    is computed there, in double precision. Tensors that require gradients need a fixed step.
 
     Trap: softmax at a growing inverse temperature is a stiff flow wherever a token hangs between
     two targets: an explicit step may not exceed about 6/rate. `method="auto"` measures that rate
@@ -220,18 +198,13 @@ class Adaptive(Stepper):
     def grid(self, time: float) -> np.ndarray:
         return np.linspace(0.0, time, 101) if time > 0 else np.zeros(1)
 
-    def integrate(
-        self,
-        flow: Flow,
-        z: Array,
-        times: np.ndarray,
-        mask: np.ndarray | None,
-        progress: Progress,
-        deadline: Deadline,
-        since: float = 0.0,
-    ) -> Reached:
+    def integrate(self, flow: Flow, z: Array, plan: Plan) -> Reached:
+        times, mask, since = plan.saves, plan.mask, float(plan.since)
         if is_torch(z) and (z.requires_grad or carries_gradient(flow.velocity(z, since))):
-            return self._differentiable(flow, z, times, mask, since, deadline)
+            raise ValueError(
+                "stepper: steps of Adaptive carry no gradient; pass a fixed stepper such as "
+                "RK4(dt=0.01)"
+            )
         rules = Rules(self.rtol, self.atol, self.method, self.most_steps)
         flat = z.reshape(-1, *z.shape[-2:])
         rows = np.ones(flat.shape[:2], bool) if mask is None else mask.reshape(flat.shape[:2])
@@ -239,8 +212,8 @@ class Adaptive(Stepper):
         for one, real in zip(flat, rows, strict=True):
             double = one.double() if is_torch(z) else one.astype(np.float64)
             real = like(real, double).bool() if is_torch(z) else real
-            courses.append(Course(flow, double[real], times, since, rules, deadline))
-        late = _together(courses, progress)
+            courses.append(Course(flow, double[real], times, since, rules, plan.deadline))
+        late = _together(courses, plan.progress)
         reached = min(course.saved for course in courses)
         at = times[:reached]
         if late:  # the least advanced is within the last step of all: there they have a state
@@ -253,62 +226,14 @@ class Adaptive(Stepper):
                 out[reached, b, real] = course.at(float(at[-1]))
         states = out.reshape(len(at), *z.shape)
         states = like(states, z) if is_torch(z) else states.astype(z.dtype, copy=False)
-        return Reached(states, at, self._status(flow, courses, at, late))
-
-    def _status(self, flow: Flow, courses: list[Course], at: np.ndarray, late: bool) -> Status:
         status = next((course.status for course in courses if course.status is not None), None)
         if status is None:
             status = out_of_time(f"t = {at[-1]:g}") if late else _done(flow, self, float(at[-1]))
         notes = dict.fromkeys(note for course in courses for note in course.notes)
-        return replace(status, notes=tuple(notes))
-
-    def _differentiable(
-        self,
-        flow: Flow,
-        z: Array,
-        times: np.ndarray,
-        mask: np.ndarray | None,
-        since: float,
-        deadline: Deadline,
-    ) -> Reached:
-        """By torchdiffeq, from one saved time to the next; the deadline is asked in between."""
-        try:
-            odeint = import_module("torchdiffeq").odeint
-        except ImportError:
-            raise ValueError(
-                "stepper: Adaptive steps with gradients need torchdiffeq (pip install "
-                "torchdiffeq); or pass a fixed stepper such as RK4(dt=0.01)"
-            ) from None
-        import torch
-
-        keep = None if mask is None else torch.as_tensor(mask[..., None], device=z.device)
-
-        def velocity(t: Any, y: Any) -> Any:
-            dy = flow.velocity(y, float(t.detach()), mask=mask)
-            return dy if keep is None else torch.where(keep, dy, torch.zeros_like(dy))
-
-        if not bool(torch.isfinite(velocity(torch.tensor(since), z)).all()):
-            return Reached(z[None][:0], times[:0], no_velocity(flow, since))
-        out: list[Array] = []
-        t, options = since, {"max_num_steps": self.most_steps}
-        close = {"rtol": self.rtol, "atol": self.atol}
-        for save in times.tolist():
-            if deadline.passed:
-                return _late(torch, [*out, z], times, t)
-            if save > t:  # its interpolation is of low order: step onto each time
-                span = torch.tensor([t, save], dtype=torch.float64, device=z.device)
-                try:
-                    z = odeint(velocity, z, span, method="dopri8", options=options, **close)[-1]
-                except AssertionError as error:  # its way to say that steps became too short
-                    states = torch.stack(out) if out else z[None][:0]
-                    return Reached(states, times[: len(out)], too_stiff(flow, t, f"{error}"))
-            t = save
-            moved = flow.retract(z)
-            out.append(moved if keep is None else torch.where(keep, moved, z))
-        return Reached(torch.stack(out), times, _done(flow, self, t))
+        return Reached(states, at, replace(status, notes=tuple(notes)))
 
 
-def _together(courses: list[Course], progress: Progress) -> bool:
+def _together(courses: list[Course], progress: Callable[[Any], Any] | None) -> bool:
     """All configurations, always the least advanced of them: True where the deadline ended it.
 
     A configuration that fails ends the run for all; the others go on to where it came only.

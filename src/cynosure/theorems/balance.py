@@ -14,7 +14,7 @@ import numpy as np
 
 from .._types import is_torch, like
 from ..attention import Sinkhorn
-from ..dynamics import AttentionFlow, Dynamics
+from ..dynamics import AttentionFlow
 from .checks import Hypothesis, Part, Reading, least, need, statement
 from .flows import ContinuousRun
 
@@ -26,9 +26,8 @@ _FINISHED = 1e-3  # columns farther from 1 than this are not doubly stochastic
 class _InTime(ContinuousRun):
     """What the stepper of a flow may have done wrong."""
 
-    @property
-    def family(self) -> tuple[str, tuple[type[Dynamics], ...]]:
-        return "flow of attention, V = I", (AttentionFlow,)
+    family = "flow of attention, V = I"
+    kinds = (AttentionFlow,)
 
 
 @final
@@ -39,20 +38,18 @@ class BalancedRun(Reading):
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
         tr = self.trajectory
-        right = isinstance(tr.made_by.averaging, Sinkhorn)
         every = tr.in_time or (len(tr.t) > 1 and bool((np.diff(tr.t) == 1).all()))
         needs = (
             self.alone,
-            Hypothesis("layers or flow of Sinkhorn attention, V = I", right, float(right)),
+            Hypothesis.of(
+                "layers or flow of Sinkhorn attention, V = I",
+                isinstance(tr.made_by.averaging, Sinkhorn),
+            ),
             Hypothesis("at least two saved states; of layers every one", every, float(len(tr.t))),
         )
         if tr.in_time and all(h.holds for h in needs):
             return needs + _InTime(tr).base[-2:]
         return needs
-
-    @cached_property
-    def z(self) -> np.ndarray:
-        return self.trajectory.values[:, self.real].astype(np.float64)
 
     @cached_property
     def excess(self) -> np.ndarray:
@@ -69,14 +66,11 @@ class BalancedRun(Reading):
     @cached_property
     def reach(self) -> tuple[np.ndarray, float]:
         """From one saved state to the next: by how much P is applied, and what else may move."""
-        tr, R = self.trajectory, float(np.linalg.norm(self.z, axis=2).max())
+        tr, R = self.trajectory, float(np.linalg.norm(self.states, axis=2).max())
         if tr.in_time:
             return np.diff(np.asarray(tr.t, dtype=np.float64)), _InTime(tr).local
-        alpha = tr.made_by.exact_alpha
-        assert alpha is not None
-        u = float(np.finfo(tr.values.dtype).eps) / 2
-        rounding = 2 * (self.z.shape[1] + 16) * u * R * float(np.sqrt(self.z.shape[2]))
-        return np.full(len(tr.t) - 1, float(alpha / (1 + alpha))), rounding
+        rounding = 2 * (self.n + 16) * self.u * R * float(np.sqrt(self.d))
+        return np.full(len(tr.t) - 1, self.eta), rounding
 
     @cached_property
     def allowed(self) -> np.ndarray:
@@ -109,7 +103,7 @@ def balance(run: BalancedRun) -> list[Part]:
     sum <c, y_j>^2 grows by at most eta sum |e_j| <c, y_j>^2; eta is the time of a flow.
     """
     share, other = run.reach
-    z, n, d = run.z, *run.z.shape[1:]
+    z, n, d = run.states, run.n, run.d
     mean = z.mean(axis=1)
     y = z - mean[:, None]
     drift = np.linalg.norm(np.diff(mean, axis=0), axis=1)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, final
 
 import numpy as np
@@ -34,6 +35,11 @@ class Hypothesis:
 
     def __repr__(self) -> str:
         return f"Hypothesis({self.name}: {'yes' if self.holds else 'NO'}, {self.value:.3g})"
+
+    @classmethod
+    def of(cls, name: str, holds: Any) -> Hypothesis:
+        """One that has no other number: 1 where it holds."""
+        return cls(name, bool(holds), float(holds))
 
 
 @final
@@ -209,6 +215,38 @@ class Reading(abc.ABC):
     def real(self) -> np.ndarray:
         """The tokens that are not padding."""
         return self.found.real
+
+    @cached_property
+    def states(self) -> np.ndarray:
+        """The real tokens as the run has them, (saved, n, d)."""
+        z = self.trajectory.values
+        return (z if self.trajectory.mask is None else z[:, self.real]).astype(float, copy=False)
+
+    @property
+    def n(self) -> int:
+        return self.states.shape[1]
+
+    @property
+    def d(self) -> int:
+        return self.states.shape[2]
+
+    @cached_property
+    def u(self) -> float:
+        """The rounding unit of the stored states."""
+        return float(np.finfo(self.trajectory.values.dtype).eps) / 2
+
+    @property
+    def eta(self) -> float:
+        """alpha/(1 + alpha): the share of its way to the mean that a token takes in a layer."""
+        alpha = self.trajectory.made_by.exact_alpha
+        assert alpha is not None
+        return float(alpha / (1 + alpha))
+
+    @property
+    def steps(self) -> Hypothesis:
+        """For a reading of layers."""
+        t = self.trajectory.t
+        return Hypothesis("at least one layer", len(t) > 1, float(t[-1]))
 
 
 @final

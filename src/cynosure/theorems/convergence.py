@@ -10,22 +10,12 @@ import numpy as np
 
 from .._types import definite
 from ..analysis.polytope import CONTAINS_TOL, Polytope, minimal_points
-from ..attention import Attention, Causal, Hardmax, Heads, Rotary, RowAttention
 from .checks import Hypothesis, Part, Reading, U, least, statement
 from .layers import THEOREM_1_1, LayerRun, nearest, symmetric
 
 _SAME = 1e-9  # limits closer than this are one point of `minimal_points`
 
 _statement = partial(statement, LayerRun)
-
-
-def averages(rule: Attention | None) -> bool:
-    """Does the rule give each token a mean of tokens, with weights normalised row by row?"""
-    if isinstance(rule, Heads):
-        return rule.values is None and rule.average and all(map(averages, rule.heads))
-    if isinstance(rule, Causal | Rotary):
-        return averages(rule.attention)
-    return isinstance(rule, RowAttention | Hardmax)
 
 
 @final
@@ -50,28 +40,24 @@ class AveragingRun(Reading):
         tr = self.trajectory
         if self.hardmax:
             return self.layers.base
-        soft = not tr.in_time and averages(tr.made_by.averaging)
-        return (
-            self.alone,
-            Hypothesis("normalised layers of hardmax attention, or of any mean", soft, float(soft)),
-            self.every_layer,
-            Hypothesis("at least one layer", len(tr.t) > 1, float(tr.t[-1])),
-        )
+        rule = None if tr.in_time else tr.made_by.averaging
+        mean = rule is not None and rule.averages
+        name = "normalised layers of hardmax attention, or of any mean"
+        return self.alone, Hypothesis.of(name, mean), self.every_layer, self.steps
 
     @property
     def A(self) -> np.ndarray:
         if self.hardmax:
             return self.layers.A
         form = self.trajectory.made_by.form
-        return np.eye(self.layers.d) if form is None else form / max(np.abs(form).max(), 1e-300)
+        return np.eye(self.d) if form is None else form / max(np.abs(form).max(), 1e-300)
 
     @property
     def step(self) -> float:
         """The error of one stored layer, in the scaled units."""
         if self.hardmax:
             return self.layers.step
-        u = float(np.finfo(self.trajectory.values.dtype).eps) / 2
-        return (self.layers.n + 16) * u * float(np.sqrt(self.layers.d))
+        return (self.n + 16) * self.u * float(np.sqrt(self.d))
 
 
 @statement(AveragingRun, "B1", "arXiv 2407.01602, nested hulls", "K_{k+1} ⊂ K_k for any matrix A")

@@ -18,10 +18,10 @@ Trap: the new runs must not use the stored states, or a tampered run would excus
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
@@ -35,23 +35,20 @@ _MOST_WORK = 1e10  # products of coordinates: a fixed-step run that costs more i
 
 
 @dataclass(frozen=True, eq=False)
-class ContinuousRun(Reading):
+class ContinuousRun(Reading, ABC):
     """States at the saved times of a flow, and how far they may be from the true ones."""
 
-    @property
-    @abstractmethod
-    def family(self) -> tuple[str, tuple[type[Dynamics], ...]]:
-        """What the statements are about, and the dynamics that are of this kind."""
+    family: ClassVar[str]  # what the statements are about
+    kinds: ClassVar[tuple[type[Dynamics], ...]]  # the dynamics that are of this kind
 
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
-        tr, (name, kinds) = self.trajectory, self.family
-        right = isinstance(tr.dynamics, kinds)
+        tr, right = self.trajectory, isinstance(self.trajectory.dynamics, self.kinds)
         started = len(tr.t) > 1 and float(tr.t[0]) == 0
         accuracy = self.accuracy if self.alone.holds and right and started else np.nan
         return (
             self.alone,
-            Hypothesis(name, right, float(right)),
+            Hypothesis.of(self.family, right),
             Hypothesis("at least two saved times, from t = 0", started, float(len(tr.t))),
             Hypothesis("integration error known and small", accuracy <= 1e-3, float(accuracy)),
         )
@@ -93,25 +90,12 @@ class ContinuousRun(Reading):
         return np.asarray(self.trajectory.t, dtype=np.float64)
 
     @cached_property
-    def states(self) -> np.ndarray:
-        """(times, n, d), the real tokens as the run has them."""
-        return self.trajectory.values[:, self.real].astype(np.float64)
-
-    @property
-    def n(self) -> int:
-        return self.states.shape[1]
-
-    @property
-    def d(self) -> int:
-        return self.states.shape[2]
-
-    @cached_property
     def R(self) -> float:
         return float(np.linalg.norm(self.states, axis=2).max())
 
     @cached_property
     def local(self) -> float:
-        stepper, u = self.trajectory.stepper, float(np.finfo(self.trajectory.values.dtype).eps)
+        stepper, u = self.trajectory.stepper, 2 * self.u
         size = 10 * float(np.sqrt(self.n * self.d))
         if isinstance(stepper, Adaptive):
             return size * (stepper.atol + (stepper.rtol + u) * self.R)
@@ -141,9 +125,8 @@ class FlowRun(ContinuousRun):
     and in z, which is all that is read off a `RescaledFlow` with another V.
     """
 
-    @property
-    def family(self) -> tuple[str, tuple[type[Dynamics], ...]]:
-        return "self-attention flow in R^d", (SelfAttention,)
+    family = "self-attention flow in R^d"
+    kinds = (SelfAttention,)
 
     @cached_property
     def triple(self) -> GoodTriple:
@@ -211,6 +194,18 @@ def definite_form(run: FlowRun) -> Hypothesis:
     gap = float(np.abs(run.A - run.A.T).max())
     ok = least > 0 and gap <= 1e-12 * float(np.abs(run.A).max())
     return Hypothesis("Q^T K symmetric positive definite (least eigenvalue)", ok, least)
+
+
+def at_equal_angles(run: ContinuousRun) -> Hypothesis:
+    name = "2 to d + 1 tokens of one length at equal angles, off the unstable -1/(n-1) (spread)"
+    if not 2 <= run.n <= run.d + 1:  # more of them do not fit, unless they coincide
+        return Hypothesis(name, False, np.inf)
+    lengths = np.linalg.norm(run.states[0], axis=1)
+    x = run.states[0] / lengths[:, None]
+    cosines = (x @ x.T)[np.triu_indices(run.n, 1)]
+    spread = max(float(np.ptp(cosines)), float(np.ptp(lengths) / lengths[0]))
+    off = (run.n - 1) * float(cosines.mean()) + 1 > 1e-3
+    return Hypothesis(name, spread <= 1e-12 and off, spread)
 
 
 def support(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

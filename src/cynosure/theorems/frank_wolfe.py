@@ -149,31 +149,28 @@ class DescentRun(Reading):
         matrices = {b"" if A is None else A.tobytes() for A in forms}
         return (
             self.alone,
-            Hypothesis("normalised layers of hardmax attention", pure, float(pure)),
+            Hypothesis.of("normalised layers of hardmax attention", pure),
             Hypothesis("one matrix A (number)", len(matrices) == 1, float(len(matrices))),
             self.every_layer,
         )
 
     @cached_property
     def z(self) -> np.ndarray:
-        z = self.trajectory.values[:, self.real].astype(np.float64)
-        return np.ldexp(z, -int(np.frexp(np.abs(z[0]).max())[1]))
+        return np.ldexp(self.states, -self.found.exponent)
 
     @cached_property
     def A(self) -> np.ndarray:
         A = self.layers[0].attention.A
-        d = self.trajectory.z.shape[-1]
-        return np.eye(d) if A is None else np.ldexp(A, -int(np.frexp(np.abs(A).max())[1]))
+        return np.eye(self.d) if A is None else np.ldexp(A, -int(np.frexp(np.abs(A).max())[1]))
 
     @cached_property
-    def steps(self) -> np.ndarray:
+    def g(self) -> np.ndarray:
         """g_k = alpha_k / (1 + alpha_k)."""
         return np.array([float(layer.alpha / (1 + layer.alpha)) for layer in self.layers])
 
     @cached_property
     def error(self) -> float:
-        u = float(np.finfo(self.trajectory.values.dtype).eps) / 2
-        return len(self.z) * (self.z.shape[1] + 16) * u * float(np.sqrt(self.z.shape[2]))
+        return len(self.z) * (self.n + 16) * self.u * float(np.sqrt(self.d))
 
     @cached_property
     def diameter(self) -> float:
@@ -194,7 +191,7 @@ def _negative(run: DescentRun) -> Hypothesis:
 
 def _zero_inside(run: DescentRun) -> Hypothesis:
     """0 in the last hull, hence in all of them."""
-    away = float(Polytope.from_vertices(run.z[-1]).distance(np.zeros(run.z.shape[2])))
+    away = float(Polytope.from_vertices(run.z[-1]).distance(np.zeros(run.d)))
     inside = away <= run.error + CONTAINS_TOL
     return Hypothesis("0 in every K_k (distance from the last)", inside, away)
 
@@ -214,13 +211,13 @@ def descent(run: DescentRun) -> list[Part]:
     """
     largest = -float(np.linalg.eigvalsh(run.A)[0])
     J = -((run.z @ run.A.T) * run.z).sum(axis=2) / 2
-    c, g = largest * run.diameter**2, run.steps[:, None]
+    c, g = largest * run.diameter**2, run.g[:, None]
     R = float(np.linalg.norm(run.z[0], axis=1).max())
-    tol = 8 * largest * R * run.error + 8 * run.z.shape[2] * U * largest * R**2
+    tol = 8 * largest * R * run.error + 8 * run.d * U * largest * R**2
     fall = (1 - g) * J[:-1] + g**2 * c / 2 - J[1:]
     parts = [least("one step", fall, tol, "layer", "token")]
     k = np.arange(len(J))
-    if np.allclose(run.steps, 2 / (k[:-1] + 3), rtol=1e-12, atol=0):
+    if np.allclose(run.g, 2 / (k[:-1] + 3), rtol=1e-12, atol=0):
         bound = 2 * c / (k[:, None] + 2) - J
         parts.append(least("J <= 2c/(t+1)", bound, tol, "layer", "token"))
     return parts

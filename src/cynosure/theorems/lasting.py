@@ -17,7 +17,6 @@ from ..analysis.shadowing.following import Run
 from ..analysis.shadowing.record import law_of
 from ..analysis.shadowing.rounding import norms
 from ..analysis.shadowing.trap import Tube
-from ..attention import Softmax
 from .checks import Hypothesis, Part, Reading, U, least, need, some, statement
 
 MOST = 2_000  # layers that the proof follows; a plateau says what comes after them
@@ -32,25 +31,23 @@ class ClusteredRun(Reading):
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
         tr = self.trajectory
-        soft = not tr.in_time and isinstance(tr.made_by.averaging, Softmax)
-        double, n = tr.values.dtype == np.float64, len(self.real)
+        rule = None if tr.in_time else tr.made_by.averaging
+        heads = () if rule is None else rule.softmaxes
+        soft = len(heads) == 1 and not heads[0].causal
+        double, n = tr.values.dtype == np.float64, self.n
         start = len(tr.t) > 1 and tr.t[0] == 0
         return (
             self.alone,
-            Hypothesis("layers of softmax attention, V = I", soft, float(soft)),
+            Hypothesis.of("layers of softmax attention, V = I", soft),
             Hypothesis("layer 0 and a later one saved, in float64", start and double, float(start)),
             Hypothesis(f"at most {LARGEST} tokens (number)", n <= LARGEST, float(n)),
         )
 
     @cached_property
-    def z(self) -> np.ndarray:
-        return self.trajectory.values[:, self.real]
-
-    @cached_property
     def proof(self) -> Run:
         run = Run(
-            law_of(self.trajectory.dynamics, self.z.shape[2]),  # type: ignore[arg-type]
-            self.z[0],
+            law_of(self.trajectory.dynamics, self.d),  # type: ignore[arg-type]
+            self.states[0],
             min(int(self.trajectory.t[-1]), MOST),
             Deadline(None),
         )
@@ -87,17 +84,17 @@ def lasting(run: ClusteredRun) -> list[Part]:
     The run's own rounding is of the size of the proof's: four times it is allowed.
     """
     t = np.asarray(run.trajectory.t)
-    R = float(norms(run.z[0]).max())
+    R = float(norms(run.states[0]).max())
     known = np.flatnonzero(t < len(run.proof.z))
     error = np.array([run.proof.error[k] for k in t[known]])
     place = np.array([run.proof.z[k] for k in t[known]])
-    off = norms(run.z[known] - place)
+    off = norms(run.states[known] - place)
     parts = [least("token where it was followed", 4 * error - off, 64 * U * R, "layer", "token")]
     for tube, k in run.plateaus:
         saved = run.within(tube, k)
         for a, tokens in enumerate(tube.balls.tokens):
             centre = tube.balls.points[tube.balls.first[a]]
-            far = norms(run.z[np.ix_(saved, tokens)] - centre)
+            far = norms(run.states[np.ix_(saved, tokens)] - centre)
             slack = tube.radius - far
             parts.append(least(f"cluster {a} in its time", slack, 1e-9 * R, "layer", "token"))
     return parts

@@ -42,13 +42,8 @@ class LayerRun(Reading):
         layers = tr.made_by.hardmax_layers
         layered = layers is not None and layers.normalised
         step = () if alpha is None else (Hypothesis("alpha > 0", alpha > 0, float(alpha)),)
-        return (
-            self.alone,
-            Hypothesis("normalised layers of hardmax attention", layered, float(layered)),
-            self.every_layer,
-            Hypothesis("at least one layer", len(tr.t) > 1, float(tr.t[-1])),
-            *step,
-        )
+        right = Hypothesis.of("normalised layers of hardmax attention", layered)
+        return self.alone, right, self.every_layer, self.steps, *step
 
     @property
     def hardmax(self) -> HardmaxLayers:
@@ -60,13 +55,7 @@ class LayerRun(Reading):
     @cached_property
     def z(self) -> np.ndarray:
         """States (K + 1, n, d) of the real tokens, scaled by a power of two."""
-        return np.ldexp(self.z_given, -self.found.exponent)
-
-    @cached_property
-    def z_given(self) -> np.ndarray:
-        """The same in the units of the run."""
-        z = self.trajectory.values
-        return (z if self.trajectory.mask is None else z[:, self.real]).astype(np.float64)
+        return np.ldexp(self.states, -self.found.exponent)
 
     @cached_property
     def A_given(self) -> np.ndarray:
@@ -82,14 +71,6 @@ class LayerRun(Reading):
         return int(np.frexp(np.abs(self.A_given).max())[1])
 
     @property
-    def n(self) -> int:
-        return self.z.shape[1]
-
-    @property
-    def d(self) -> int:
-        return self.z.shape[2]
-
-    @property
     def layers(self) -> int:
         return len(self.z) - 1
 
@@ -97,7 +78,7 @@ class LayerRun(Reading):
     def rho(self) -> float:
         return float(1 / (1 + self.hardmax.alpha))
 
-    @cached_property
+    @property
     def eta(self) -> float:
         return float(self.hardmax.alpha / (1 + self.hardmax.alpha))
 
@@ -157,7 +138,7 @@ class LayerRun(Reading):
         found = self.found.limit
         if found is None or self.trajectory.mask is not None:  # one without padding
             layers = PureAttention(self.hardmax.attention, self.hardmax.alpha)
-            found = limit(layers, self.z_given[0], deadline=self.found.deadline.left)
+            found = limit(layers, self.states[0], deadline=self.found.deadline.left)
         return replace(found, points=np.ldexp(found.points, -self.found.exponent))
 
     # -- sizes and errors ---------------------------------------------------------------------
@@ -172,10 +153,9 @@ class LayerRun(Reading):
 
     @cached_property
     def step(self) -> float:
-        kind = np.finfo(self.trajectory.values.dtype)
-        grain = float(kind.smallest_subnormal)
+        grain = float(np.finfo(self.trajectory.values.dtype).smallest_subnormal)
         size = float(np.abs(self.trajectory.values[0, self.real]).max(initial=grain))
-        u = max(float(kind.eps) / 2, grain / size)
+        u = max(self.u, grain / size)
         widest = max(int(f.size.max()) for f in {id(f): f for f in self.sets}.values())
         return (widest + 16) * u * float(np.sqrt(self.d))
 
@@ -297,7 +277,7 @@ def positive(run: LayerRun) -> Hypothesis:
 
 nonzero = need(
     "tokens non-zero (number of zero tokens)",
-    lambda run: (run.z_given[0] == 0).all(axis=1).sum(),
+    lambda run: (run.states[0] == 0).all(axis=1).sum(),
     none,
 )
 several = need(

@@ -51,25 +51,18 @@ class SoftmaxLayer(Reading):
         first = len(tr.t) > 1 and list(tr.t[:2]) == [0, 1]
         return (
             self.alone,
-            Hypothesis("normalised layers of softmax attention, A = I", plain, float(plain)),
+            Hypothesis.of("normalised layers of softmax attention, A = I", plain),
             Hypothesis("layers 0 and 1 saved", first, float(len(tr.t))),
         )
 
-    @cached_property
+    @property
     def x(self) -> np.ndarray:
-        return self.trajectory.values[0, self.real].astype(np.float64)
-
-    @cached_property
-    def eta(self) -> float:
-        alpha = self.trajectory.made_by.exact_alpha
-        assert alpha is not None
-        return float(alpha / (1 + alpha))
+        return self.states[0]
 
     @cached_property
     def y(self) -> np.ndarray:
         """sum_j P_ij x_j, read off the two layers."""
-        after = self.trajectory.values[1, self.real].astype(np.float64)
-        return self.x + (after - self.x) / self.eta
+        return self.x + (self.states[1] - self.x) / self.eta
 
     @cached_property
     def spread(self) -> float:
@@ -83,8 +76,7 @@ def _equal_angles(run: SoftmaxLayer) -> Hypothesis:
     name = "2 to d + 1 unit tokens at equal angles (spread of the products)"
     if not 2 <= len(run.x) <= run.x.shape[1] + 1:  # more do not fit, unless they coincide
         return Hypothesis(name, False, np.inf)
-    u = float(np.finfo(run.trajectory.values.dtype).eps)
-    return Hypothesis(name, run.spread <= 1e4 * u, run.spread)
+    return Hypothesis(name, run.spread <= 2e4 * run.u, run.spread)
 
 
 @statement(
@@ -105,7 +97,7 @@ def long_context(run: SoftmaxLayer) -> list[Part]:
     unit = run.y / np.linalg.norm(run.y, axis=1, keepdims=True)
     cosine = (unit @ unit.T)[off]
     # rounding of layer and pull, and a start off by `spread`, shift scores by beta times as much
-    u = max(float(np.finfo(run.trajectory.values.dtype).eps), 2 * U)
+    u = 2 * max(run.u, U)
     shortest = float(np.linalg.norm(run.y, axis=1).min())
     tol = 8 * (1 + abs(beta)) * (run.spread + (n + 16) * u / run.eta) / max(shortest, 1e-3) ** 2
     gamma = beta / log(n)

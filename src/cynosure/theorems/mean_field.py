@@ -9,7 +9,7 @@ from typing import final
 import numpy as np
 
 from ..analysis.gaussian import GaussianFlow, Moments, tilt
-from ..dynamics import Dynamics, EuclideanFlow
+from ..dynamics import EuclideanFlow
 from ..simulation.loop import simulate
 from ..simulation.steppers import RK4
 from .checks import Hypothesis, Part, least, need, statement
@@ -49,9 +49,8 @@ def normality(z: np.ndarray) -> float:
 class CrowdRun(ContinuousRun):
     """Self-attention in R^d of many tokens."""
 
-    @property
-    def family(self) -> tuple[str, tuple[type[Dynamics], ...]]:
-        return "self-attention flow of the tokens x (EuclideanFlow)", (EuclideanFlow,)
+    family = "self-attention flow of the tokens x (EuclideanFlow)"
+    kinds = (EuclideanFlow,)
 
     def closure(self, z: np.ndarray) -> GaussianFlow:
         flow = self.trajectory.made_by

@@ -26,11 +26,12 @@ import numpy as np
 
 from .._deadline import Deadline
 from .._types import Array, is_torch, like
-from ..dynamics import ClosedForm, Flow, HardmaxLayers, LayerMap, Unknown
+from ..dynamics import ClosedForm, Flow, HardmaxLayers, LayerMap
 from ..simulation.loop import simulate
+from ..simulation.plan import Plan
 from ..simulation.steppers import RK4, Adaptive, FixedStep, Stepper
 from ..simulation.trajectory import Trajectory
-from .checks import Hypothesis, Part, Reading, U, exactly, least, statement
+from .checks import Hypothesis, Part, Reading, U, exactly, least, need, statement
 from .exact_sets import ExactLayer, exact_layers
 
 WORK = 4e9  # products of coordinates that computing again may cost; more intervals are sampled
@@ -49,11 +50,11 @@ class MotionRun(Reading):
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
         tr = self.trajectory
-        known, hidden = not isinstance(tr.made_by, Unknown), tr.made_by.hidden
+        known, hidden = tr.dynamics is not None, tr.made_by.hidden
         from_zero = not known or self.hardmax is None or float(tr.t[0]) == 0
         return (
             self.alone,
-            Hypothesis("the run says what made it", known, float(known)),
+            Hypothesis.of("the run says what made it", known),
             Hypothesis("the tokens are the whole state", not hidden, float(hidden)),
             Hypothesis("at least two saved states", len(tr.t) > 1, float(len(tr.t))),
             Hypothesis("hardmax layers saved from layer 0", from_zero, float(tr.t[0])),
@@ -64,16 +65,6 @@ class MotionRun(Reading):
         """Certified hardmax layers; None for others, and for ties decided on rounded tokens."""
         tr = self.trajectory
         return None if tr.status.code == "rounded_ties" else tr.made_by.hardmax_layers
-
-    @cached_property
-    def states(self) -> np.ndarray:
-        """(saved, n, d) of the real tokens."""
-        return self.trajectory.values[:, self.real].astype(np.float64, copy=False)
-
-    @cached_property
-    def u(self) -> float:
-        """The rounding unit of the stored states."""
-        return float(np.finfo(self.trajectory.values.dtype).eps) / 2
 
     @cached_property
     def grain(self) -> float:
@@ -336,8 +327,8 @@ def _through(
 ) -> Array:
     """The tokens at the end of the pieces; NaN where that failed."""
     for piece, since, until in pieces:
-        by = stepper(since, until)
-        reached = by.integrate(piece, z, np.array([until]), mask, None, Deadline(None), since)
+        plan = Plan(np.array([until]), mask, Deadline(None), None, since=since)
+        reached = stepper(since, until).integrate(piece, z, plan)
         if reached.status.early:
             return z * float("nan")
         z = reached.states[-1]
@@ -347,10 +338,12 @@ def _through(
 # --- B39 ------------------------------------------------------------------------------------------
 
 
-def _stepper_known(run: MotionRun) -> Hypothesis:
-    tr = run.trajectory
-    ok = not tr.in_time or isinstance(tr.stepper, Adaptive | FixedStep)
-    return Hypothesis("a flow names its stepper", ok, float(ok))
+_stepper_known = need(
+    "a flow names its stepper",
+    lambda run: (
+        not run.trajectory.in_time or isinstance(run.trajectory.stepper, Adaptive | FixedStep)
+    ),
+)
 
 
 @statement(

@@ -176,7 +176,7 @@ class PairRun(Reading):
         plain = isinstance(tr.dynamics, NoisySphere) and self.softmax is not None
         return (
             self.alone,
-            Hypothesis("sphere in common noise, softmax over all, A = I", plain, float(plain)),
+            Hypothesis.of("sphere in common noise, softmax over all, A = I", plain),
             Hypothesis("at least two saved layers, from layer 0", first, float(len(tr.t))),
         )
 
@@ -187,7 +187,7 @@ class PairRun(Reading):
 
     @cached_property
     def x(self) -> np.ndarray:
-        return unit(self.trajectory.values[:, self.real].astype(np.float64))
+        return unit(self.states)
 
     @cached_property
     def groups(self) -> np.ndarray:

@@ -9,17 +9,9 @@ from typing import Any, final
 import numpy as np
 
 from ..attention import Softmax
-from ..dynamics import (
-    Dynamics,
-    Flow,
-    MixedNormFlow,
-    NGPTFlow,
-    PeriNormFlow,
-    PreNormFlow,
-    SphereFlow,
-)
+from ..dynamics import Flow, MixedNormFlow, NGPTFlow, PeriNormFlow, PreNormFlow, SphereFlow
 from .checks import Hypothesis, Part, least, statement
-from .flows import ContinuousRun
+from .flows import ContinuousRun, at_equal_angles
 
 
 def equiangular_directions(
@@ -71,10 +63,8 @@ def equiangular_directions(
 class DirectedRun(ContinuousRun):
     """A run of one of the places of the normalisation."""
 
-    @property
-    def family(self) -> tuple[str, tuple[type[Dynamics], ...]]:
-        kinds = (SphereFlow, PreNormFlow, PeriNormFlow, NGPTFlow, MixedNormFlow)
-        return "flow of normalised attention (post, pre, peri, nGPT, mixed)", kinds
+    family = "flow of normalised attention (post, pre, peri, nGPT, mixed)"
+    kinds = (SphereFlow, PreNormFlow, PeriNormFlow, NGPTFlow, MixedNormFlow)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -95,17 +85,6 @@ def _plain(run: DirectedRun) -> Hypothesis:
     return Hypothesis(name, simple and beta >= 0, beta)
 
 
-def _alike(run: DirectedRun) -> Hypothesis:
-    name = "2 to d + 1 tokens of one length at equal angles, off the unstable -1/(n-1) (spread)"
-    if not 2 <= run.n <= run.d + 1:
-        return Hypothesis(name, False, np.inf)
-    u = run.directions[0]
-    cosines = (u @ u.T)[np.triu_indices(run.n, 1)]
-    spread = max(float(np.ptp(cosines)), float(np.ptp(run.lengths[0]) / run.lengths[0, 0]))
-    off = (run.n - 1) * float(cosines.mean()) + 1 > 1e-3
-    return Hypothesis(name, spread <= 1e-12 and off, spread)
-
-
 def _apart(run: DirectedRun) -> Hypothesis:
     gap = float(np.linalg.norm(run.directions[0, 0] - run.directions[0, 1])) if run.n > 1 else 0.0
     return Hypothesis("directions differ at the start (distance)", gap > 1e-3, gap)
@@ -116,7 +95,7 @@ def _apart(run: DirectedRun) -> Hypothesis:
     "B37",
     "arXiv 2510.22026, 2512.01868, speeds of normalisation; docs/mathematics.md B37",
     "theta' = (a - <a, theta> theta)/s: equal angles give r' = 2q(1-r)((n-1)r+1)/s; s as in B37",
-    (_plain, _alike, _apart),
+    (_plain, at_equal_angles, _apart),
 )
 def speeds(run: DirectedRun) -> list[Part]:
     """Every pair at every time against the scalar equations of its scheme, integrated to 1e-11.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, partial
 from math import comb, exp, log
-from typing import final
+from typing import NamedTuple, final
 
 import numpy as np
 
 from ..analysis.polytope import Polytope
 from ..attention import Causal, Softmax
-from ..dynamics import Dynamics, SphereFlow, UnnormalizedSphereFlow
+from ..dynamics import SphereFlow, UnnormalizedSphereFlow
 from .checks import Hypothesis, Part, least, need, statement
-from .flows import ContinuousRun
+from .flows import ContinuousRun, at_equal_angles
 
 
 @final
@@ -21,9 +21,8 @@ from .flows import ContinuousRun
 class SphereRun(ContinuousRun):
     """A run of SA (`SphereFlow`) or USA (`UnnormalizedSphereFlow`); |x_i| = 1."""
 
-    @property
-    def family(self) -> tuple[str, tuple[type[Dynamics], ...]]:
-        return "attention flow on the sphere", (SphereFlow, UnnormalizedSphereFlow)
+    family = "attention flow on the sphere"
+    kinds = (SphereFlow, UnnormalizedSphereFlow)
 
     @cached_property
     def unnormalized(self) -> Softmax | None:
@@ -157,21 +156,11 @@ def equiangular(
     return found.y[0]
 
 
-def _equal_angles(run: SphereRun) -> Hypothesis:
-    name = "2 to d + 1 tokens at equal angles, off the unstable -1/(n-1) (spread of cosines)"
-    if not 2 <= run.n <= run.d + 1:  # more of them do not fit, unless they coincide
-        return Hypothesis(name, False, np.inf)
-    x = run.states[0]
-    cosines = (x @ x.T)[np.triu_indices(run.n, 1)]
-    spread, r = float(np.ptp(cosines)), float(cosines.mean())
-    return Hypothesis(name, spread <= 1e-12 and (run.n - 1) * r + 1 > 1e-3, spread)
-
-
 @_statement(
     "B31",
     "arXiv 2312.10794, equiangular tokens",
     "equal angles stay equal, the cosine r solves r' = 2 e^{br}(1-r)((n-1)r+1)/(e^b+(n-1)e^{br})",
-    (_identity_value, _softmax_of_all, _equal_angles),
+    (_identity_value, _softmax_of_all, at_equal_angles),
 )
 def equal_angles(run: SphereRun) -> list[Part]:
     """Every pair at every time against the scalar equation, integrated to 1e-12.
@@ -188,9 +177,7 @@ def equal_angles(run: SphereRun) -> list[Part]:
     return [least("cosine", -off, 4 * run.error, "time", "pair", time=run.t, pair=pair)]
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Caps:
+class _Caps(NamedTuple):
     """Caps of height e about unit centres, one per group of tokens; `gamma` > 0: separated."""
 
     label: np.ndarray
@@ -280,12 +267,14 @@ def metastability(run: SphereRun) -> list[Part]:
     return parts
 
 
-def _causal(run: SphereRun) -> Hypothesis:
+def _causal_head(run: SphereRun) -> Softmax | None:
+    """The softmax that every token applies to the tokens before it."""
     attention = run.trajectory.made_by.attention
-    ok = isinstance(attention, Causal) and isinstance(attention.attention, Softmax)
-    return Hypothesis("causal softmax", ok, float(ok))
+    inner = attention.attention if isinstance(attention, Causal) else None
+    return inner if isinstance(inner, Softmax) else None
 
 
+_causal = need("causal softmax", lambda run: _causal_head(run) is not None)
 _not_a_line = need("d >= 2", lambda run: run.d, lambda d: d >= 2)
 
 
@@ -314,7 +303,8 @@ def causal_collapse(run: SphereRun) -> list[Part]:
 
     Before that time, which almost every start reaches, nothing is claimed from the third token on.
     """
-    rule = run.trajectory.dynamics.attention.attention  # type: ignore[union-attr]
+    rule = _causal_head(run)
+    assert rule is not None
     p, first = run.least_weight(rule), _near_the_first(run)
     moved = np.linalg.norm(run.states[:, 0] - run.states[0, 0], axis=1)
     m = run.to_first[first:, 1:].min(axis=1, initial=1.0).clip(-1, 1)

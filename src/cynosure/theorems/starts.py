@@ -23,7 +23,7 @@ _on_a_line = need("d = 1", lambda run: run.d, lambda d: d == 1)
     (_on_a_line, positive, nonzero),
 )
 def line(run: LayerRun) -> list[Part]:
-    x, given = run.z[:, :, 0], run.z_given[0, :, 0]  # scaling may lose a sign
+    x, given = run.z[:, :, 0], run.states[0, :, 0]  # scaling may lose a sign
     top = np.where(given > 0, given.argmax(), given.argmin())
     goal = x[0, top]
     age = np.arange(run.layers + 1)[:, None]
@@ -44,7 +44,7 @@ def _equal_norms(run: LayerRun) -> Hypothesis:
     A = as_rationals(run.A_given)
     norms = {
         sum(x * a * y for x, row in zip(z, A, strict=True) for a, y in zip(row, z, strict=True))
-        for z in as_rationals(np.unique(run.z_given[0], axis=0))
+        for z in as_rationals(np.unique(run.states[0], axis=0))
     }
     return Hypothesis(name, len(norms) == 1, spread)
 
@@ -57,7 +57,7 @@ def _equal_norms(run: LayerRun) -> Hypothesis:
 )
 def equal_norms(run: LayerRun) -> list[Part]:
     """Two tokens of equal norm have |z_i|_A^2 - <A z_i, z_j> = |z_i - z_j|_A^2 / 2 > 0."""
-    gaps, z = run.gaps(0, run.rows), run.z_given
+    gaps, z = run.gaps(0, run.rows), run.states
     return [
         exactly("bitwise constant", (z[1:] != z[0]).any(axis=2), "layer", "token"),
         exactly("every token leads at layer 0", run.born != 0, "token"),
@@ -109,8 +109,9 @@ def _gaussian(run: LayerRun) -> Hypothesis:
     """Kolmogorov-Smirnov: coordinates against N(0, 1), squared lengths against chi^2_d."""
     from scipy.special import gammainc, ndtr
 
-    z = run.trajectory.values[0, run.real].astype(np.float64)
-    z = z.clip(-1e100, 1e100)  # far outside any Gaussian sample, and squares do not overflow
+    z = run.states[0].clip(
+        -1e100, 1e100
+    )  # far outside any Gaussian sample, and squares do not overflow
     p = min(
         _kolmogorov_smirnov(ndtr(z.ravel())),
         _kolmogorov_smirnov(gammainc(run.d / 2, (z**2).sum(axis=1) / 2)),

@@ -43,24 +43,14 @@ class ChainRun(Reading):
 
     @cached_property
     def base(self) -> tuple[Hypothesis, ...]:
-        tr = self.trajectory
-        chain = isinstance(tr.dynamics, JumpChain)
-        plain = chain and self.softmax is not None
-        return (
-            self.alone,
-            Hypothesis("finite-beta chain with A = I", plain, float(chain)),
-            self.every_layer,
-            Hypothesis("at least one layer", len(tr.t) > 1, float(tr.t[-1])),
-        )
-
-    @cached_property
-    def z(self) -> np.ndarray:
-        return self.trajectory.values[:, self.real].astype(np.float64)
+        chain = isinstance(self.trajectory.dynamics, JumpChain) and self.softmax is not None
+        right = Hypothesis.of("finite-beta chain with A = I", chain)
+        return self.alone, right, self.every_layer, self.steps
 
     @cached_property
     def corners(self) -> int:
         """k if the tokens start on a regular k-gon about 0, equally many at each vertex, else 0."""
-        z = self.z[0]
+        z = self.states[0]
         if z.shape[1] != 2:
             return 0
         radius = np.hypot(*z.T)
@@ -80,8 +70,8 @@ class ChainRun(Reading):
     @cached_property
     def exit(self) -> int:
         """The first layer at which some token has left its vertex; 0 if none has."""
-        radius = np.linalg.norm(self.z[0], axis=1).max()
-        moved = np.abs(self.z - self.z[0]).max(axis=(1, 2)) > 1e-6 * radius
+        radius = np.linalg.norm(self.states[0], axis=1).max()
+        moved = np.abs(self.states - self.states[0]).max(axis=(1, 2)) > 1e-6 * radius
         return int(np.argmax(moved)) if moved.any() else 0
 
 
@@ -105,14 +95,16 @@ def trapping(run: ChainRun) -> list[Part]:
     It may not lie in a tail of probability below 1e-6. Later exits see other weights.
     """
     assert run.softmax is not None
-    q = exit_probability(run.corners, run.softmax.beta * float(np.linalg.norm(run.z[0, 0])) ** 2)
-    rate = run.z.shape[1] * log1p(-q)
-    layers = len(run.z) - 1
+    q = exit_probability(
+        run.corners, run.softmax.beta * float(np.linalg.norm(run.states[0, 0])) ** 2
+    )
+    rate = run.n * log1p(-q)
+    layers = len(run.states) - 1
     tails = {"no exit": exp(layers * rate)}
     if run.exit:
         late = exp((run.exit - 1) * rate)
         tails = {"exit so late": late, "exit so early": -expm1(run.exit * rate)}
-    where = {"exit_layer": run.exit, "exit_probability": q, "tokens": run.z.shape[1]}
+    where = {"exit_layer": run.exit, "exit_probability": q, "tokens": run.n}
     tiny = float(np.finfo(float).tiny)
     return [
         Part(f"log10 of the probability of {what}", log(max(p, tiny)) / log(10), _LEVEL, where)
