@@ -572,7 +572,7 @@ BAD = [
     (["simulate", "tokens.csv", "--time", "3"], "--layers"),
     (["simulate", "tokens.csv", "--stepper", "rk4"], "--layers"),
     (["simulate", "tokens.csv", "--dynamics", "sphere", "--time", "-1"], "time"),
-    (["simulate", "tokens.csv", "--dynamics", "sphere", "--stepper", "rk5"], "exponential_euler"),
+    (["simulate", "tokens.csv", "--dynamics", "sphere", "--stepper", "rk5"], "rk4"),
     (["simulate", "tokens.csv", "--dynamics", "sphere", "--stepper", "rk4:h=1"], "no 'h'"),
     (["simulate", "tokens.csv", "--dynamics", "sphere", "--stepper", "rk4:dt=x"], "a number"),
     (["simulate", "tokens.csv", "--dynamics", "sphere:0.1"], "key=value"),

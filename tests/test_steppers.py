@@ -1,13 +1,11 @@
 """Steppers: fitted orders, exactness where theory gives it, hull, gradients, statuses."""
 
-from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import conformance
 import cynosure as cy
-from cynosure.analysis.polytope import hull
 from cynosure.attention import Causal, Softmax
 from cynosure.dynamics import (
     AttentionFlow,
@@ -17,7 +15,7 @@ from cynosure.dynamics import (
     SphereFlow,
     UnnormalizedSphereFlow,
 )
-from cynosure.simulation.steppers import RK4, STEPPERS, Adaptive, Euler, ExponentialEuler, FixedStep
+from cynosure.simulation.steppers import RK4, STEPPERS, Adaptive, Euler, FixedStep
 
 PAPER_V = np.array([[0.647, 0.819], [0.612, 0.633]])
 
@@ -58,33 +56,6 @@ def test_orders_with_weights(flow):
     assert abs(fitted(flow, Euler, z) - 1) < 0.3
     assert abs(fitted(flow, RK4, z) - 4) < 0.4
     assert abs(fitted(flow, Frozen, z) - 1) < 0.3
-
-
-def test_exponential_euler_is_exact_when_the_target_is_frozen_and_keeps_the_hull():
-    z = np.array([[2.0, 0.0], [0.0, 2.0], [0.5, 0.4]])
-    flow = AttentionFlow(cy.Hardmax())
-    end = cy.simulate(flow, z, time=3.0, stepper=ExponentialEuler(1.5)).z[-1]
-    np.testing.assert_allclose(end[2], z[0] + np.exp(-3.0) * (z[2] - z[0]), atol=1e-15)
-    tokens = np.random.default_rng(0).normal(size=(12, 2))
-    run = cy.simulate(RescaledFlow(), tokens, time=6.0, stepper=ExponentialEuler(2.0)).z
-    for before, after in pairwise(run):
-        assert hull(before).contains(after, 1e-12).all()
-    wild = cy.simulate(RescaledFlow(), tokens, time=6.0, stepper=Euler(2.0)).z
-    kept = [hull(a).contains(b, 1e-12).all() for a, b in pairwise(wild)]
-    assert not all(kept)  # the test can fail
-    with pytest.raises(TypeError, match="RK4"):
-        cy.simulate(SphereFlow(), tokens, time=1.0, stepper=ExponentialEuler(0.1))
-
-
-def test_exponential_euler_with_a_matrix_rate():
-    """One follower of one frozen leader: z - l decays by e^{-tV} exactly."""
-    from scipy.linalg import expm
-
-    V = np.array([[1.0, 0.5], [0.0, 0.3]])
-    flow = RescaledFlow(V=V)
-    z = np.array([[40.0, 0.0], [1.0, 0.5]])  # scores so far apart that attention is one-hot
-    end = cy.simulate(flow, z, time=2.0, stepper=ExponentialEuler(0.5)).z[-1]
-    np.testing.assert_allclose(end[1] - z[0], expm(-2 * V) @ (z[1] - z[0]), atol=1e-12)
 
 
 def test_default_grids_and_given_times():
@@ -274,7 +245,7 @@ def test_a_batch_keeps_what_every_configuration_reached():
 
 
 def test_bad_steppers():
-    for kind in (Euler, RK4, ExponentialEuler):
+    for kind in (Euler, RK4):
         with pytest.raises(ValueError, match="dt"):
             kind(0.0)
     with pytest.raises(ValueError, match="method"):
@@ -355,7 +326,6 @@ def both_signs(d, jordan=False):
     [
         cy.simulation.RK4(0.05),
         cy.simulation.Euler(0.05),
-        cy.simulation.ExponentialEuler(0.05),
         None,
     ],
 )

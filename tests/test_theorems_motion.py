@@ -17,7 +17,7 @@ import pytest
 import cynosure as cy
 from cynosure import attention, configurations, dynamics
 from cynosure.analysis.polytope import minimal_points
-from cynosure.simulation.steppers import RK4, Adaptive, Euler, ExponentialEuler
+from cynosure.simulation.steppers import RK4, Adaptive, Euler
 from cynosure.simulation.trajectory import Trajectory
 from cynosure.theorems import THEOREMS, check, exact_sets, motion
 from cynosure.theorems.exact_sets import exact_layers
@@ -107,9 +107,7 @@ RUNS: dict[str, Callable[[], Trajectory]] = {
     "unnormalised flow": in_time(dynamics.UnnormalizedFlow()),
     "euclidean": in_time(dynamics.EuclideanFlow(V=HALVES)),
     "rescaled": in_time(dynamics.RescaledFlow()),
-    "rescaled by exponential steps": in_time(
-        dynamics.RescaledFlow(), stepper=ExponentialEuler(0.1)
-    ),
+    "rescaled by RK4": in_time(dynamics.RescaledFlow(), stepper=RK4(0.1)),
     "leading": in_time(dynamics.LeadingFlow(HALVES, None, np.diag([1.0, 0.5, -0.5]))),
     "heads in time": in_time(dynamics.HeadsFlow(attention.Heads([Softmax(), Softmax(2.0)]))),
     "sphere": in_time(dynamics.SphereFlow(Softmax(4.0))),

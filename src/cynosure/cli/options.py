@@ -75,8 +75,7 @@ SpanOption = Annotated[
 StepperOption = Annotated[
     str | None,
     opt(
-        "Of a flow: adaptive:rtol=1e-6,atol=1e-9, rk4:dt=0.05, euler or "
-        "exponential_euler. [adaptive]",
+        "Of a flow: adaptive:rtol=1e-6,atol=1e-9, rk4:dt=0.05 or euler. [adaptive]",
         of="NAME[:KEY=VALUE,...]",
         more=True,
         autocompletion=completing("simulation", "STEPPERS"),

@@ -17,7 +17,6 @@ from .abstract import (
     FrozenEquation,
     HardmaxLayers,
     LayerMap,
-    Relaxation,
     Tendency,
     Unknown,
 )
@@ -39,7 +38,7 @@ __all__ = [
     "DYNAMICS", "AttentionFlow", "ClosedForm", "Dynamics", "EuclideanFlow", "FeedForward", "Flow",
     "FrozenEquation", "FunctionFlow", "FunctionLayers", "HardmaxLayers", "HeadsFlow", "JumpChain",
     "LayerMap", "LeadingFlow", "MixedNormFlow", "NGPTFlow", "NoisySphere", "PeriNormFlow",
-    "PreNormFlow", "PureAttention", "Relaxation", "RescaledFlow", "Scheduled", "ScheduledFlow",
+    "PreNormFlow", "PureAttention", "RescaledFlow", "Scheduled", "ScheduledFlow",
     "SelfAttention", "SphereFlow", "Tendency", "Unknown", "UnnormalizedAttention",
     "UnnormalizedFlow", "UnnormalizedSphereFlow", "ValueAttention",
 ]  # fmt: skip

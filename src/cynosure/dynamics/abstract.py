@@ -13,7 +13,7 @@ import numpy as np
 from .._blame import shown
 from .._display import Shown
 from .._types import Array
-from ..attention import Attention, Hardmax, act
+from ..attention import Attention, Hardmax
 
 ClosedForm = Callable[[np.ndarray], np.ndarray]  # times (m,) to tokens (m, n, d)
 Tendency: TypeAlias = Literal["unknown", "one point", "polytope", "hyperplanes", "boolean"]
@@ -233,26 +233,6 @@ class Flow(Dynamics):
             "Take a fixed step such as RK4(0.05), which averages over what is too fast to follow, "
             "a shorter time or looser tolerances; Adaptive(most_steps=...) allows more steps."
         )
-
-
-class Relaxation(Flow):
-    """Flows z' = V (m(z, t) - z) towards a target m in the hull of the tokens, `rate` being V.
-
-    With m held fixed over a step they are solved exactly, z + (I - e^{-dt V})(m - z): the
-    `ExponentialEuler` stepper, which never leaves the hull when V is a positive multiple of I.
-    """
-
-    @abc.abstractmethod
-    def target(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        """m(z, t), shape (*b, n, d); padding is its own target."""
-
-    @property
-    @abc.abstractmethod
-    def rate(self) -> np.ndarray | None:
-        """V, None for the identity."""
-
-    def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        return act(self.rate, self.target(z, t, mask=mask) - z, "V")
 
 
 @final

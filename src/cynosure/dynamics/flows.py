@@ -11,12 +11,12 @@ import numpy as np
 
 from .._types import Array
 from ..attention import Attention, Hardmax, Softmax
-from .abstract import ClosedForm, Flow, FrozenEquation, Relaxation, Tendency, end_of
+from .abstract import ClosedForm, Flow, FrozenEquation, Tendency, end_of
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class AttentionFlow(Relaxation):
+class AttentionFlow(Flow):
     """z_i' = (P z)_i - z_i: `PureAttention` with alpha -> 0 and k alpha = t; the hull shrinks.
 
     With `Hardmax` it is the Frank-Wolfe flow of arXiv 2508.09628; its velocity jumps where a token
@@ -24,11 +24,10 @@ class AttentionFlow(Relaxation):
     follows one leader, it always does (docs/mathematics.md C5): a closed form.
     """
 
-    rate = None
     attention: Attention = field(default_factory=Softmax)
 
-    def target(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
-        return self.attention.pull(z, mask=mask)
+    def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
+        return self.attention.pull(z, mask=mask) - z
 
     @property
     def averaging(self) -> Attention:

@@ -13,7 +13,7 @@ import numpy as np
 from .._types import Array, as_map, as_matrix, carries_gradient
 from ..attention import Attention, Heads, Softmax, act, sides, softmax_pull, softmax_weights
 from ..attention.scores import real_tokens, times_power
-from .abstract import ClosedForm, Flow, FrozenEquation, Relaxation, Tendency
+from .abstract import ClosedForm, Flow, FrozenEquation, Tendency
 from .flows import approach
 
 _LOG_MAX = 709.0  # exp of more leaves the floats
@@ -114,7 +114,7 @@ class EuclideanFlow(SelfAttention):
 
 @final
 @dataclass(frozen=True, eq=False)
-class RescaledFlow(SelfAttention, Relaxation):
+class RescaledFlow(SelfAttention):
     """The tokens of `EuclideanFlow` seen as z_i = e^{-tV} x_i (arXiv 2305.05465,
     docs/mathematics.md A3).
 
@@ -131,13 +131,10 @@ class RescaledFlow(SelfAttention, Relaxation):
     end.
     """
 
-    @property
-    def rate(self) -> np.ndarray | None:
-        return self.V
-
-    def target(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
+    def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         seen, growth = self._seen(z, t)
-        return softmax_pull(sides(self.A, seen, real_tokens(mask, z)), z, growth, mask=mask)
+        mean = softmax_pull(sides(self.A, seen, real_tokens(mask, z)), z, growth, mask=mask)
+        return act(self.V, mean - z, "V")
 
     def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
         seen, growth = self._seen(z, t)

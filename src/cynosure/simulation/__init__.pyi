@@ -5,6 +5,5 @@ from .steppers import RK4 as RK4
 from .steppers import STEPPERS as STEPPERS
 from .steppers import Adaptive as Adaptive
 from .steppers import Euler as Euler
-from .steppers import ExponentialEuler as ExponentialEuler
 from .steppers import Stepper as Stepper
 from .trajectory import Trajectory as Trajectory

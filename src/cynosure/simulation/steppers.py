@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from math import ceil
 from typing import Any, NamedTuple, final
 
@@ -18,15 +17,14 @@ import numpy as np
 from .._exports import guard
 from .._registry import Registry
 from .._types import Array, as_number, carries_gradient, is_torch, like, namespace
-from ..attention import act
 from ..attention.scores import device_of
-from ..dynamics import Flow, Relaxation
+from ..dynamics import Flow
 from .adaptive import Course, Rules
 from .plan import MOST_SAVED, Plan
 from .status import Status, out_of_time, overflow
 
 __all__ = [
-    "RK4", "STEPPERS", "Adaptive", "Euler", "ExponentialEuler", "FixedStep", "Reached", "Stepper",
+    "RK4", "STEPPERS", "Adaptive", "Euler", "FixedStep", "Reached", "Stepper",
 ]  # fmt: skip
 
 _MOST_STEPS = 1_000_000_000  # of a fixed length, from one saved time to the next
@@ -148,27 +146,6 @@ class RK4(_Fixed):
 
 @final
 @dataclass(frozen=True)
-class ExponentialEuler(_Fixed):
-    """z + (I - e^{-dt V})(m - z) for flows z' = V (m(z, t) - z): order 1, exact for constant m.
-
-    For V = I the new token is a convex combination of tokens whatever dt is: the hull shrinks as
-    the theory says (B24), and late times, where attention is hard, are solved exactly.
-    """
-
-    def advance(self, flow: Flow, z: Array, t: float, dt: float, mask: np.ndarray | None) -> Array:
-        if not isinstance(flow, Relaxation):
-            raise TypeError(
-                "ExponentialEuler needs a flow z' = V (m - z), such as RescaledFlow or "
-                f"AttentionFlow, got {type(flow).__name__}; use RK4 or Adaptive"
-            )
-        away = flow.target(z, t, mask=mask) - z
-        if flow.rate is None:
-            return z + float(-np.expm1(-dt)) * away
-        return z + act(_relaxed(flow.rate.tobytes(), len(flow.rate), dt), away, "V")
-
-
-@final
-@dataclass(frozen=True)
 class Adaptive(Stepper):
     """High order with error control, by SciPy: DOP853 as long as it pays, LSODA where it is stiff.
 
@@ -255,16 +232,8 @@ STEPPERS: Registry[type[Stepper]] = Registry(
     "steppers",
     "a Stepper",
     lambda kind: isinstance(kind, type) and issubclass(kind, Stepper),
-    {"adaptive": Adaptive, "rk4": RK4, "euler": Euler, "exponential_euler": ExponentialEuler},
+    {"adaptive": Adaptive, "rk4": RK4, "euler": Euler},
 )
-
-
-@lru_cache(maxsize=16)
-def _relaxed(rate: bytes, d: int, dt: float) -> np.ndarray:
-    """I - e^{-dt V}."""
-    from scipy.linalg import expm
-
-    return np.eye(d) - expm(-dt * np.frombuffer(rate).reshape(d, d))
 
 
 def _done(flow: Flow, stepper: Stepper, t: float) -> Status:

@@ -28,7 +28,7 @@ import numpy as np
 from ..analysis.spectra import GoodTriple, attention_matrix, good_triple
 from ..dynamics import Dynamics, SelfAttention
 from ..simulation.loop import simulate
-from ..simulation.steppers import RK4, Adaptive, Euler, ExponentialEuler
+from ..simulation.steppers import RK4, Adaptive, Euler
 from .checks import Hypothesis, Reading
 
 _MOST_WORK = 1e10  # products of coordinates: a fixed-step run that costs more is not made again
@@ -65,7 +65,7 @@ class ContinuousRun(Reading, ABC):
     def _doubt(self) -> float:
         """4 D, D the distance between the run and the run with half its step; inf if unknown."""
         stepper, flow = self.trajectory.stepper, self.trajectory.made_by
-        if not isinstance(stepper, Euler | RK4 | ExponentialEuler):
+        if not isinstance(stepper, Euler | RK4):
             return np.inf
         steps = 12 * (float(self.t[-1]) / stepper.dt + len(self.t))  # 4 stages, 1 + 2 runs
         if steps * self.n**2 * self.d > _MOST_WORK:
