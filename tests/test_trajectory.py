@@ -152,6 +152,18 @@ def test_at_and_select_name_what_is_there():
         cy.roles(batch).followed(0)
 
 
+def test_the_tokens_of_a_run_are_those_without_padding():
+    z, mask = cf.golden("G1"), np.array([True, False] + [True] * 6)
+    run = cy.simulate(cy.PureAttention(), z.astype(np.float32), layers=2, mask=mask)
+    assert run.real.tolist() == [0, 2, 3, 4, 5, 6, 7] and run.tokens.dtype == np.float64
+    np.testing.assert_array_equal(run.tokens, run.values[:, mask])
+    whole = cy.simulate(cy.PureAttention(), z, layers=2)
+    assert whole.real.tolist() == list(range(8)) and (whole.tokens == whole.values).all()
+    batch = cy.simulate(cy.PureAttention(), np.stack([z, z]), layers=2)
+    with pytest.raises(ValueError, match="select"):
+        batch.tokens  # noqa: B018
+
+
 def test_the_nearest_saved_state():
     tr = cy.simulate(cy.PureAttention(), np.eye(2), layers=9, save_every=4)
     assert tr.t.tolist() == [0, 4, 8, 9]

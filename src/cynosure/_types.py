@@ -45,6 +45,11 @@ def like(values: Array, model: Array) -> Array:
     return torch.as_tensor(values, dtype=model.dtype, device=model.device)
 
 
+def as_numpy(z: Array) -> np.ndarray:
+    """The numbers of an array or a tensor, wherever it is."""
+    return z.detach().cpu().numpy() if is_torch(z) else np.asarray(z)
+
+
 def carries_gradient(x: object) -> bool:
     """True for a torch tensor that requires a gradient, or was computed from one that does."""
     return is_torch(x) and bool(getattr(x, "requires_grad", False))

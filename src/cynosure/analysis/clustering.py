@@ -125,13 +125,9 @@ def bounded(trajectory: Trajectory) -> np.ndarray:
 
     Growth that is known is divided out; tokens that decay are left to do so.
     """
-    if trajectory.z.ndim != 3:
-        raise ValueError("trajectory: expected one configuration; use trajectory.select(b)")
-    values = trajectory.values
-    values = values if trajectory.mask is None else values[:, trajectory.mask]
     made_by = trajectory.made_by
     shrink = np.minimum(made_by.growth(-np.asarray(trajectory.t, dtype=float)), 1.0)
-    return shrink[:, None, None] * made_by.converging(values).astype(np.float64)
+    return shrink[:, None, None] * made_by.converging(trajectory.tokens)
 
 
 def _checked(tol: Any) -> float:

@@ -32,12 +32,6 @@ class Findings:
         self._hulls: dict[int, Polytope] = {}
 
     @cached_property
-    def real(self) -> np.ndarray:
-        """Indices of the tokens that are not padding."""
-        tr = self.trajectory
-        return np.arange(tr.z.shape[1]) if tr.mask is None else np.flatnonzero(tr.mask)
-
-    @cached_property
     def roles(self) -> Roles | None:
         """Who leads since when; None where leaders are not defined."""
         return roles(self.trajectory) if can_lead(self.trajectory) else None
@@ -62,13 +56,12 @@ class Findings:
     @cached_property
     def exponent(self) -> int:
         """Of the power of two that brings the largest coordinate of the start to [1/2, 1)."""
-        return int(np.frexp(np.abs(self.trajectory.values[0, self.real]).max())[1])
+        return int(np.frexp(np.abs(self.trajectory.tokens[0]).max())[1])
 
     def hull(self, row: int) -> Polytope:
         """The hull of the saved state number `row`, divided by 2^exponent."""
         if row not in self._hulls:
-            z = self.trajectory.values[row, self.real].astype(np.float64)
-            self._hulls[row] = hull(np.ldexp(z, -self.exponent))
+            self._hulls[row] = hull(np.ldexp(self.trajectory.tokens[row], -self.exponent))
         return self._hulls[row]
 
 

@@ -137,9 +137,7 @@ def _sets_at(trajectory: Trajectory, k: int) -> Followed:
 
 def _born(trajectory: Trajectory) -> np.ndarray:
     """The first saved layer at which each token follows itself alone."""
-    if trajectory.z.ndim != 3:
-        raise ValueError("roles: expected one configuration; use roles(trajectory.select(b))")
-    born = np.full(trajectory.z.shape[1], -1, dtype=np.intp)
+    born = np.full(trajectory.tokens.shape[1], -1, dtype=np.intp)
     for row, k in enumerate(trajectory.t.tolist()):
         leads = _sets_at(trajectory, int(k)).leads
         if row != k:

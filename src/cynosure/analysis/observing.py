@@ -142,14 +142,8 @@ def _named(what: tuple[str | Quantity, ...], named: dict[str, Quantity]) -> Iter
         yield name, _each(function), name
 
 
-def _tokens(run: Trajectory) -> np.ndarray:
-    """The real tokens, (saved, n, d)."""
-    values = run.values if run.mask is None else run.values[:, run.mask]
-    return values.astype(np.float64)
-
-
 def _each(quantity: Quantity) -> Series:
-    return lambda run, tol: np.stack([np.asarray(quantity(z)) for z in _tokens(run)])
+    return lambda run, tol: np.stack([np.asarray(quantity(z)) for z in run.tokens])
 
 
 def _clusters(run: Trajectory, tol: float | int | None) -> np.ndarray:
@@ -177,14 +171,14 @@ def _energy(run: Trajectory, tol: float | int | None) -> np.ndarray:
             f"observe: the energy has the beta of a softmax, and {type(run.made_by).__name__} has "
             "none; ask for energy=lambda z: cy.spectra.energy(z, beta)"
         )
-    z, form = _tokens(run), run.made_by.form
+    z, form = run.tokens, run.made_by.form
     seen = z if form is None else z @ np.asarray(form).T
     return energy(z, float(attention.beta), seen)
 
 
 def _speed(run: Trajectory, tol: float | int | None) -> np.ndarray:
     """NaN at the first state."""
-    steps = np.linalg.norm(np.diff(_tokens(run), axis=0), axis=-1).max(axis=-1)
+    steps = np.linalg.norm(np.diff(run.tokens, axis=0), axis=-1).max(axis=-1)
     return np.concatenate([[np.nan], steps / np.diff(run.t)])
 
 

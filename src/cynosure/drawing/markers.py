@@ -60,7 +60,7 @@ class Appearance:
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> Appearance:
-        real = real_indices(trajectory)
+        real = trajectory.real
         if not can_lead(trajectory):
             return cls(real, None, _end_colours(trajectory, real))
         ro, history = roles(trajectory), trajectory.history
@@ -339,23 +339,6 @@ def fitting(names: list[str], width: float) -> tuple[int, list[str]]:
 def evenly(total: int, most: int) -> list[int]:
     """At most `most` of 0..total - 1, evenly spread, first and last among them."""
     return np.unique(np.linspace(0, total - 1, min(total, most)).round().astype(int)).tolist()
-
-
-def real_indices(trajectory: Trajectory) -> np.ndarray:
-    """Indices of the tokens that are no padding."""
-    every = np.arange(trajectory.z.shape[-2])
-    return every if trajectory.mask is None else every[trajectory.mask]
-
-
-def real_tokens(trajectory: Trajectory) -> np.ndarray:
-    """The tokens that are no padding, (saved, n, d)."""
-    values = trajectory.values
-    if values.ndim != 3:
-        raise ValueError(
-            f"expected one configuration, z of shape (saved, n, d); got {values.shape}."
-            " Draw trajectory.select(b)"
-        )
-    return values if trajectory.mask is None else values[:, trajectory.mask]
 
 
 def marker_size(n: int) -> float:

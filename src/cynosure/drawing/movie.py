@@ -31,7 +31,7 @@ from .._files import write_atomically
 from .._progress import Progress, showing
 from ..analysis.polytope import hull
 from ..simulation.trajectory import Trajectory
-from .markers import Appearance, Look, View, draw_tokens, marker_size, real_tokens, shade
+from .markers import Appearance, Look, View, draw_tokens, marker_size, shade
 from .style import INK, PALETTE, TITLE
 
 __all__ = ["Film", "frames", "gif", "movie"]
@@ -117,7 +117,7 @@ def frames(trajectory: Trajectory, *, tween: int = 4, size: int = 480) -> Iterat
     if size != int(size) or not 64 <= size <= 4096:
         raise ValueError(f"size: expected 64..4096 pixels, got {size!r}")
     # Most encoders refuse odd sides.
-    stage = _Stage(trajectory, View.of(real_tokens(trajectory)), int(size) + int(size) % 2)
+    stage = _Stage(trajectory, View.of(trajectory.tokens), int(size) + int(size) % 2)
     return stage.play(int(tween))
 
 

@@ -31,7 +31,6 @@ from .markers import (
     legend,
     marker_size,
     new_axes,
-    real_tokens,
     shade,
     write_words,
 )
@@ -117,7 +116,7 @@ def _panels(
     printed: bool = False,
 ) -> Figure:
     """A grid of panels, row by row; a single row of tokens on a line is stacked instead."""
-    views = [View.of(real_tokens(trajectory)) for trajectory in trajectories]
+    views = [View.of(trajectory.tokens) for trajectory in trajectories]
     columns = max(map(len, chosen))
     stacked = len(views) == 1 and views[0].line
     grid = (columns, 1) if stacked else (len(views), columns)
@@ -208,7 +207,7 @@ def norms(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
 
     Where A is not symmetric positive definite there is no A-norm, and |z_i| is drawn.
     """
-    values = real_tokens(trajectory).astype(np.float64)
+    values = trajectory.tokens
     A = trajectory.made_by.form
     if A is not None and not definite(A):
         A = None
@@ -226,7 +225,7 @@ def convergence(trajectory: Trajectory, limit: Limit, ax: Axes | None = None) ->
     A settled token whose leaders do not move any more converges exactly at that rate: its line is
     parallel to the dashed one. Distances within rounding of the tokens are left out.
     """
-    values = real_tokens(trajectory).astype(np.float64)
+    values = trajectory.tokens
     appearance = Appearance.of(trajectory)
     if limit.points.shape != trajectory.z.shape[1:]:
         raise ValueError(

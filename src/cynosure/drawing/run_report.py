@@ -18,7 +18,7 @@ from ..engine.joining import RELATIVE_TOL, usual_tol
 from ..simulation.trajectory import Trajectory
 from ..theorems import Check
 from ..theorems import check as judge
-from .markers import evenly, real_indices
+from .markers import evenly
 from .report import Picture, Report
 from .tables import Table
 
@@ -85,7 +85,7 @@ def report(
     elif limit.exact_points is None:  # in rationals it may be that of other tokens
         found.limit = limit
     end = found.end
-    n, d = len(real_indices(trajectory)), trajectory.z.shape[-1]
+    n, d = len(trajectory.real), trajectory.z.shape[-1]
     return Report(
         title=title or f"{_count(n, 'token')} of dimension {d}",
         summary="\n\n".join(_summary(trajectory, limit, end)),
@@ -111,7 +111,7 @@ def _summary(
     flow = trajectory.in_time
     span = f"Time 0 to {last:g}" if flow else _count(int(last), "layer")
     name = "a given run" if trajectory.dynamics is None else type(trajectory.dynamics).__name__
-    n, d = len(real_indices(trajectory)), trajectory.z.shape[-1]
+    n, d = len(trajectory.real), trajectory.z.shape[-1]
     yield f"{span} of {name} on {_count(n, 'token')} of dimension {d}."
     how = f"{status.code}: {status.message} {status.advice}".rstrip()
     if status.failed:
@@ -190,14 +190,14 @@ def _tables(
 
 def _by_layer(trajectory: Trajectory) -> Table:
     """Leaders, clusters and size of the hull at some of the saved states."""
-    values, d = trajectory.values[:, real_indices(trajectory)], trajectory.z.shape[-1]
+    values, d = trajectory.tokens, trajectory.z.shape[-1]
     flow = trajectory.in_time
     born = roles(trajectory).born if can_lead(trajectory) else None
     hulls = d < 3 or (d == 3 and values.shape[1] <= MOST_IN_SPACE)
     measure = f"{('width', 'area', 'volume')[d - 1]} of the hull" if hulls else "radius"
     rows = []
     for at in evenly(len(values), MOST_STATES):
-        k, z = trajectory.t[at].item(), values[at].astype(np.float64)
+        k, z = trajectory.t[at].item(), values[at]
         led = () if born is None else (int(((born >= 0) & (born <= k)).sum()),)
         # Tokens that grow are compared with their own size, those that contract with the start's.
         count = clusters(z, max(usual_tol(z), usual_tol(values[0]))).count
@@ -225,7 +225,7 @@ def _size(trajectory: Trajectory, row: int, z: np.ndarray, hulls: bool) -> float
 
 def _leaders(trajectory: Trajectory, limit: Limit) -> Table:
     """The leaders with how many tokens tend to them, the most followed first."""
-    tending = limit.follows[real_indices(trajectory)]
+    tending = limit.follows[trajectory.real]
     members = _largest(tending[tending >= 0])
     rows = tuple(
         (i, *_word(trajectory, i), int(limit.born[i]), m, _token(limit.points[i]))
@@ -240,7 +240,7 @@ def _leaders(trajectory: Trajectory, limit: Limit) -> Table:
 
 
 def _limits(trajectory: Trajectory, limit: Limit) -> Table:
-    real = real_indices(trajectory)
+    real = trajectory.real
     points: Any = limit.points if limit.exact_points is None else limit.exact_points
     rows = tuple(
         (i, *_word(trajectory, i), limit.in_words(i), _token(points[i]), float(limit.margin[i]))
@@ -253,7 +253,7 @@ def _limits(trajectory: Trajectory, limit: Limit) -> Table:
 
 
 def _clusters_at_end(trajectory: Trajectory, end: LimitingObject) -> Table:
-    real = real_indices(trajectory)
+    real = trajectory.real
     labels, z = end.labels[real], trajectory.values[-1][real]
     members = _largest(labels)
     rows = tuple((c, m, _token(z[labels == c].mean(axis=0))) for c, m in members[:MOST_ROWS])
@@ -262,7 +262,7 @@ def _clusters_at_end(trajectory: Trajectory, end: LimitingObject) -> Table:
 
 
 def _last_state(trajectory: Trajectory, end: LimitingObject | None) -> Table:
-    real, z = real_indices(trajectory), trajectory.values[-1]
+    real, z = trajectory.real, trajectory.values[-1]
     number = (roles(trajectory).born if end is None else end.labels).tolist()
     rows = tuple(
         (i, *_word(trajectory, i), number[i] if number[i] >= 0 else None, _token(z[i]))
@@ -328,7 +328,7 @@ def _drawable(trajectory: Trajectory) -> tuple[Trajectory, str]:
     if tame < len(trajectory):
         note = f" States from {trajectory.t[tame]:g} on are too large to draw."
         trajectory = replace(trajectory, z=trajectory.z[:tame], t=trajectory.t[:tame])
-    real = real_indices(trajectory)
+    real = trajectory.real
     hardmax = can_lead(trajectory)
     if len(real) <= MOST_DRAWN or (hardmax and trajectory.history is None):
         return trajectory, note

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from .._deadline import Deadline
-from .._types import Array, is_torch, like
+from .._types import Array, as_numpy, like
 from ..dynamics import Flow
 from .status import Status, drowned, no_velocity, overflow, too_stiff
 
@@ -67,7 +67,7 @@ class Course:
         self.status: Status | None = None
         self.late = False  # stopped by the deadline
         self._model, self._shape = z, tuple(z.shape)
-        self._start = self._here = _numpy(z)
+        self._start = self._here = as_numpy(z)
         self.out = np.empty((len(times), *self._shape))
         self.saved = int((times <= since).sum())
         self.out[: self.saved] = self._start
@@ -99,7 +99,7 @@ class Course:
         self._tries, self.deadline = 0, Deadline(None)
         with np.errstate(all="ignore"):
             if t == self.t or self._solver is None:  # a step broken off leaves the solver no past
-                return _numpy(self.flow.retract(like(self._here, self._model)))
+                return as_numpy(self.flow.retract(like(self._here, self._model)))
             return self._states(np.array([t]))[0]
 
     def _begin(self) -> None:
@@ -197,14 +197,14 @@ class Course:
         if self._tries > _MOST_TRIES + 10 * y.size:
             raise _Stuck
         tokens = like(y.reshape(self._shape), self._model)
-        return _numpy(self.flow.velocity(tokens, float(t))).ravel()
+        return as_numpy(self.flow.velocity(tokens, float(t))).ravel()
 
     def _states(self, times: np.ndarray) -> np.ndarray:
         dense = self._solver.dense_output()
         states = dense(times).T
         if hasattr(self._solver, "K") and self._strays(dense):
             states = np.stack([self._stepped_to(float(t)) for t in times])
-        return _numpy(self.flow.retract(like(states.reshape(-1, *self._shape), self._model)))
+        return as_numpy(self.flow.retract(like(states.reshape(-1, *self._shape), self._model)))
 
     def _strays(self, dense: Callable[[Any], np.ndarray]) -> bool:
         """Does the interpolation within the last step of DOP853 miss the tolerances?
@@ -235,10 +235,6 @@ class Course:
             self._tries = 0
             own.step()
         return np.asarray(own.y)
-
-
-def _numpy(z: Array) -> np.ndarray:
-    return z.detach().cpu().numpy() if is_torch(z) else z
 
 
 def _fastest(solver: Any) -> float:

@@ -8,7 +8,7 @@ from math import log1p
 
 import numpy as np
 
-from .._types import Array, as_tokens, definite, is_torch, like
+from .._types import Array, as_numpy, as_tokens, definite, is_torch, like
 from ..dynamics import HardmaxLayers
 from ..engine.followed import History
 from ..engine.layers import carried_there, certified_layers
@@ -129,7 +129,7 @@ def _grow(
     layers: HardmaxLayers, states: Array, saves: np.ndarray, status: Status, mask: np.ndarray | None
 ) -> tuple[Array, np.ndarray, Status]:
     """(1 + alpha)^k times the normalised tokens, cut before the first layer that overflows."""
-    here = states.detach().cpu().numpy() if is_torch(states) else states
+    here = as_numpy(states)
     dtype, base = here.dtype, layers.factor
     largest = np.abs(here.astype(np.float64)).reshape(len(saves), -1).max(axis=1)
     with np.errstate(divide="ignore", over="ignore"):

@@ -8,7 +8,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from .._types import Array, is_torch
+from .._types import Array, as_numpy
 
 _LONGEST = 32  # layers of a period that is looked for
 _TIMES = 3  # periods over which the states must come back
@@ -101,5 +101,4 @@ def cycle_of(states: Iterable[Array], last: int) -> Cycle | None:
 
 
 def _flat(state: Array) -> np.ndarray:
-    z = state.detach().cpu().numpy() if is_torch(state) else state
-    return np.asarray(z, dtype=np.float64).ravel()
+    return as_numpy(state).astype(np.float64, copy=False).ravel()

@@ -18,6 +18,7 @@ from .._progress import Progress, showing
 from .._types import (
     Array,
     as_mask,
+    as_numpy,
     as_token_tensor,
     as_tokens,
     as_whole,
@@ -224,8 +225,7 @@ def _at_rest(run: Trajectory) -> Trajectory:
         return run
     if is_torch(run.z):  # a copy to the processor for a word about it
         return run
-    z = run.z if run.mask is None else run.z[:, run.mask]
-    if said := gathered(z, run.t, "time" if run.in_time else "layer"):
+    if said := gathered(run.tokens, run.t, "time" if run.in_time else "layer"):
         status = replace(run.status, code=code, message=f"{said}; {run.status.message}")
         return replace(run, status=status)
     return run
@@ -249,7 +249,7 @@ def _trained(value: Any, z0: Array) -> bool:
 def _values_of(value: Any) -> Any:
     """A dynamics with the numbers of its trained parameters: a record keeps no graph."""
     if carries_gradient(value):
-        plain = value.detach().cpu().numpy()
+        plain = as_numpy(value)
         return plain if plain.ndim else float(plain)
     if isinstance(value, list | tuple):
         return tuple(_values_of(part) for part in value)
@@ -384,8 +384,7 @@ def _readable(flow: Flow, part: Reached, mask: np.ndarray | None) -> Reached:
     real = np.ones((1, n), bool) if mask is None else mask.reshape(-1, n)
 
     def lost(row: int) -> bool:
-        here = states[row].detach().cpu().numpy() if is_torch(states) else states[row]
-        flat = here.reshape(-1, n, d).astype(np.float64)
+        flat = as_numpy(states[row]).reshape(-1, n, d).astype(np.float64)
         rows = np.broadcast_to(real, flat.shape[:2])
         one = zip(flat, rows, strict=True)
         return any(flow.drowned(z[keep], float(times[row]), rtol) for z, keep in one)

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._files import parsed_json, read_arrays, write_atomically
 from .._registry import Registry
-from .._types import is_torch
+from .._types import as_numpy, is_torch
 from ..attention import ATTENTIONS, Attention, Causal, Heads
 from ..dynamics import DYNAMICS, Dynamics
 from ..engine.followed import History, Record
@@ -205,7 +205,7 @@ class _NotImported(Exception):
 def _describe(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     """A dynamics as JSON, arrays by reference into `arrays`; TypeError on what is no dataclass."""
     if is_torch(value):
-        value = value.detach().cpu().numpy()
+        value = as_numpy(value)
     if isinstance(value, np.ndarray):
         key = f"parameter_{len(arrays)}"
         arrays[key] = value

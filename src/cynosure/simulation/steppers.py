@@ -16,7 +16,7 @@ import numpy as np
 
 from .._exports import guard
 from .._registry import Registry
-from .._types import Array, as_number, carries_gradient, is_torch, like, namespace
+from .._types import Array, as_number, as_numpy, carries_gradient, is_torch, like, namespace
 from ..attention.scores import device_of
 from ..dynamics import Flow
 from .adaptive import Course, Rules
@@ -196,7 +196,7 @@ class Adaptive(Stepper):
         if late:  # the least advanced is within the last step of all: there they have a state
             at = np.unique(np.append(at, min(course.t for course in courses)))
         out = np.empty((len(at), *flat.shape))
-        out[:] = flat.detach().cpu().numpy() if is_torch(z) else flat
+        out[:] = as_numpy(flat)
         for b, (course, real) in enumerate(zip(courses, rows, strict=True)):
             out[:reached, b, real] = course.out[:reached]
             if len(at) > reached:

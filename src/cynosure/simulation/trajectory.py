@@ -14,7 +14,7 @@ import numpy as np
 from .._display import facts
 from .._exports import guarded
 from .._frames import dataframe, dataset
-from .._types import Array, as_number, is_torch
+from .._types import Array, as_number, as_numpy, is_torch
 from ..dynamics import Dynamics, LayerMap, Unknown
 from ..engine.followed import History
 from .status import Status as Status
@@ -101,7 +101,23 @@ class Trajectory:
     @property
     def values(self) -> np.ndarray:
         """`z` as a NumPy array."""
-        return self.z.detach().cpu().numpy() if is_torch(self.z) else self.z
+        return as_numpy(self.z)
+
+    @property
+    def real(self) -> np.ndarray:
+        """Indices of the tokens of one configuration that are no padding."""
+        return np.arange(self.z.shape[-2]) if self.mask is None else np.flatnonzero(self.mask)
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """The tokens of one configuration that are no padding, (saved, n, d), in float64."""
+        if self.z.ndim != 3:
+            raise ValueError(
+                "trajectory: expected one configuration, z of shape (saved, n, d); got "
+                f"{tuple(self.z.shape)}. Take trajectory.select(b)"
+            )
+        z = self.values
+        return (z if self.mask is None else z[:, self.mask]).astype(np.float64, copy=False)
 
     def at(self, t: float | SupportsIndex) -> Array:
         """The tokens at layer or time t, which must have been saved."""

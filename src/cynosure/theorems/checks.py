@@ -214,13 +214,12 @@ class Reading(abc.ABC):
     @property
     def real(self) -> np.ndarray:
         """The tokens that are not padding."""
-        return self.found.real
+        return self.trajectory.real
 
     @cached_property
     def states(self) -> np.ndarray:
         """The real tokens as the run has them, (saved, n, d)."""
-        z = self.trajectory.values
-        return (z if self.trajectory.mask is None else z[:, self.real]).astype(float, copy=False)
+        return self.trajectory.tokens
 
     @property
     def n(self) -> int:

@@ -25,7 +25,7 @@ from typing import Any, final
 import numpy as np
 
 from .._deadline import Deadline
-from .._types import Array, is_torch, like
+from .._types import Array, as_numpy, is_torch, like
 from ..dynamics import ClosedForm, Flow, HardmaxLayers, LayerMap
 from ..simulation.loop import simulate
 from ..simulation.plan import Plan
@@ -242,7 +242,7 @@ def _rounded(run: MotionRun, row: int, size: float, advance: _Advance) -> tuple[
     """A map that ought to give the same bits; what a rounding error of the state changes."""
     tr = run.trajectory
     z = tr.z[row].detach() if is_torch(tr.z) else tr.z[row]
-    found = _numpy(advance(z))[run.real]
+    found = as_numpy(advance(z))[run.real]
     off = _distance(run.states[row + 1], found, size)
     allowed = 64 * run.u + 64 * run.grain / size
     if not (off <= allowed).all():
@@ -262,14 +262,10 @@ def _spread(
     largest = 0.0
     for seed in range(6):
         sign = np.random.default_rng(seed).choice([-1.0, 1.0], tuple(z.shape))
-        moved = _numpy(z) * (1 + by * sign)
-        again = _numpy(advance(like(moved.astype(_numpy(z).dtype), z)))[real]
+        moved = as_numpy(z) * (1 + by * sign)
+        again = as_numpy(advance(like(moved.astype(as_numpy(z).dtype), z)))[real]
         largest = max(largest, float(_distance(again, found, size).max(initial=0.0)))
     return largest if np.isfinite(largest) else np.inf
-
-
-def _numpy(z: Array) -> np.ndarray:
-    return z.detach().cpu().numpy() if is_torch(z) else np.asarray(z)
 
 
 _Pieces = Sequence[tuple[Flow, float, float]]
@@ -368,7 +364,7 @@ def motion(run: MotionRun) -> list[Part]:
         (off, allowed), judged = _again(run)
     if isinstance(tr.made_by, Flow):  # a run begins on the manifold of its flow
         start = run.states[0]
-        off[0] = _distance(start, _numpy(tr.made_by.retract(start)), max(run.sizes[0], _TINY))
+        off[0] = _distance(start, as_numpy(tr.made_by.retract(start)), max(run.sizes[0], _TINY))
         allowed[0] = 64 * run.u
     with np.errstate(invalid="ignore"):
         ratio = np.where(np.isnan(off), np.inf, off / allowed)

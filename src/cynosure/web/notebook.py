@@ -75,14 +75,14 @@ def _walk(run: Trajectory) -> dict[str, Any]:
     """A run as the picture walks through it: at most three coordinates, colours, births."""
     from ..analysis.clustering import clusters
     from ..analysis.leaders import can_lead, roles
-    from ..drawing.markers import View, evenly, real_indices, real_tokens
+    from ..drawing.markers import View, evenly
 
-    values, some = real_tokens(run).astype(float), evenly(len(run), _MOST_STATES)
+    values, some = run.tokens, evenly(len(run), _MOST_STATES)
     view, n = View.of(values), values.shape[1]
     width = float(np.ptp(values[0], 0).max())
     born, group = np.full(n, -1), clusters(values[-1], 0.02 * width)
     if can_lead(run):
-        born = roles(run).born[real_indices(run)]
+        born = roles(run).born[run.real]
     d = values.shape[-1]
     seen = "" if d <= 3 else f", drawn on {' and '.join(view.names)}".replace("$", "")
     return {

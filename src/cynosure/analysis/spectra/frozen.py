@@ -43,9 +43,7 @@ def freeze(trajectory: Trajectory, at: SupportsIndex = 0) -> MasterEquation:
     (docs/mathematics.md C3); elsewhere the error says how fast the attention matrix changes.
     """
     start, dynamics = int(at), trajectory.made_by
-    z = trajectory.values.astype(np.float64)
-    if z.ndim != 3:
-        raise ValueError("trajectory: expected one configuration; use trajectory.select(b)")
+    z = trajectory.tokens
     t = np.asarray(trajectory.t[start:], dtype=np.float64)
     P = attention_matrix(dynamics, z[start], float(t[0]))
     equation = dynamics.frozen(P)

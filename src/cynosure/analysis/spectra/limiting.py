@@ -206,13 +206,8 @@ def recognise(trajectory: Trajectory, tol: float = RELATIVE_TOL) -> LimitingObje
     polytope: 2 points, 2 vertices of their hull, all in S
     """
     tol = as_number(tol, "tol", "a distance >= 0", lambda x: x >= 0)
-    if len(trajectory.z.shape) != 3:
-        raise ValueError("trajectory: expected one configuration; use trajectory.select(b)")
-    total = trajectory.z.shape[1]
-    real = np.arange(total)
-    if trajectory.mask is not None:
-        real = np.flatnonzero(trajectory.mask)
-        trajectory = replace(trajectory, z=trajectory.z[:, real], mask=None, words=None)
+    total, real = trajectory.z.shape[-2], trajectory.real
+    trajectory = replace(trajectory, z=trajectory.tokens, mask=None, words=None)
     made_by, states = trajectory.made_by, bounded(trajectory)
     t, ends, z = np.asarray(trajectory.t[-2:], dtype=float), states[-2:], states[-1]
     scale = float(np.linalg.norm(states[0], axis=-1).max()) or 1.0

@@ -8,7 +8,7 @@ from typing import final
 
 import numpy as np
 
-from ..._types import Array, as_matrix, is_torch
+from ..._types import Array, as_matrix, as_numpy
 from ...dynamics import Dynamics, EuclideanFlow
 from .findings import Finding
 
@@ -140,8 +140,7 @@ def good_triple(
 
 def attention_matrix(dynamics: Dynamics, z: Array, t: float = 0.0) -> np.ndarray:
     """P at the tokens z and time t of a run of `dynamics`, as a NumPy array (*b, n, n)."""
-    P = dynamics.weights(z, float(t))
-    return P.detach().cpu().numpy() if is_torch(P) else P
+    return as_numpy(dynamics.weights(z, float(t)))
 
 
 def square(P: Array, name: str = "P") -> np.ndarray:

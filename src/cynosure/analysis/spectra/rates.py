@@ -37,9 +37,7 @@ def rate(trajectory: Trajectory, limit: Array, *, floor: float = 1e-10) -> Rate:
     """
     from scipy.special import stdtrit
 
-    gap = np.linalg.norm(trajectory.values - np.asarray(limit, dtype=float), axis=-1).max(axis=-1)
-    if gap.ndim != 1:
-        raise ValueError("trajectory: expected one configuration; use trajectory.select(b)")
+    gap = np.linalg.norm(trajectory.tokens - np.asarray(limit, dtype=float), axis=-1).max(axis=-1)
     gone = np.flatnonzero(gap <= floor * gap[0])
     usable = np.arange(int(gone[0]) if len(gone) else len(gap))
     usable = usable[len(usable) // 2 :]
