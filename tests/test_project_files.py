@@ -73,7 +73,7 @@ def test_extras_name_packages_or_extras_that_exist() -> None:
 
 
 # Distribution -> the name it is imported by, where the two differ.
-IMPORTED_AS = {"faiss-cpu": "faiss", "imageio-ffmpeg": "imageio_ffmpeg"}
+IMPORTED_AS = {"faiss-cpu": "faiss"}
 
 
 def test_every_optional_package_is_imported_somewhere() -> None:

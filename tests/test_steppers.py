@@ -1,6 +1,5 @@
 """Steppers: fitted orders, exactness where theory gives it, hull, gradients, statuses."""
 
-
 import numpy as np
 import pytest
 

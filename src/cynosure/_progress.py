@@ -85,10 +85,8 @@ class _Bar:
 
     def __call__(self, done: float | int = 0, more: object = "") -> None:
         self.at = (done, str(more))
-        if self.bar is not None:
-            self._move()
-
-    def _move(self) -> None:
+        if self.bar is None:
+            return
         done, more = self.at
         if more != (self.bar.postfix or ""):
             self.bar.set_postfix_str(more)

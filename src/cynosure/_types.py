@@ -195,17 +195,12 @@ def as_mask(mask: Array | None, shape: tuple[int, ...]) -> np.ndarray | None:
     return a
 
 
-def as_matrix(A: Array | None, name: str = "A") -> np.ndarray | None:
-    """A finite square float64 matrix, or None for the identity."""
-    if A is not None and (len(np.shape(A)) != 2 or np.shape(A)[0] != np.shape(A)[1]):
-        raise ValueError(f"{name}: expected a square matrix (d, d), got shape {np.shape(A)}")
-    return as_map(A, name)
-
-
-def as_map(M: Array | None, name: str) -> np.ndarray | None:
-    """A finite float64 matrix (m, d), a linear map from R^d, or None for the identity."""
+def as_matrix(M: Array | None, name: str = "A", square: bool = True) -> np.ndarray | None:
+    """A finite float64 matrix (m, d), m = d if `square`; None for the identity."""
     if M is None:
         return None
+    if square and (len(np.shape(M)) != 2 or np.shape(M)[0] != np.shape(M)[1]):
+        raise ValueError(f"{name}: expected a square matrix (d, d), got shape {np.shape(M)}")
     if carries_gradient(M):
         raise TypeError(
             f"{name}: requires a gradient, which is not followed here; pass {name}.detach()"
@@ -219,11 +214,11 @@ def as_map(M: Array | None, name: str) -> np.ndarray | None:
 
 
 def as_parameter(M: Array | None, name: str = "A", square: bool = True) -> Array | None:
-    """A finite matrix as `as_matrix` or `as_map` give it; a tensor that is trained stays one."""
+    """A finite matrix as `as_matrix` gives it; a tensor that is trained stays one."""
     if M is not None and carries_gradient(M):
-        (as_matrix if square else as_map)(M.detach(), name)
+        as_matrix(M.detach(), name, square)
         return M
-    return as_matrix(M, name) if square else as_map(M, name)
+    return as_matrix(M, name, square)
 
 
 _MOST_BITS = 2e9  # d^3 products of integers that grow to d times the longest: about a second

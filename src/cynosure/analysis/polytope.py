@@ -220,17 +220,6 @@ class Polytope(Shown):
             plain = float(hulled.volume * self._size**self.dim)
         return _in_units(plain, self.dim * e)
 
-    @cached_property
-    def area(self) -> float:
-        """Area of a polygon, of the surface in dimension 3; 0 for a segment or a single token."""
-        if self.dim < 2:
-            return 0.0
-        if self.dim == 2:
-            return self.volume
-        return sum(
-            Polytope.from_vertices(self.vertices[list(face)]).volume for face in self.faces(2)
-        )
-
     def contains(self, y: Array, tol: float | int | None = None) -> Bool[np.ndarray, "*m"]:
         """For each point of y (*m, d): is it in the polytope, up to the distance ``tol``?
 

@@ -1,4 +1,4 @@
-"""What a bug report needs: versions, extras, devices, ffmpeg, caches and threads."""
+"""What a bug report needs: versions, extras, devices, caches and threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ EXTRAS = {
 # Modules of an extra beside the one that tells.
 BESIDE = {
     "web": {"pydantic", "starlette", "uvicorn"},
-    "notebook": {"imageio_ffmpeg"},
     "scale": {"dask", "distributed", "pandas", "pyarrow", "xarray"},
 }
 
@@ -27,7 +26,6 @@ BESIDE = {
 def environment() -> dict[str, Any]:
     """Everything by look-up; only torch is imported, to see its devices."""
     import platform
-    import shutil
     from importlib.metadata import PackageNotFoundError, version
 
     import scipy.linalg  # noqa: F401  (the library must be loaded to be asked)
@@ -51,7 +49,6 @@ def environment() -> dict[str, Any]:
         "packages": {name: installed(name) for name in base},
         "extras": {name: installed(package) for name, (package, _) in EXTRAS.items()},
         "devices": _devices(),
-        "ffmpeg": shutil.which("ffmpeg") or (installed("imageio-ffmpeg") and "imageio-ffmpeg"),
         "kernels": ", ".join(kernels) or "nowhere: no folder can be written to",
         "blas": {
             f"{lib['internal_api']} {lib['version'] or ''}".strip(): f"{lib['num_threads']} threads"

@@ -83,5 +83,5 @@ StepperOption = Annotated[
 ]
 SaveEveryOption = Annotated[int, opt("Keep every so many layers (or times).", more=True)]
 PlotOption = Annotated[Path | None, opt("Panels by layer (.png .svg .pdf).")]
-MovieOption = Annotated[Path | None, opt("The layers as a movie (.gif .mp4).", more=True)]
+MovieOption = Annotated[Path | None, opt("The layers as a movie (.gif).", more=True)]
 RunOption = Annotated[Path | None, opt("The whole trajectory (.npz).")]

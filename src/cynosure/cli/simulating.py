@@ -64,7 +64,7 @@ def simulate(
     from .models import Clock, Model
 
     claim(plot, (".png", ".svg", ".pdf"), force)
-    claim(movie, (".gif", ".mp4"), force)
+    claim(movie, (".gif",), force)
     claim(out, (".npz",), force)
     claim(report, (".html",), force)
     voice: output.Voice = ctx.obj
@@ -91,7 +91,7 @@ def simulate(
         ).build(inputs.z.shape[1])
         trajectory = _run(voice, inputs, model, clock, device)
     voice.status(trajectory)
-    if movie is not None:  # first: it alone can fail, for want of ffmpeg
+    if movie is not None:  # first: it takes longest
         from ..drawing.movie import movie as film
 
         with voice.bar(None, " frames") as move:

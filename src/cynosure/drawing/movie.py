@@ -1,4 +1,4 @@
-"""Movies of trajectories: GIF through Pillow, MP4 where ffmpeg is found.
+"""Movies of trajectories: GIF through Pillow.
 
 Tokens glide from layer to layer in the markers of `plot`; those of a flow leave trails, and a ring
 is around a leader that is born. The axes are drawn once and each frame puts the tokens on a copy of
@@ -10,16 +10,10 @@ from __future__ import annotations
 import base64
 import io
 import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
-from functools import partial
 from html import escape
-from itertools import chain
 from pathlib import Path, PosixPath, WindowsPath
-from typing import IO, Any, final
+from typing import Any, final
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -52,9 +46,7 @@ def movie(
     size: int = 480,
     progress: Progress = None,
 ) -> Film:
-    """Writes the trajectory as a movie to `path`, .gif or .mp4, and returns the path.
-
-    Returns the path, which shows the movie at the end of a notebook cell.
+    """Writes the trajectory as a .gif to `path`; the path shows it at the end of a notebook cell.
 
     `fps` frames a second, `tween` frames per layer, `size` pixels a side (odd ones are rounded
     up). The axes are those of the whole run. For long runs simulate with save_every.
@@ -62,12 +54,10 @@ def movie(
     somebody looks and it takes over a second, False never.
     """
     target = Path(path)
-    kind = target.suffix.lower()
-    if kind not in (".gif", ".mp4"):
-        raise ValueError(f"{target.name}: a movie ends in .gif or .mp4, got {kind or 'no'} ending")
+    if (kind := target.suffix.lower()) != ".gif":
+        raise ValueError(f"{target.name}: a movie ends in .gif, got {kind or 'no'} ending")
     if not 0 < fps <= 100:
         raise ValueError(f"fps: expected frames per second in (0, 100], got {fps!r}")
-    program = _ffmpeg(target) if kind == ".mp4" else ""
     pictures = frames(trajectory, tween=tween, size=size)
     total = (len(trajectory) - 1) * tween + 1
     with showing(progress, "drawing", total, " frames") as tell:
@@ -78,8 +68,7 @@ def movie(
                 if tell is not None:
                     tell(done, total)
 
-        write = partial(_mp4, program=program) if program else partial(_gif, total=total)
-        return Film(write_atomically(target, lambda stream: write(stream, counted(), fps=fps)))
+        return Film(write_atomically(target, lambda stream: _gif(stream, counted(), fps, total)))
 
 
 @final
@@ -87,15 +76,12 @@ class Film(PosixPath if os.name == "posix" else WindowsPath):  # type: ignore[mi
     """The path of a movie, which a notebook shows."""
 
     def _repr_html_(self) -> str | None:
-        kind = self.suffix.lower()
-        if kind not in (".gif", ".mp4") or not self.is_file():
+        if self.suffix.lower() != ".gif" or not self.is_file():
             return None
         if self.stat().st_size > _INLINE:
             return f"<p>{escape(str(self))}: {self.stat().st_size >> 20} MB, not shown here</p>"
         data = base64.b64encode(self.read_bytes()).decode()
-        if kind == ".gif":
-            return f'<img alt="{escape(self.name)}" src="data:image/gif;base64,{data}">'
-        return f'<video controls loop src="data:video/mp4;base64,{data}"></video>'
+        return f'<img alt="{escape(self.name)}" src="data:image/gif;base64,{data}">'
 
 
 def gif(trajectory: Trajectory, *, fps: float | int = 10, tween: int = 4, size: int = 480) -> bytes:
@@ -258,56 +244,6 @@ def _colour_table(picture: np.ndarray) -> np.ndarray:
         cut = Image.fromarray(rare[None]).quantize(128 - len(own)).getpalette()
         rare = np.array(cut, dtype=np.uint8).reshape(-1, 3)
     return np.concatenate([common, own, rare])[:256]
-
-
-def _mp4(stream: IO[bytes], pictures: Iterator[np.ndarray], fps: float | int, program: str) -> None:
-    """Raw frames into ffmpeg's standard input; it needs a file it can seek in for its output."""
-    first = next(pictures)
-    height, width = first.shape[:2]
-    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
-        result = Path(folder) / "movie.mp4"
-        raw = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps)]
-        made = ["-an", "-pix_fmt", "yuv420p", "-movflags", "+faststart", str(result)]
-        command = [program, "-loglevel", "error", "-y", *raw, "-i", "-", *made]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=errors)
-        assert process.stdin is not None
-        try:
-            with suppress(BrokenPipeError):  # it gave up early, and says why below
-                for picture in chain([first], pictures):
-                    process.stdin.write(picture.tobytes())
-        except BaseException:
-            process.kill()
-            raise
-        finally:
-            with suppress(BrokenPipeError):
-                process.stdin.close()
-            code = process.wait()
-        if code != 0 or not result.exists():
-            errors.seek(0)
-            said = errors.read().decode(errors="replace").strip().splitlines()
-            raise RuntimeError(
-                f"ffmpeg failed with code {code}: {said[-1] if said else 'no message'}; "
-                "write a .gif instead, which needs no ffmpeg"
-            )
-        with result.open("rb") as written:
-            shutil.copyfileobj(written, stream)
-
-
-def _ffmpeg(target: Path) -> str:
-    """Path of the ffmpeg program, the system's before the one imageio-ffmpeg carries."""
-    program = shutil.which("ffmpeg")
-    if program is not None:
-        return program
-    try:
-        import imageio_ffmpeg
-
-        return str(imageio_ffmpeg.get_ffmpeg_exe())
-    except (ImportError, RuntimeError):
-        raise ValueError(
-            f"{target.name}: MP4 needs ffmpeg, which was not found; write "
-            f"{target.with_suffix('.gif').name} instead, or install ffmpeg "
-            "(`pip install cynosure[notebook]` brings one)"
-        ) from None
 
 
 guard(__name__)

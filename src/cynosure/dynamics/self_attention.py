@@ -10,7 +10,7 @@ from typing import Any, final
 
 import numpy as np
 
-from .._types import Array, as_map, as_matrix, carries_gradient
+from .._types import Array, as_matrix, carries_gradient
 from ..attention import Attention, Heads, Softmax, act, sides, softmax_pull, softmax_weights
 from ..attention.scores import real_tokens, times_power
 from .abstract import ClosedForm, Flow, FrozenEquation, Tendency
@@ -39,7 +39,7 @@ class SelfAttention(Flow, abc.ABC):
                 "tokens: train A and V of UnnormalizedFlow(Heads([Softmax(1.0, A)], [V]))"
             )
         for name in ("Q", "K"):
-            object.__setattr__(self, name, as_map(getattr(self, name), name))
+            object.__setattr__(self, name, as_matrix(getattr(self, name), name, square=False))
         object.__setattr__(self, "V", as_matrix(self.V, "V"))
         A = self.A
         if A is not None and self.V is not None and A.shape != self.V.shape:

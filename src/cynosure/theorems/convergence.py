@@ -79,7 +79,8 @@ def hulls(run: LayerRun, A: np.ndarray, step: float) -> list[Part]:
     fall = support[:-1] - support[1:]
     parts = [least("support function", fall, tol, "layer", "direction", direction=c)]
     if run.d == 2 and run.n <= 20_000:
-        area = np.array([run.found.hull(k).area for k in range(run.layers + 1)])
+        bodies = map(run.found.hull, range(run.layers + 1))
+        area = np.array([body.volume if body.dim == 2 else 0.0 for body in bodies])
         # a hull moved by s gains at most perimeter * s, and the perimeter is at most 2 pi R
         parts.append(least("area", area[:-1] - area[1:], 4 * np.pi * run.R * tol, "layer"))
     return parts

@@ -21,11 +21,11 @@ import numpy as np
 
 from .._types import definite
 from .._types import positive as definite_part
+from ..analysis.leaders import walked_again
 from ..analysis.limits import Limit, limit
 from ..analysis.polytope import Polytope
 from ..dynamics import HardmaxLayers, PureAttention
 from ..engine.followed import Followed, History
-from ..simulation.loop import simulate
 from .checks import Hypothesis, Reading, U, need, none
 
 WORK = 1e8  # multiplications one check may spend; larger runs are sampled, with a fixed seed
@@ -85,18 +85,15 @@ class LayerRun(Reading):
     @cached_property
     def history(self) -> History:
         """The run's own history; what it does not hold is computed again from layer 0."""
-        tr, own = self.trajectory, self.trajectory.history
-        if own is None or not own.records:
-            z0, K = tr.values[0, self.real], self.layers
-            again = simulate(tr.made_by, z0, layers=K, save_every=K).history
-            assert again is not None
-            if own is None:
-                return again
-            names = ("born", "settled_at")
-            return replace(again, **{name: getattr(own, name)[self.real] for name in names})
-        assert own.label is not None
+        own = self.trajectory.history
+        whole = own if own is not None and own.records else walked_again(self.trajectory)
+        told, real = own or whole, self.real
+        assert whole.label is not None
         return replace(
-            own, **{name: getattr(own, name)[self.real] for name in ("born", "settled_at", "label")}
+            whole,
+            born=told.born[real],
+            settled_at=told.settled_at[real],
+            label=whole.label[real],
         )
 
     @property

@@ -31,11 +31,6 @@ def exit_probability(k: int, beta: float) -> float:
     return s / (1 + s)
 
 
-def log_median_exit(k: int, beta: float) -> float:
-    """log of the median log 2 / -log(1 - q) of the exit time; its slope is 1 - cos(2 pi/k)."""
-    return log(log(2) / -log1p(-exit_probability(k, beta)))
-
-
 @final
 @dataclass(frozen=True, eq=False)
 class ChainRun(Reading):
