@@ -338,8 +338,6 @@ def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
         for k in (1, 2)
     }
 
-    networks = {k: cy.construction.construct_classifier([[[0]], [[k]]], [0, k]) for k in (1, 2)}
-
     def page(folder: Path) -> Any:
         text = (folder / "page.html").read_text()
         return [k for k in (1, 2) if text == pages[k].to_html()]
@@ -389,13 +387,6 @@ def saves() -> dict[str, tuple[Callable, Callable, Callable]]:
             lambda folder: runs[1.0].save(folder / "run.npz"),
             lambda folder: runs[2.0].save(folder / "run.npz"),
             precious(lambda f: cy.load(f / "run.npz").z[0, 0, 0], 1.0, 2.0),
-        ),
-        "exact classifier": (
-            lambda folder: networks[1].save(folder / "network.json"),
-            lambda folder: networks[2].save(folder / "network.json"),
-            precious(
-                lambda f: cy.construction.ExactClassifier.load(f / "network.json").classes[1], 1, 2
-            ),
         ),
         "report": (
             lambda folder: pages[1].save(folder / "page.html"),

@@ -26,7 +26,7 @@ from cynosure.study.measurements import forget, keeping, kept
 
 HERE = Path(__file__).parent
 SAVES = ("model, replaced", "model, new", "model, linked", "trajectory", "report", "measurement")
-SAVES += ("block of a sweep", "exact classifier")
+SAVES += ("block of a sweep",)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="a kill is simulated in a forked child")

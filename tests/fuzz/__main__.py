@@ -24,7 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from .families import FAMILIES, case  # noqa: E402
 from .outcomes import GOOD, OUTCOMES, Case, Outcome, outcome, together  # noqa: E402
-from .saved import model_files, once, saved_network, saved_runs, swept  # noqa: E402
+from .saved import model_files, once, saved_runs, swept  # noqa: E402
 
 AT_ONCE = 25  # cases in one child
 FEW = 3  # findings shown of one kind and place
@@ -76,7 +76,7 @@ def warm() -> None:
         cy.limit(cy.PureAttention(), z, exact=True)
         cy.simulate(cy.PureAttention(cy.Softmax(1.0)), z, layers=2)
         cy.load_pretrained().explain("a good film")
-        for made in (model_files, saved_runs, saved_network, swept):
+        for made in (model_files, saved_runs, swept):
             once(made)
         with contextlib.redirect_stdout(io.StringIO()):
             main(["limit", "golden:G1", "-q"])

@@ -17,7 +17,7 @@ import numpy as np
 from .commands import command, mutated_call, mutated_command
 from .mutations import NUMBERS, bent, edited, flipped
 from .outcomes import Case
-from .saved import SPEC, model_files, once, put, saved_network, saved_runs, small_model, swept
+from .saved import SPEC, model_files, once, put, saved_runs, small_model, swept
 
 TEXTS = ["a good film , not dull", "", "tedious !", "wonderful story " * 30]
 
@@ -117,28 +117,6 @@ def _run(draw: random.Random, folder: Path) -> Case:
             cy.roles(run) if run.history is not None else None
 
     return Case("run", f"run = cy.load({str(path)!r}); cy.check(run); cy.roles(run)", act)
-
-
-def _network(draw: random.Random, folder: Path) -> Case:
-    """A saved exact classifier: its JSON edited, or its bytes flipped."""
-    data = once(saved_network)
-    if draw.random() < 0.4:
-        data = flipped(draw, data)
-    else:
-        data = json.dumps(edited(draw, json.loads(data))).encode()
-    path = folder / "network.json"
-    path.write_bytes(data)
-
-    def act() -> None:
-        import cynosure as cy
-
-        network = cy.construction.ExactClassifier.load(path)
-        repr(network), network._repr_html_()
-        network.predict([[0.5] * network.d, [-1.0] * network.d])
-
-    opened = f"n = cy.construction.ExactClassifier.load({str(path)!r})"
-    said = f"{opened}; n.predict([[0.5] * n.d, [-1.0] * n.d])"
-    return Case("network", said, act)
 
 
 def _tokens(draw: random.Random, folder: Path) -> Case:
@@ -286,6 +264,5 @@ FAMILIES = {
     "command": mutated_command,
     "call": mutated_call,
     "bulk": _bulk,
-    "network": _network,
     "sweep": _sweep,
 }

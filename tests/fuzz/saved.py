@@ -49,15 +49,6 @@ def saved_runs() -> list[bytes]:
         return [run.save(Path(place) / "r.npz").read_bytes() for run in runs]
 
 
-def saved_network() -> bytes:
-    import cynosure as cy
-
-    sequences = [[[0, 1]], [[0, 1], [2, 2]], [[2, 2], [2, 2], [0, 1]], [[5, "1/3"]]]
-    network = cy.construction.construct_classifier(sequences, ["a", "b", "c", "a"])
-    with tempfile.TemporaryDirectory() as place:
-        return network.save(Path(place) / "n.json").read_bytes()
-
-
 SPEC = """cell = "tests.fuzz.saved:cell"
 seeds = 3
 [grid]

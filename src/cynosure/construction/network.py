@@ -7,41 +7,27 @@ integers of `engine.kernels.exact`, as everywhere else in the package.
 from __future__ import annotations
 
 import abc
-import json
-import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from pathlib import Path
 from typing import Any, ClassVar, TypeAlias, final
 
 import numpy as np
 
 from .._display import facts
-from .._files import parsed_json, read_bytes, write_atomically
 from .._types import Array, Rational, as_rationals
 from ..engine.kernels import exact
 
-Number: TypeAlias = int | Fraction
 Weights: TypeAlias = np.ndarray  # of Python integers and Fractions, dtype object
-
-FORMAT = "cynosure exact classifier 1"
-LARGEST_FILE = 256 << 20  # bytes
-_NOT_OURS = (ValueError, TypeError, KeyError, IndexError, ZeroDivisionError, RecursionError)
-WIDTH = 2  # coordinates of a token after the embedding: its place x, and the code c
 
 
 def weights(values: Any) -> Weights:
     """An object array of exact numbers; whole ones are Python integers, which are quicker."""
     given = np.array(values, dtype=object)
-    flat = [_whole(Fraction(x)) for x in given.ravel().tolist()]
-    out = np.empty(len(flat), dtype=object)
-    out[:] = flat
+    flat = map(Fraction, given.ravel().tolist())
+    out = np.empty(given.size, dtype=object)
+    out[:] = [x.numerator if x.denominator == 1 else x for x in flat]
     return out.reshape(given.shape)
-
-
-def _whole(x: Fraction) -> Number:
-    return x.numerator if x.denominator == 1 else x
 
 
 class RationalLayer(abc.ABC):
@@ -51,10 +37,6 @@ class RationalLayer(abc.ABC):
 
     @abc.abstractmethod
     def __call__(self, z: Weights, sizes: Sequence[int]) -> Weights: ...
-
-    @abc.abstractmethod
-    def shapes(self, width: int) -> tuple[tuple[int, ...], ...]:
-        """The shapes its weights must have, in order, to act on tokens of R^width."""
 
     @property
     def arrays(self) -> tuple[Weights, ...]:
@@ -73,9 +55,6 @@ class Affine(RationalLayer):
     def __call__(self, z: Weights, sizes: Sequence[int]) -> Weights:
         return weights(z @ self.W.T + self.b)
 
-    def shapes(self, width: int) -> tuple[tuple[int, ...], ...]:
-        return (WIDTH, width), (WIDTH,)
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -91,10 +70,6 @@ class FeedForward(RationalLayer):
     def __call__(self, z: Weights, sizes: Sequence[int]) -> Weights:
         hidden = np.maximum(z @ self.W1.T + self.b1, 0)
         return z + hidden @ self.W2.T + self.b2
-
-    def shapes(self, width: int) -> tuple[tuple[int, ...], ...]:
-        neurons = len(self.b1)
-        return (neurons, width), (neurons,), (width, neurons), (width,)
 
 
 @final
@@ -134,12 +109,6 @@ class Pull(RationalLayer):
         }
         return np.stack([known[id(members)] for members in sets])
 
-    def shapes(self, width: int) -> tuple[tuple[int, ...], ...]:
-        return (width,), (width, width)
-
-
-KINDS = {layer.kind: layer for layer in (Affine, FeedForward, Pull)}
-
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -175,14 +144,14 @@ class ExactClassifier:
     `layers` are an embedding into the plane, blocks of feed-forward and attention that give every
     sequence a code of its own, and feed-forward blocks that read the label off the code
     (docs/mathematics.md F1). The last coordinate pair of a sequence is (number of its class, code).
-    `sequences` and `labels` are those it was built from; a network read from a file has none.
+    `sequences` and `labels` are those it was built from.
     """
 
     layers: tuple[RationalLayer, ...]
     classes: tuple[Hashable, ...]
     d: int
-    sequences: tuple[tuple[Rational, ...], ...] = field(default=(), repr=False)
-    labels: tuple[Hashable, ...] = field(default=(), repr=False)
+    sequences: tuple[tuple[Rational, ...], ...] = field(repr=False)
+    labels: tuple[Hashable, ...] = field(repr=False)
 
     @property
     def depth(self) -> int:
@@ -217,9 +186,8 @@ class ExactClassifier:
         )
 
     def _repr_html_(self) -> str:
-        built = f"{len(self.sequences)} sequences" if self.sequences else "read from a file"
         told = [
-            ("built from", f"{built}, tokens in dimension {self.d}"),
+            ("built from", f"{len(self.sequences)} sequences, tokens in dimension {self.d}"),
             ("classes", len(self.classes)),
             ("blocks", f"{self.blocks}, {self.attentions} of them with attention"),
             ("parameters", f"{self.parameters}, of at most {self.bits} bits"),
@@ -249,11 +217,6 @@ class ExactClassifier:
         if (sequences is None) != (labels is None):
             raise ValueError("verify: expected both sequences and labels, or neither")
         if sequences is None or labels is None:
-            if not self.sequences:
-                raise ValueError(
-                    "verify: a network read from a file has no sequences of its own; pass "
-                    "sequences and labels"
-                )
             sequences, labels = self.sequences, self.labels
         if len(sequences) != len(labels):
             raise ValueError(f"labels: expected {len(sequences)} of them, got {len(labels)}")
@@ -280,71 +243,9 @@ class ExactClassifier:
         nearest = [int((2 * z[end - 1, 0] + 1) // 2) for end in ends]
         return [self.classes[min(max(k, 0), len(self.classes) - 1)] for k in nearest]
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the network as JSON, its rationals as text; without the sequences.
-
-        Labels must be texts, numbers, booleans or None, which JSON can hold.
-        """
-        for label in self.classes:
-            if not (label is None or type(label) in (str, int, float, bool)):
-                raise TypeError(
-                    f"save: expected labels that JSON can hold (texts, numbers, booleans, None), "
-                    f"got {label!r:.80}; build the network with texts for labels"
-                )
-        layers = [
-            {"kind": layer.kind, "arrays": [_written(a.tolist()) for a in layer.arrays]}
-            for layer in self.layers
-        ]
-        tree = {"format": FORMAT, "d": self.d, "classes": list(self.classes), "layers": layers}
-        text = json.dumps(tree, ensure_ascii=False).encode()
-        return write_atomically(path, lambda stream: stream.write(text))
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ExactClassifier:
-        """Read what `save` wrote; ValueError if it is anything else."""
-        name = os.fspath(path)
-        tree = parsed_json(read_bytes(Path(path), LARGEST_FILE), name, LARGEST_FILE)
-        if not isinstance(tree, dict) or tree.get("format") != FORMAT:
-            raise ValueError(f"{name}: not an exact classifier as ExactClassifier.save writes it")
-        try:
-            layers = tuple(
-                KINDS[entry["kind"]](*(weights(_numbers(x)) for x in entry["arrays"]))
-                for entry in tree["layers"]
-            )
-            classes, d = tuple(tree["classes"]), tree["d"]
-            sound = type(d) is int and d >= 1 and len(set(classes)) == len(classes) > 0
-            sound = sound and isinstance(tree["classes"], list)
-            if not sound or not layers or not isinstance(layers[0], Affine):
-                raise ValueError("no embedding, no dimension or no classes")
-            width = d
-            for layer in layers:
-                if tuple(a.shape for a in layer.arrays) != layer.shapes(width):
-                    raise ValueError(f"weights of shapes that no {layer.kind} layer has")
-                width = WIDTH
-        except _NOT_OURS as error:
-            raise ValueError(f"{name}: damaged ({type(error).__name__}: {error!s:.80})") from None
-        return cls(layers, classes, d)
-
 
 def _collapsed(z: Weights, sizes: Sequence[int]) -> tuple[Weights, list[int]]:
     """Sequences of equal tokens with one of them."""
     parts = np.split(z, np.cumsum(sizes)[:-1])
     parts = [part[:1] if (part == part[0]).all() else part for part in parts]
     return np.concatenate(parts), [len(part) for part in parts]
-
-
-def _written(values: Any) -> Any:
-    """Nested lists of numbers as texts: "3", "-1/7", hexadecimal where decimals would be slow."""
-    if isinstance(values, list):
-        return [_written(x) for x in values]
-    p, q = (str(x) if x.bit_length() < 10_000 else hex(x) for x in values.as_integer_ratio())
-    return p if q == "1" else f"{p}/{q}"
-
-
-def _numbers(values: Any) -> Any:
-    if isinstance(values, list):
-        return [_numbers(x) for x in values]
-    if not isinstance(values, str):
-        raise ValueError(f"a number that is not a text: {values!r:.40}")
-    p, _, q = values.partition("/")
-    return _whole(Fraction(int(p, 0), int(q, 0) if q else 1))
