@@ -137,20 +137,17 @@ def test_a_token_that_leaves_is_counted() -> None:
     """Two points of S, the first a vertex; a token at it leads and does not count."""
     vertex = np.array([True, False])
     gaps = np.array([[[0.0, 9], [0.5, 9]], [[0.0, 9], [0.4, 9]], [[0.0, 9], [3.0, 0.1]]])
-    tally = figure4._Tally([], np.zeros(4, dtype=int))
-    tally.add(gaps, 1.0, vertex)
-    assert tally.entered == [0] and tally.steps.tolist() == [2, 1, 0, 0]
-    tally = figure4._Tally([], np.zeros(4, dtype=int))
-    tally.add(gaps, 0.45, vertex)  # inside from layer 1 on only
-    assert tally.entered == [1] and tally.steps.tolist() == [1, 1, 0, 0]
-
-
-SMALL = replace(figure5.QUICK, starts=2, d=(2,), forms=("I",))
+    none = figure4.Entries(0.5, 1.0, [], 1, 0, 0)
+    found = figure4._with(none, gaps, 1.0, vertex)
+    assert (found.entered, found.stays, found.leaves) == ([0], 2, 1)
+    found = figure4._with(none, gaps, 0.45, vertex)  # inside from layer 1 on only
+    assert (found.entered, found.stays, found.leaves) == ([1], 1, 1)
+    assert figure4._with(none, gaps[:, 1:] + 1, 0.45, vertex) == none  # never inside
 
 
 @pytest.mark.parametrize("factor", [0.5, 2.0])
-def test_another_delta_fails_the_search(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
-    report = figure5.run(SMALL)
+def test_another_delta_fails_the_check(monkeypatch: pytest.MonkeyPatch, factor: float) -> None:
+    report = figure5.run(figure5.QUICK)
     assert report.failures == [] and all(c.survives for c in report.controls)
     honest = _separation.largest_delta
 
@@ -159,10 +156,8 @@ def test_another_delta_fails_the_search(monkeypatch: pytest.MonkeyPatch, factor:
         return found._replace(delta=factor * found.delta, x=found.x * 0.99)
 
     monkeypatch.setattr(_separation, "largest_delta", wrong)
-    report = figure5.run(SMALL)
-    within, largest = report.controls
-    assert len(report.failures) == 1
-    assert within.survives is (factor < 1) and largest.survives is (factor > 1)
+    report = figure5.run(figure5.QUICK)
+    assert len(report.failures) == 1 and not report.controls[0].survives
 
 
 def test_figures_4_and_5_draw_what_they_say() -> None:
@@ -178,4 +173,4 @@ def test_figures_4_and_5_draw_what_they_say() -> None:
         assert len(balls) == len(places.points)
         assert all(b.get_radius() == places.delta for b in balls)
     assert panels[-1].get_title().endswith(f"{p.n} of {p.n} inside")
-    assert len(figure5.run(SMALL).figures[0].drawing.axes) == 3
+    assert len(figure5.run(figure5.QUICK).figures[0].drawing.axes) == 3

@@ -1,40 +1,11 @@
 """How far around a vertex of K a token is held apart from the rest of S, for Figures 4 and 5.
 
-S holds the possible limits (docs/mathematics.md B4), |.| is the A-norm, <., .> its inner product,
-and H_x = {y : <x, y - x> >= 0} is the half-space of x, in which everything lies that x follows.
+    (*)   <x, y - x> < 0   whenever |x - s_0| <= delta and |y - s| <= delta, s in S, s != s_0
 
-**Lemma.** Let s_0 be a vertex of K and delta such that H_x misses the closed delta-balls of all
-other points of S, for every x within delta of s_0:
-
-    (*)   <x, y - x> < 0   whenever |x - s_0| <= delta and |y - s| <= delta, s in S, s != s_0.
-
-(a) If all tokens are within delta of S, a token within delta of s_0 follows such tokens only, and
-    stays within delta of s_0: a layer moves it to a convex combination of points of that ball.
-(b) For x in K the hyperplane through x with normal A x separates s_0 from these balls:
-    <x, s_0 - x> >= 0.
-(c) A delta > 0 exists; for a point of S that is no vertex of K there is none.
-
-*Proof.* (a) is the definition of C_i, since x itself is in H_x. (c) For delta = 0, (*) reads
-<s_0, s - s_0> < 0, true at a vertex since vertices lead; both sides are continuous and the balls
-compact. A point of S that is no vertex is the foot of 0 on a face, and the vertices of that face,
-which are in S too, lie *on* its hyperplane. (b) Let s = s_0 + l w be a vertex of K, |w| = 1, and
-c = -<s_0, w>. For x = s_0 + r w, <x, s - x> = (l - r)(r - c), so (*) with y = s forces delta < c.
-Every direction of K from s_0 is a combination with weights >= 0 of such w, hence
-<s_0, s_0 - x> >= min(c) |x - s_0| (triangle inequality) and
-<x, s_0 - x> = <s_0, s_0 - x> - |x - s_0|^2 >= 0.
-
-**The largest delta.** <x, y - x> < 0 says that x is outside the ball with diameter [0, y] (Thales).
-So (*) says that this ball is farther than delta from s_0, |s_0 - y/2| > |y|/2 + delta, or
-
-    |y - 2 s_0| - |y| > 2 delta   for all y within delta of s:
-
-the delta-ball of s lies inside the branch around 0 of the hyperbola with foci 0 and 2 s_0 and
-semi-axis delta. (The hyperplanes of the x with |x - s_0| = delta are its tangents: a circle around
-the centre is the pedal curve of a hyperbola.) That region shrinks and the ball grows with delta, so
-bisection finds the one delta at which they touch. The distance of s from a branch is exact: in the
-plane of 0, s_0 and s its feet are the positive roots of a quartic. A bound without bisection: since
-max over y of <x, y - x> is <x, s - x> + delta |x|, (*) holds for every
-delta < <s_0, s_0 - s> / (|s - 2 s_0| + |s_0|).
+docs/mathematics.md B4 has what follows from it, and why it says that the delta-ball of every other
+point s lies inside the branch |y - 2 s_0| - |y| > 2 delta of a hyperbola. That region shrinks and
+the ball grows with delta, so bisection finds the one delta at which they touch. The distance of s
+from a branch is exact: in the plane of 0, s_0 and s its feet are the positive roots of a quartic.
 """
 
 from __future__ import annotations

@@ -8,8 +8,8 @@ vertex, and never leaves.
 
 See K, the points of S with their delta-balls, where delta is the largest that the second step
 allows for every vertex (`figure5` derives it), and the tokens, white outside and in the colour of
-their ball inside. The sweep then looks for a token that leaves: at that delta, at smaller and
-larger ones, and before k(delta), where nothing forbids it.
+their ball inside. The sweep then looks for a token that leaves: at that delta, and at smaller and
+larger ones.
 """
 
 from __future__ import annotations
@@ -55,12 +55,6 @@ class Entries(NamedTuple):
     runs: int
     stays: int  # (token, layer) pairs from k(delta) on, the token within delta of a vertex
     leaves: int  # of them: not within delta of it one layer later
-    early: int  # the same before k(delta): pairs
-    early_leaves: int
-
-    @property
-    def early_rate(self) -> float | None:
-        return self.early_leaves / self.early if self.early else None
 
 
 def run(p: Params, progress: study.Progress | None = None) -> study.Report:
@@ -110,38 +104,28 @@ def _entry(inside: np.ndarray) -> int:
 def _entries(p: Params, alpha: float) -> list[Entries]:
     """Every share of the largest delta, on the same runs."""
     dynamics = cy.PureAttention(alpha=alpha)
-    cells = [_Tally([], np.zeros(4, dtype=int)) for _ in p.shares]
+    cells = [Entries(alpha, share, [], p.starts, 0, 0) for share in p.shares]
     for seed in range(p.starts):
         z0 = cy.configurations.gaussian(p.n, 2, seed)
         places = possible_limits(dynamics, z0)
         gaps = _distances(cy.simulate(dynamics, z0, layers=p.depth).values, places.points)
-        for share, tally in zip(p.shares, cells):
-            tally.add(gaps, share * places.delta, places.vertex)
-    return [
-        Entries._make((alpha, share, tally.entered, p.starts, *tally.steps.tolist()))
-        for share, tally in zip(p.shares, cells)
-    ]
+        cells = [_with(cell, gaps, cell.share * places.delta, places.vertex) for cell in cells]
+    return cells
 
 
-class _Tally(NamedTuple):
-    """Counted run by run: k(delta); steps near a vertex and steps that leave, after and before."""
+def _with(cell: Entries, gaps: np.ndarray, delta: float, vertex: np.ndarray) -> Entries:
+    """One run more, given the distances of its tokens from the points of S, (layers, n, m).
 
-    entered: list[int]
-    steps: np.ndarray
-
-    def add(self, gaps: np.ndarray, delta: float, vertex: np.ndarray) -> None:
-        """One run, given the distances of its tokens from the points of S, (layers, n, m).
-
-        A token *at* a vertex leads and cannot move: it does not count.
-        """
-        near = gaps <= delta
-        k = _entry(np.any(near, axis=2))
-        if k >= 0:
-            self.entered.append(k)
-        now = (near & (gaps > 0))[:-1][..., vertex]
-        leaves = now & ~near[1:][..., vertex]
-        cut = k if k >= 0 else len(now)
-        self.steps[:] += [now[cut:].sum(), leaves[cut:].sum(), now[:cut].sum(), leaves[:cut].sum()]
+    A token *at* a vertex leads and cannot move: it does not count.
+    """
+    near = gaps <= delta
+    k = _entry(np.any(near, axis=2))
+    if k < 0:
+        return cell
+    now = (near & (gaps > 0))[k:-1][..., vertex]
+    leaves = int((now & ~near[k + 1 :][..., vertex]).sum())
+    stays = cell.stays + int(now.sum())
+    return cell._replace(entered=[*cell.entered, k], stays=stays, leaves=cell.leaves + leaves)
 
 
 def _summary(p: Params, tr: cy.Trajectory, places: PossibleLimits, within: list[Entries]) -> str:
@@ -150,17 +134,14 @@ def _summary(p: Params, tr: cy.Trajectory, places: PossibleLimits, within: list[
     k = _entry(gaps <= places.delta)
     first = int((gaps[0] <= places.delta).sum())
     reached = f"from layer {k} on all of them are" if k >= 0 else "not all of them are at the end"
-    leaves, early = sum(c.leaves for c in within), sum(c.early_leaves for c in within)
-    before = f"{early} of {sum(c.early for c in within)}"
+    leaves = sum(c.leaves for c in within)
     return (
         f"{p.n} Gaussian tokens, alpha = {p.alpha:g}: K has {int(places.vertex.sum())} vertices, "
         f"S has {feet} more points. The largest delta that separates every vertex from the "
         f"rest of S is {places.delta:.4f}. {first} tokens start within it; {reached}.\n\n"
         f"Gaussian starts, alpha {_range(p.alphas)}, delta at most the largest: {leaves} of "
         f"{sum(c.stays for c in within)} steps leave the ball of a vertex once all tokens are in "
-        f"the neighbourhood of S, as the proof says. Before that {before} do: a ball this small is "
-        "inside the capture ball of a vertex that leads (docs/mathematics.md B9), which needs no "
-        "neighbourhood of S."
+        "the neighbourhood of S, as the proof says."
     )
 
 
@@ -205,14 +186,11 @@ def _sweep_table(cells: list[Entries]) -> study.Table:
         "median k(delta)": lambda c: float(np.median(c.entered)) if c.entered else None,
         "largest k(delta)": lambda c: max(c.entered, default=None),
     }
-    columns |= study.columns(
-        "steps near a vertex after = stays, leave = leaves, steps before = early, "
-        "leave before = early_leaves, share before = early_rate"
-    )
+    columns |= study.columns("steps near a vertex = stays, leave = leaves")
     note = (
-        "A step is a token and a layer at which it is within delta of a vertex of K and not at it; "
-        "it leaves if it is not one layer later. After: from the layer k(delta) on, from which all "
-        "tokens are within delta of S. `delta / largest` above 1 is outside the lemma."
+        "A step is a token and a layer, from k(delta) on, at which it is within delta of a vertex "
+        "of K and not at it; it leaves if it is not one layer later. `delta / largest` above 1 is "
+        "outside the lemma."
     )
     return study.Table.of("Does a token leave?", cells, columns, note)
 

@@ -6,17 +6,16 @@ near s_0 follows only tokens near s_0, once all of them are near S (Figure 4).
 
 How small is enough? The *largest* delta is computed, not assumed: the hyperplanes of the x with
 |x - s_0| = delta are the tangents of a hyperbola with foci 0 and 2 s_0, and delta is largest when
-a ball touches its branch (lemma and proof: `_separation.py`). See, for the run
-of Figure 4: (a) at that delta every hyperplane passes all balls by, and one touches; (b) beyond,
-some cut a ball; (c) at a point of S that is no vertex there is no such delta, because its
-hyperplane runs through the vertices of its face. Random x and y look for a counterexample, for
-other matrices A and in space too.
+a ball touches its branch (docs/mathematics.md B4). See, for the run of Figure 4: (a) at that delta
+every hyperplane passes all balls by, and one touches; (b) beyond, some cut a ball; (c) at a point
+of S that is no vertex there is no such delta, because its hyperplane runs through the vertices of
+its face.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -28,68 +27,61 @@ from .figure4 import neighbourhood
 
 TITLE = "Figure 5: the hyperplane of a token separates its vertex from the rest of S"
 ALIASES = "2407.01602/figure5"
+_FINE = 20_000  # hyperplanes looked at for each vertex
 
 
 @dataclass(frozen=True)
 class Params:
-    """The run of Figure 4; delta times `beyond` in (b); the search: d, A, starts, x per vertex."""
+    """The run of Figure 4, the hyperplanes drawn, and the multiple of delta in (b)."""
 
     n: int = 20
     seed: int = 7
     alpha: float = 0.25
     lines: int = 48
     beyond: float = 1.5
-    d: tuple[int, ...] = (2, 3)
-    forms: tuple[str, ...] = ("I", "random")
-    starts: int = 40
-    pairs: int = 4000
 
 
-QUICK = Params(starts=4, pairs=500)
-
-
-class Search(NamedTuple):
-    """Random pairs x, y for the vertices of many starts: does one contradict the lemma?"""
-
-    d: int
-    form: str
-    vertices: int
-    within: int  # vertices with a pair within the largest delta that is not separated
-    touching: int  # vertices whose touching pair has <Ax, y - x> = 0 up to rounding
-    beyond: int  # vertices with a pair not separated among those within 1.01 times it
-    flat: int  # points of S that are no vertex ...
-    flat_zero: int  # ... and have no delta > 0
-    ratio: list[float]  # largest delta over the bound that needs no bisection
-    size: list[float]  # largest delta over the longest token, A-norms
+QUICK = Params()
 
 
 def run(p: Params, progress: study.Progress | None = None) -> study.Report:
-    """The picture, the delta of every point of S, and the search."""
-    sensible = p.n >= 4 and p.beyond > 1 and p.starts >= 1 and p.lines >= 3
-    sensible &= set(p.forms) <= {"I", "random"}
-    study.require(sensible, "n >= 4, beyond > 1, forms I, random", p)
+    """The picture, the delta of every point of S, and what other deltas do."""
+    sensible = p.n >= 4 and p.beyond > 1 and p.lines >= 3
+    study.require(sensible, "n >= 4, beyond > 1, lines >= 3", p)
     dynamics = cy.PureAttention(alpha=p.alpha)
     places = possible_limits(dynamics, cy.configurations.gaussian(p.n, 2, p.seed))
-    axes = {"d": p.d, "form": p.forms}
-    cells = study.over_grid(_search, p, axes, study.part(progress, 0.1, 1))
-    total, flat = sum(c.vertices for c in cells), sum(c.flat for c in cells)
-    right = sum(min(c.vertices - c.within, c.touching) for c in cells)
+    vertices, flat = int(places.vertex.sum()), np.flatnonzero(~places.vertex).tolist()
+    meets = {share: _meeting(places, share) for share in (1 - 1e-6, 1 + 1e-4, p.beyond)}
+    below, above, far = meets.values()
+    # 1e-9: feet and vertices of the same face are on one hyperplane up to rounding
+    none = [largest_delta(*_parted(places.points, i)).delta <= 1e-9 for i in flat]
     check = study.all_of(
         "separation",
         "arXiv 2407.01602, proof of Theorem 1.1",
-        "within the largest delta of a vertex no hyperplane meets another ball, at it one touches; "
+        "below the largest delta of a vertex no hyperplane meets another ball, above it one does; "
         "a point of S that is no vertex has none",
-        right + sum(c.flat_zero for c in cells),
-        total + flat,
-        vertices=total,
-        others=flat,
+        sum(not low and high for low, high in zip(below, above)) + sum(none),
+        len(places.points),
+    )
+    deltas = ", ".join(f"{s.delta:.4f}" for s in places.separations)
+    summary = (
+        f"The run of Figure 4: the largest delta of the vertices of K is {deltas}; the least of "
+        f"them, {places.delta:.4f}, serves for all. The other {len(flat)} points "
+        "of S have none: their hyperplanes run through vertices."
+    )
+    control = study.Comparison(
+        "The largest delta is where hyperplanes begin to meet the balls of other points of S.",
+        "smaller and larger deltas",
+        f"vertices of {vertices} with a hyperplane that meets one: {sum(below)} just below "
+        f"it, {sum(above)} just above it, {sum(far)} at {p.beyond:g} times it",
+        survives=not any(below) and all(above) and all(far),
     )
     return study.report_of(
         p,
-        _summary(places, cells),
-        controls=_controls(cells),
-        tables=[_points_table(places), _search_table(cells)],
-        checks={"search": [check]},
+        summary,
+        controls=[control],
+        tables=[_points_table(places)],
+        checks={"hyperplanes": [check]},
         figures=[study.Picture("Figure 5", _caption(p), _figure(p, places))],
     )
 
@@ -105,88 +97,29 @@ def _caption(p: Params) -> str:
     )
 
 
-# --- the search ----------------------------------------------------------------------------------
+def _parted(points: np.ndarray, i: int) -> tuple[np.ndarray, np.ndarray]:
+    return points[i], np.delete(points, i, axis=0)
 
 
-def _search(p: Params, d: int, form: str) -> Search:
-    counts = np.zeros(6, dtype=int)
-    ratio, size = [], []
-    for seed in range(p.starts):
-        rng = np.random.default_rng([d, seed])
-        z0 = cy.configurations.gaussian(p.n, d, seed)
-        x = np.zeros((d, d)) if form == "I" else rng.standard_normal((d, d))
-        A = None if form == "I" else x @ x.T + 0.2 * np.eye(d)
-        places = possible_limits(cy.PureAttention(cy.Hardmax(A), alpha=p.alpha), z0)
-        root = np.eye(d) if A is None else np.linalg.cholesky(A)
-        longest = float(np.linalg.norm(z0 @ root, axis=1).max())
-        S = places.points @ root  # coordinates in which A = I
-        for i, found in zip(np.flatnonzero(places.vertex), places.separations):
-            others = np.delete(S, i, axis=0)
-            x, y = found.x @ root, found.y @ root
-            away = rng.standard_normal((p.pairs, d))
-            inside = _worst(S[i], others, (1 - 1e-9) * found.delta, away)
-            touching = (x - S[i]) / found.delta  # beyond, look around it only
-            near = np.concatenate([touching[None], touching + 1e-3 * rng.standard_normal((50, d))])
-            outside = _worst(S[i], others, 1.01 * found.delta, near)
-            touch = abs(x @ (y - x)) <= 1e-9 * longest**2
-            counts[:4] += [1, inside >= 0, touch, outside > 0]
-            ratio.append(found.delta / sure_delta(S[i], others))
-            size.append(found.delta / longest)
-        for i in np.flatnonzero(~places.vertex):
-            # 1e-9: feet and vertices of the same face are on one hyperplane up to rounding
-            none = largest_delta(S[i], np.delete(S, i, axis=0)).delta <= 1e-9 * longest
-            counts[4:] += [1, none]
-    return Search._make((d, form, *counts.tolist(), ratio, size))
+def _circle(s0: np.ndarray, delta: float, many: int) -> np.ndarray:
+    angle = 2 * np.pi * np.arange(many) / many
+    return s0 + delta * np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
-def _worst(s0: np.ndarray, others: np.ndarray, delta: float, towards: np.ndarray) -> float:
-    """The largest <x, y - x> over the x on the sphere around s0 in these directions.
-
-    For given x the worst y of a ball is s + delta x/|x|, so only x has to be guessed.
-    """
-    x = s0 + delta * towards / np.linalg.norm(towards, axis=1, keepdims=True)
-    worst = x @ others.T - (x * x).sum(axis=1, keepdims=True)
-    return float((worst.max(axis=1) + delta * np.linalg.norm(x, axis=1)).max())
+def _reach(x: np.ndarray, others: np.ndarray, delta: float) -> np.ndarray:
+    """The largest <x, y - x> for the y within delta of the others: at y = s + delta x/|x|."""
+    size = np.linalg.norm(x, axis=1)
+    return (x @ others.T).max(axis=1) + delta * size - size**2
 
 
-# --- text and tables -----------------------------------------------------------------------------
-
-
-def _summary(places: PossibleLimits, cells: list[Search]) -> str:
-    deltas = ", ".join(f"{s.delta:.4f}" for s in places.separations)
-    size = np.concatenate([c.size for c in cells])
-    ratio = np.concatenate([c.ratio for c in cells])
-    within, total = sum(c.within for c in cells), sum(c.vertices for c in cells)
-    return (
-        f"The run of Figure 4: the largest delta of the vertices of K is {deltas}; the least of "
-        f"them, {places.delta:.4f}, serves for all. The other {int((~places.vertex).sum())} points "
-        "of S have none: their hyperplanes run through vertices.\n\n"
-        f"{total} vertices of K in {len(cells)} families of Gaussian starts: {within} have a pair "
-        "x, y within the largest delta that is not separated; every one has a pair at it that "
-        f"touches. The median largest delta is {np.median(size):.3f} of the longest token, and "
-        f"one in ten is below {np.quantile(size, 0.1):.1g}; it is at most {ratio.max():.2f} times "
-        "the bound <s_0, s_0 - s> / (|s - 2 s_0| + |s_0|)."
-    )
-
-
-def _controls(cells: list[Search]) -> list[study.Comparison]:
-    total, within = sum(c.vertices for c in cells), sum(c.within for c in cells)
-    beyond = sum(c.beyond for c in cells)
-    by_cell = "; ".join(f"d = {c.d}, A {c.form}: {c.within} of {c.vertices}" for c in cells)
-    return [
-        study.Comparison(
-            "Within the largest delta no hyperplane meets another ball.",
-            "the dimension and the matrix A",
-            f"vertices with a counterexample among random x: {by_cell}",
-            survives=within == 0,
-        ),
-        study.Comparison(
-            "It is the largest.",
-            "1.01 times that delta",
-            f"{beyond} of {total} vertices have a hyperplane that meets a ball",
-            survives=beyond == total,
-        ),
-    ]
+def _meeting(places: PossibleLimits, share: float) -> list[bool]:
+    """For each vertex of K: does a hyperplane at this share of its largest delta meet a ball?"""
+    met = []
+    for i, found in zip(np.flatnonzero(places.vertex).tolist(), places.separations):
+        s0, others = _parted(places.points, i)
+        delta = share * found.delta
+        met.append(bool((_reach(_circle(s0, delta, _FINE), others, delta) > 0).any()))
+    return met
 
 
 def _points_table(places: PossibleLimits) -> study.Table:
@@ -202,20 +135,6 @@ def _points_table(places: PossibleLimits) -> study.Table:
     columns = ("point", "place", "what it is", "largest delta", "sure delta", "touches the ball of")
     note = "Sure delta: the least <s_0, s_0 - s> / (|s - 2 s_0| + |s_0|), found without bisection."
     return study.Table("The points of S", columns, tuple(rows), note)
-
-
-def _search_table(cells: list[Search]) -> study.Table:
-    columns: dict[str, Any] = {
-        **{"d": "d", "A": "form", "vertices": "vertices"},
-        "counterexamples within": "within",
-        "touching pairs": "touching",
-        "counterexamples at 1.01": "beyond",
-        "median delta / longest token": lambda c: float(np.median(c.size)),
-        "least": lambda c: min(c.size),
-        "largest delta / sure delta": lambda c: max(c.ratio),
-        "other points of S without delta": lambda c: f"{c.flat_zero}/{c.flat}",
-    }
-    return study.Table.of("Looking for a counterexample", cells, columns)
 
 
 # --- the picture ---------------------------------------------------------------------------------
@@ -249,13 +168,11 @@ def _panel(
 
     With `only`, the hyperplane of S[at] alone.
     """
-    s0, others = places.points[at], np.delete(places.points, at, axis=0)
+    s0, others = _parted(places.points, at)
     cy.plot.shade(ax, places.limit.polytope, alpha=0.2)
     neighbourhood(ax, places.points, places.vertex, delta)
-    angle = 2 * np.pi * np.arange(p.lines) / p.lines
-    circle = s0 + delta * np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    for x in s0[None] if only else circle:
-        reach = (others @ x).max() + (0 if only else delta * np.linalg.norm(x)) - x @ x
+    drawn = s0[None] if only else _circle(s0, delta, p.lines)
+    for x, reach in zip(drawn, _reach(drawn, others, 0.0 if only else delta)):
         cuts = reach > 1e-9 * (s0 @ s0)
         along = np.array([-x[1], x[0]])
         look = {"color": cy.plot.PALETTE[1], "lw": 1.1} if cuts else {"color": cy.plot.GREY}
