@@ -31,9 +31,9 @@ import phase_diagram
 import sweep_cells as cells
 from cynosure.cli import main
 from cynosure.sweeps import running, store
-from cynosure.sweeps.cells import NAMED, emergent_leaders, leaders, long_context, sphere_met
+from cynosure.sweeps.cells import emergent_leaders, leaders, long_context, sphere_met
 from cynosure.sweeps.plan import DONE, FAILED, WAITING, Plan, block_shape
-from cynosure.sweeps.spec import asked_for
+from cynosure.sweeps.spec import asked_for, named
 from fuzz.families import edited
 
 GRID = {"beta": [0.0, 0.25, 0.5, 1.0], "d": [2, 3, 5]}
@@ -854,7 +854,7 @@ def test_without_dask_or_zarr(tmp_path: Path, monkeypatch, capsys, want: dict) -
 
 
 def test_the_named_sweeps_can_be_swept() -> None:
-    for name in NAMED:
+    for name in named():
         asked = asked_for(name)
         plan = Plan.of(**asked)
         assert plan.size > 10 and plan.identity()["cell"].startswith("cynosure.sweeps.cells:")
@@ -915,7 +915,7 @@ SMALL: dict[str, tuple[dict[str, Any], Any]] = {
 
 
 @pytest.mark.many
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize("name", named())
 def test_the_pictures_of_the_page_are_drawn_from_stores(tmp_path: Path, name: str, capsys) -> None:
     grid, seeds = SMALL[name]
     asked = {**asked_for(name), "grid": grid, "seeds": seeds, "store": tmp_path / "s.zarr"}

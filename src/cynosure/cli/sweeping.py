@@ -56,9 +56,9 @@ def sweep(
 
     voice: Voice = ctx.obj
     if list_:
-        from ..sweeps.cells import NAMED
+        from ..sweeps.spec import named
 
-        rows = ((name, what) for name, (what, _) in NAMED.items())
+        rows = named().items()
         show_table(("name", "what it shows"), rows, WIDTH)
         return
     if store is None:

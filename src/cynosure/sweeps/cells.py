@@ -1,4 +1,4 @@
-"""Functions to sweep, and the named sweeps made of them: `cynosure sweep NAME --store FOLDER`.
+"""Functions to sweep; the files in `named` sweep them: `cynosure sweep NAME --store FOLDER`.
 
 A cell takes its place of the grid as keywords and gives numbers and arrays; write your own like
 these, in a module of yours.
@@ -20,7 +20,7 @@ from ..simulation.steppers import RK4
 from ..theorems import expected_leaders
 from ..theorems.long_context import output_cosine
 
-__all__ = ["NAMED", "emergent_leaders", "leaders", "long_context", "sphere_met"]
+__all__ = ["emergent_leaders", "leaders", "long_context", "sphere_met"]
 
 
 def sphere_met(
@@ -73,44 +73,3 @@ def long_context(gamma: float | int, r: float | int, n: int) -> dict[str, Any]:
     y = Softmax(beta).pull(x)
     unit = y / np.linalg.norm(y, axis=1, keepdims=True)
     return {"cosine": float(unit[0] @ unit[-1]), "closed": output_cosine(n, r, beta)}
-
-
-def _named(what: str, cell: Any, grid: Any, units: Any, **how: Any) -> tuple[str, dict[str, Any]]:
-    return what, {"cell": cell, "grid": grid, "units": {"n": "tokens", **units}, **how}
-
-
-NAMED = {  # name -> what it shows, arguments of sweep()
-    "sphere": _named(
-        "pairs that have met on the sphere, over beta, d, n and time",
-        sphere_met,
-        {"beta": np.linspace(0, 10, 200), "d": [2, 3, 32], "n": [32, 64]},
-        {"t": "time of the flow", "met": "share of pairs"},
-        seeds=range(8),
-        vectorized=True,
-    ),
-    "leaders": _named(
-        "leaders of Gaussian tokens over d and n, and the formula",
-        leaders,
-        {"d": [1, 2, 3, 4, 6, 8, 12, 16, 24, 32], "n": [10, 18, 32, 56, 100, 178, 316, 562, 1000]},
-        dict.fromkeys(("first", "final", "expected"), "leaders") | {"undecided": "tokens"},
-        seeds=range(100),
-    ),
-    "emergent_leaders": _named(
-        "leaders born after layer 0 over alpha, n and d",
-        emergent_leaders,
-        {
-            "alpha": np.geomspace(0.1, 10, 25),
-            "n": [10, 14, 20, 28, 40, 57, 80, 113, 160],
-            "d": [1, 2, 8],
-        },
-        {"first": "leaders", "late": "leaders", "last": "layers"},
-        seeds=range(200),
-    ),
-    "long_context": _named(
-        "the cosine of two outputs of a layer over gamma, r and n",
-        long_context,
-        {"gamma": np.linspace(0.05, 4, 80), "r": np.linspace(0.02, 0.98, 49), "n": [32, 512]},
-        {"cosine": "cosine", "closed": "cosine"},
-        seeds=None,
-    ),
-}

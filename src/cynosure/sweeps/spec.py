@@ -24,21 +24,25 @@ from .._files import parsed_toml, read_bytes
 from .._registry import imported
 from .plan import Plan
 
-__all__ = ["asked_for"]
+__all__ = ["asked_for", "named"]
 
 _KEYS = {"cell", "seeds", "vectorized", "grid", "units"}
 _MOST = 1 << 20  # bytes of a file, values of an axis, seeds
+_NAMED = Path(__file__).with_name("named")
+
+
+def named() -> dict[str, str]:
+    """The sweeps of the package and what they show: the first lines of their files."""
+    files = sorted(_NAMED.glob("*.toml"))
+    return {file.stem: file.read_text("utf-8").splitlines()[0].lstrip("# ") for file in files}
 
 
 def asked_for(spec: str | os.PathLike[str]) -> dict[str, Any]:
     """The arguments of sweep() for a named sweep, or for a file such as above."""
-    from .cells import NAMED
-
-    if str(spec) in NAMED:
-        return dict(NAMED[str(spec)][1])
-    path = Path(spec)
+    path = _NAMED / f"{spec}.toml" if str(spec) in named() else Path(spec)
     if path.suffix != ".toml":
-        raise ValueError(f"{spec}: expected a .toml file or one of the sweeps {', '.join(NAMED)}")
+        known = ", ".join(named())
+        raise ValueError(f"{spec}: expected a .toml file or one of the sweeps {known}")
     try:
         found = parsed_toml(read_bytes(path, _MOST).decode("utf-8"), str(spec))
     except UnicodeDecodeError:
