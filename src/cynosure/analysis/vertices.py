@@ -128,7 +128,9 @@ def space_vertices(z: np.ndarray, until: Deadline) -> np.ndarray:
     x = scaled(z)[0]
     x = scaled(x - x[0])[0]
     x = x - x.mean(axis=0)
-    qhull = _qhull(x)
+    qhull = None
+    with contextlib.suppress(scipy.spatial.QhullError):  # it gives up on tokens a rounding apart
+        qhull = scipy.spatial.ConvexHull(x) if x.shape[1] <= QHULL_DIM else None
     if qhull is not None:
         candidates = np.sort(qhull.vertices)
         directions = np.zeros_like(x)
@@ -146,13 +148,6 @@ def space_vertices(z: np.ndarray, until: Deadline) -> np.ndarray:
         stays[i] = False
         stays[i] = _is_exposed(z[candidates[i]], z[candidates[stays]], directions[i])
     return candidates[stays]
-
-
-def _qhull(x: np.ndarray) -> scipy.spatial.ConvexHull | None:
-    """Qhull's answer in low dimension; None where it gives up, as on tokens a rounding apart."""
-    with contextlib.suppress(scipy.spatial.QhullError):
-        return scipy.spatial.ConvexHull(x) if x.shape[1] <= QHULL_DIM else None
-    return None
 
 
 def _margins(x: np.ndarray, directions: np.ndarray) -> np.ndarray:

@@ -203,8 +203,13 @@ def _nearest(
     """
     h = line[-1] - line[0] + 1
     most, landmark, values = 0, apart[0], [0]
+
+    def distance(t: int, places: tuple[int, ...]) -> int:
+        at = bisect_left(places, t)
+        return min(abs(x - t) for x in places[max(0, at - 1) : at + 1])
+
     for t in [*_spread(apart), *_spread(line)]:
-        seen = [h - _distance(t, measure.places) for measure in measures]
+        seen = [h - distance(t, measure.places) for measure in measures]
         parted = len(set(zip(codes, seen, strict=True)))
         if parted > most:
             most, landmark, values = parted, t, seen
@@ -215,11 +220,6 @@ def _spread(places: list[int]) -> list[int]:
     """Some of the places, the first and the last among them."""
     last = len(places) - 1
     return sorted({places[last * k // (CANDIDATES - 1)] for k in range(CANDIDATES)})
-
-
-def _distance(landmark: int, places: tuple[int, ...]) -> int:
-    at = bisect_left(places, landmark)
-    return min(abs(x - landmark) for x in places[max(0, at - 1) : at + 1])
 
 
 def _proportion(

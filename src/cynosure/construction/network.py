@@ -236,16 +236,11 @@ class ExactClassifier:
         z, sizes = weights([row for s in sequences for row in s]), [len(s) for s in sequences]
         for layer in self.layers:
             z = layer(z, sizes)
-            if isinstance(layer, Pull) and max(sizes) > 1:
-                z, sizes = _collapsed(z, sizes)
+            if isinstance(layer, Pull) and max(sizes) > 1:  # one of equal tokens will do
+                parts = np.split(z, np.cumsum(sizes)[:-1])
+                parts = [part[:1] if (part == part[0]).all() else part for part in parts]
+                z, sizes = np.concatenate(parts), [len(part) for part in parts]
         ends = np.cumsum(sizes)
         # floor(x + 1/2): the nearest class where x lies between two of them
         nearest = [int((2 * z[end - 1, 0] + 1) // 2) for end in ends]
         return [self.classes[min(max(k, 0), len(self.classes) - 1)] for k in nearest]
-
-
-def _collapsed(z: Weights, sizes: Sequence[int]) -> tuple[Weights, list[int]]:
-    """Sequences of equal tokens with one of them."""
-    parts = np.split(z, np.cumsum(sizes)[:-1])
-    parts = [part[:1] if (part == part[0]).all() else part for part in parts]
-    return np.concatenate(parts), [len(part) for part in parts]

@@ -263,17 +263,15 @@ def write_words(
             left, bottom = left - wide * (right < 0), bottom - high * (up < 0)
             box = (left, bottom, left + wide, bottom + high)
             inside = min(box) > 0 and max(box[2:]) < frame
-            if inside and not any(_over(box, other) for other in taken):
+            over = (
+                box[0] < b[2] and b[0] < box[2] and box[1] < b[3] and b[1] < box[3] for b in taken
+            )
+            if inside and not any(over):
                 taken.append(box)
                 how: dict[str, Any] = {"textcoords": "offset points", "fontsize": TICK, "zorder": 9}
                 how |= {"ha": "left" if right > 0 else "right", "va": "bottom" if up > 0 else "top"}
                 ax.annotate(text, x[i, :2], (4 * right, 3 * up), gid="word", **how)
                 break
-
-
-def _over(a: tuple[float, ...], b: tuple[float, ...]) -> bool:
-    """Whether two boxes (left, bottom, right, top) share a place."""
-    return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
 def shade(ax: Any, body: Polytope, color: str = SHADE, alpha: float = 0.35) -> None:

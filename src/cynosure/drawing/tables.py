@@ -83,9 +83,13 @@ class Table:
 
     def to_html(self) -> str:
         head = "".join(f"<th>{escape(c)}</th>" for c in self.columns)
-        body = "".join(
-            "<tr>" + "".join(_html_cell(x) for x in row) + "</tr>\n" for row in self.rows
-        )
+
+        def cell(x: Any) -> str:
+            said = short_text(x)
+            width = "t" if len(said) <= _TOGETHER else "w" if len(said) <= _SAYS else "say"
+            return f'<td class="{"r" if _is_number(x) else width}">{escape(said)}</td>'
+
+        body = "".join(f"<tr>{''.join(map(cell, row))}</tr>\n" for row in self.rows)
         note = f"<p class=note>{prose(self.note)}</p>" if self.note else ""
         title = f"<h4>{escape(self.title)}</h4>\n" if self.title else ""
         box = "scroll tall" if len(self.rows) > _LONG else "scroll"
@@ -159,13 +163,6 @@ def _exact_text(x: Any) -> str:
     if isinstance(x, list | tuple):
         return " ".join(map(_exact_text, x))
     return repr(x) if isinstance(x, float) else str(x)
-
-
-def _html_cell(x: Any) -> str:
-    said = short_text(x)
-    width = "t" if len(said) <= _TOGETHER else "w" if len(said) <= _SAYS else "say"
-    kind = "r" if _is_number(x) else width
-    return f'<td class="{kind}">{escape(said)}</td>'
 
 
 def prose(text: str) -> str:

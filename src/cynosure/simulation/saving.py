@@ -178,12 +178,6 @@ def _all_text(values: Any) -> bool:
     return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
-def _name_of(kind: type) -> str:
-    """The name under which a class is registered; module:Name for others."""
-    names = (name for known in _KNOWN for name, one in known.items() if one is kind)
-    return next(names, f"{kind.__module__}:{kind.__qualname__}")
-
-
 def _kind(name: str) -> type:
     """The class of that name. A file imports nothing: module:Name must be imported already."""
     for known in (*_KNOWN, *(r.installed() for r in _KNOWN if isinstance(r, Registry))):
@@ -218,7 +212,11 @@ def _describe(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if issubclass(kind, _OURS) and is_dataclass(kind):
         parts = {f.name: getattr(value, f.name) for f in fields(kind) if f.init}
         told = {k: _describe(v, arrays) for k, v in parts.items()}
-        return {"kind": _name_of(type(value)), "fields": told}
+        names = (name for known in _KNOWN for name, one in known.items() if one is kind)
+        return {
+            "kind": next(names, f"{kind.__module__}:{type(value).__qualname__}"),
+            "fields": told,
+        }
     if value is None or type(value) in (bool, int, float, str):
         return {"value": value}
     raise TypeError(f"cannot be stored: {value!r}")

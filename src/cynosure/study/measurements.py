@@ -148,7 +148,8 @@ def _made_apart(
         for k, name in enumerate(names)
         if not _read(store.folder / name, home)[0]
     }
-    work = partial(_keep, store.folder, _address(measure))
+    file = getattr(sys.modules[measure.__module__], "__file__", None) or ""
+    work = partial(_keep, store.folder, (measure.__module__, measure.__qualname__, file))
     for done, (k, lost) in enumerate(finished(work, missing, store.workers), 1):
         if isinstance(lost, Lost):
             raise RuntimeError(f"{measure.__qualname__}{every[k]}: {lost.reason}")
@@ -169,12 +170,6 @@ def _keep(folder: Path, address: tuple[str, str, str], packed: tuple[Any, Any]) 
         measure = getattr(measure, part)
     with keeping(folder):
         kept(measure, *_unpacked(*packed, _package(module)))
-
-
-def _address(measure: Callable[..., Any]) -> tuple[str, str, str]:
-    """(module, name in it, file) of a function."""
-    file = getattr(sys.modules[measure.__module__], "__file__", None) or ""
-    return measure.__module__, measure.__qualname__, file
 
 
 def load_file(file: str | Path, name: str) -> ModuleType:

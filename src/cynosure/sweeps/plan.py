@@ -67,7 +67,12 @@ class Plan:
             raise TypeError(f"seeds: expected whole numbers, got {drawn[:5].tolist()}")
         if drawn is not None and not vectorized:
             axes["seed"] = drawn
-        plan = Plan(cell, axes, fixed, drawn if vectorized else None, _units(units))
+        words = {} if units is None else units
+        if not isinstance(words, Mapping) or not all(
+            isinstance(word, str) for pair in words.items() for word in pair
+        ):
+            raise TypeError(f'units: expected {{"t": "seconds", ...}}, got {units!r}')
+        plan = Plan(cell, axes, fixed, drawn if vectorized else None, dict(words))
         if not axes:
             raise ValueError("grid: expected an axis with several values, got single values only")
         try:
@@ -131,15 +136,6 @@ def counted(seeds: Any) -> Iterable[Any]:
     if isinstance(seeds, str | bool) or not isinstance(seeds, Iterable):
         raise TypeError(f"seeds: expected a number of seeds such as 16, or a list, got {seeds!r}")
     return seeds
-
-
-def _units(given: Any) -> dict[str, str]:
-    words = {} if given is None else given
-    if not isinstance(words, Mapping) or not all(
-        isinstance(word, str) for pair in words.items() for word in pair
-    ):
-        raise TypeError(f'units: expected {{"t": "seconds", ...}}, got {given!r}')
-    return dict(words)
 
 
 def _scalar(name: str, value: Any) -> Any:

@@ -88,8 +88,10 @@ class Store:
             return open_sweep(self.path)
         import xarray
 
-        data = {name: (_dims(self, name), x) for name, x in self.arrays.items()}
-        coords = {**_coords(self.plan), **self.outputs.coords}
+        axes, coords = tuple(self.plan.axes), {**_coords(self.plan), **self.outputs.coords}
+        data = {name: (axes, self.arrays[name]) for name in ("status", "error")}
+        for name, out in self.outputs.arrays.items():
+            data[name] = ((*_coords(self.plan), *out.dims), self.arrays[name])
         found = xarray.Dataset(data, coords=coords)
         found["status"].attrs = _FLAGS
         about = {"cell": self.plan.name, "fixed": self.plan.fixed, **_made(self.plan)}
@@ -101,12 +103,6 @@ _FLAGS: dict[str, Any] = {"flag_values": [WAITING, DONE, FAILED], "flag_meanings
 
 def _coords(plan: Plan) -> dict[str, np.ndarray]:
     return plan.axes if plan.seeds is None else {**plan.axes, "seed": plan.seeds}
-
-
-def _dims(store: Store, name: str) -> tuple[str, ...]:
-    if name not in store.outputs.arrays:
-        return tuple(store.plan.axes)
-    return (*_coords(store.plan), *store.outputs.arrays[name].dims)
 
 
 def _told(found: Any, names: Iterable[str], about: Mapping[str, Any]) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
 from ..analysis.polytope import hull
 from ..dynamics import EuclideanFlow
-from .checks import Hypothesis, Part, least, need, none, statement
+from .checks import Hypothesis, Need, Part, least, need, none, statement
 from .flows import FlowRun, support
 
 _statement = partial(statement, FlowRun)
@@ -25,19 +26,16 @@ def _leading_values(run: FlowRun) -> np.ndarray:
     return run.y @ run.triple.dual
 
 
-def _still(run: FlowRun, what: str, values: np.ndarray) -> Hypothesis:
-    return Hypothesis(f"{what} stand still (distance to go)", run.still(values), run.left(values))
-
-
-def _values_still(run: FlowRun) -> Hypothesis:
-    return _still(run, "values of f1*", _leading_values(run))
+def _still(what: str, read: Callable[[FlowRun], np.ndarray]) -> Need:
+    name = f"{what} stand still (distance to go)"
+    return lambda run: Hypothesis(name, run.still(read(run)), run.left(read(run)))
 
 
 @_statement(
     "B26",
     "arXiv 2305.05465, lemma on three hyperplanes",
     "good triple: f1*(z_i(t)) stays in its range and tends to at most three values {a, 0, b}",
-    (_good_triple, _values_still),
+    (_good_triple, _still("values of f1*", _leading_values)),
 )
 def hyperplanes(run: FlowRun) -> list[Part]:
     """The least and largest value at the end are a and b; a token elsewhere is at 0."""
@@ -80,15 +78,11 @@ def _leading_parts(run: FlowRun) -> np.ndarray:
     return run.y @ _eigenspace(run)[2]
 
 
-def _parts_still(run: FlowRun) -> Hypothesis:
-    return _still(run, "components in F", _leading_parts(run))
-
-
 @_statement(
     "B27",
     "arXiv 2305.05465, theorem with multiplicity, where its proof is complete",
     "V = l I on F: the components in F tend to the boundary of their hull, or to 0",
-    (_paranormal, _uncoupled, _parts_still),
+    (_paranormal, _uncoupled, _still("components in F", _leading_parts)),
 )
 def multiplicity(run: FlowRun) -> list[Part]:
     """Their hulls shrink, and at the end each component is on the boundary of the last or at 0.
