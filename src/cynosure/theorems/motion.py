@@ -29,7 +29,7 @@ from .._types import Array, as_numpy, is_torch, like
 from ..dynamics import ClosedForm, Flow, HardmaxLayers, LayerMap
 from ..simulation.loop import simulate
 from ..simulation.plan import Plan
-from ..simulation.steppers import RK4, Adaptive, FixedStep, Stepper
+from ..simulation.steppers import Adaptive, FixedStep, Stepper
 from ..simulation.trajectory import Trajectory
 from .checks import Hypothesis, Part, Reading, U, exactly, least, need, statement
 from .exact_sets import ExactLayer, exact_layers
@@ -38,7 +38,6 @@ WORK = 4e9  # products of coordinates that computing again may cost; more interv
 _CALL = 2e4  # what one call of an attention costs beside its products of coordinates
 _LEAST = 4  # intervals that are judged whatever they cost
 _MANY = 2**17  # intervals among which those judged are chosen
-_ROUGH = 1e-7  # relative: an integration of order 4 this sure of itself is enough
 _TINY = 5e-324  # instead of 0 where it divides
 
 
@@ -211,20 +210,12 @@ def _interval(run: MotionRun, row: int) -> tuple[int, tuple[np.ndarray, Any] | N
     assert isinstance(made_by, Flow)
     cut = [(piece, max(a, begin), min(b, end)) for piece, a, b in made_by.pieces(end)]
     pieces = [(_Counted(piece), a, b) for piece, a, b in cut if a < b]
-    stepper = tr.stepper
-    if isinstance(stepper, Adaptive):
-        verdict = _integrated(run, row, size, pieces, stepper)
+    by = tr.stepper
+    if isinstance(by, Adaptive):
+        verdict = _integrated(run, row, size, pieces, by)
     else:
-        assert isinstance(stepper, FixedStep)
-        plain = [(piece.flow, a, b) for piece, a, b in pieces]
-        by = stepper
-
-        def fixed(z: Array) -> Array:
-            for piece, a, b in pieces:
-                piece.calls += int((b - a) / by.dt) + 1
-            return _through(plain, z, lambda since, until: by, tr.mask)
-
-        verdict = _rounded(run, row, size, fixed)
+        assert isinstance(by, FixedStep)
+        verdict = _rounded(run, row, size, lambda z: _through(pieces, z, by, tr.mask))
     return sum(piece.calls for piece, _, _ in pieces), verdict
 
 
@@ -276,23 +267,24 @@ def _integrated(
 ) -> tuple[np.ndarray, Any] | None:
     """A saved state against an integration from the one before it; None where that failed.
 
-    `local` is what one interval may add (module `flows`). Where halving a few steps of Runge and
-    Kutta matters, it is integrated ten times as precisely as the run was. The state before may be
-    wrong by `local` too: what that changes is allowed, in the worst of n d directions.
+    It is ten times as precise as the run was. `local` is what one interval may add (module
+    `flows`). The state before may be wrong by `local` too: what that changes is allowed, in the
+    worst of n d directions.
     """
     n, d = run.states.shape[1:]
     z, after = run.states[row], run.states[row + 1]
     scale = (stepper.atol + run.grain) / size + stepper.rtol + 2 * run.u
     local = 10 * float(np.sqrt(n * d)) * scale
-    advance, doubt = _roughly(pieces, z, size)
-    if not doubt <= _ROUGH:
-        rtol = max(stepper.rtol / 10, 1e-13)
-        finer = Adaptive(rtol, stepper.atol / 10, method=stepper.method, most_steps=1000)
-        advance, doubt = lambda z: _through(pieces, z, lambda since, until: finer, None), 0.0
+    rtol = max(stepper.rtol / 10, 1e-13)
+    finer = Adaptive(rtol, stepper.atol / 10, method=stepper.method, most_steps=1000)
+
+    def advance(z: Array) -> Array:
+        return _through(pieces, z, finer, None)
+
     found = advance(z)
     if not np.isfinite(found).all():
         return None  # too stiff to be done again
-    off, allowed = _distance(after, found, size), local + doubt
+    off, allowed = _distance(after, found, size), local
     if not (off <= allowed).all():
         real, by = np.arange(n), local / max(np.abs(z).max() / size, _TINY)
         spread = _spread(advance, z, by, real, found, size)
@@ -300,31 +292,11 @@ def _integrated(
     return off, allowed
 
 
-def _roughly(pieces: _Pieces, z: np.ndarray, size: float) -> tuple[_Advance, float]:
-    """2, 4 or 8 steps of order 4 to the next saved time, and what halving their number changes."""
-
-    def by(steps: int) -> _Advance:
-        return lambda z: _through(
-            pieces, z, lambda since, until: RK4((until - since) / steps), mask=None
-        )
-
-    coarse, doubt = by(1)(z), np.inf
-    for steps in (2, 4, 8):
-        fine = by(steps)(z)
-        doubt = float(_distance(fine, coarse, size).max(initial=0.0))
-        if not doubt > _ROUGH:
-            break
-        coarse = fine
-    return by(steps), doubt
-
-
-def _through(
-    pieces: _Pieces, z: Array, stepper: Callable[[float, float], Stepper], mask: np.ndarray | None
-) -> Array:
+def _through(pieces: _Pieces, z: Array, by: Stepper, mask: np.ndarray | None) -> Array:
     """The tokens at the end of the pieces; NaN where that failed."""
     for piece, since, until in pieces:
         plan = Plan(np.array([until]), mask, Deadline(None), None, since=since)
-        reached = stepper(since, until).integrate(piece, z, plan)
+        reached = by.integrate(piece, z, plan)
         if reached.status.early:
             return z * float("nan")
         z = reached.states[-1]
