@@ -103,8 +103,8 @@ class Dynamics(Shown, abc.ABC):
         return self
 
     @property
-    def form(self) -> np.ndarray | None:
-        """A of the scores <A z_i, z_j>; None for the identity."""
+    def A(self) -> Array:
+        """The score matrix of <A z_i, z_j>; None for the identity."""
         return None if self.attention is None else self.attention.A
 
     @property
@@ -146,6 +146,8 @@ class Dynamics(Shown, abc.ABC):
 
     def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
         """The attention matrix P at the tokens z and the layer or time t, shape (*b, n, n)."""
+        if (now := self.at(t)) is not self:
+            return now.weights(z, t, mask=mask)
         if self.attention is None:
             raise ValueError(f"dynamics: {type(self).__name__} has no attention matrix")
         return self.attention.weights(z, mask=mask)

@@ -105,9 +105,6 @@ class ScheduledFlow(Flow):
     def velocity(self, z: Array, t: float, *, mask: Array | None = None) -> Array:
         return self.at(t).velocity(z, t, mask=mask)
 
-    def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
-        return self.at(t).weights(z, t, mask=mask)
-
     def retract(self, z: Array) -> Array:
         return self.flows[0].retract(z)
 

@@ -241,9 +241,6 @@ class Scheduled(LayerMap):
     def step(self, z: Array, k: int, *, mask: Array | None = None) -> Array:
         return self.at(k).step(z, k, mask=mask)
 
-    def weights(self, z: Array, t: float = 0.0, *, mask: Array | None = None) -> Array:
-        return self.at(t).weights(z, t, mask=mask)
-
 
 @final
 @dataclass(frozen=True, eq=False)

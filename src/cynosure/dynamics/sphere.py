@@ -97,10 +97,6 @@ class UnnormalizedSphereFlow(OnSphere):
             count = xp.astype(xp.sum(xp.astype(real, x.dtype), axis=-1), x.dtype)[..., None, None]
         return tangent(x, act(self.V, (weights @ x) / count, "V"))
 
-    @property
-    def form(self) -> np.ndarray | None:
-        return self.A
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -90,12 +90,8 @@ def control_exactly(
 
     Parameters
     ----------
-    z0
-        Tokens (n, d).
-    targets
-        The token or tokens that are to lead.
-    condition
-        The largest condition number of A.
+    z0, targets, condition
+        As for `control`.
     tries, seed
         How many starts are searched, and their seed.
 
@@ -145,14 +141,10 @@ def control_limit(
 
     Parameters
     ----------
-    z0
-        Tokens (n, d).
-    targets
-        The token or tokens that are to lead.
+    z0, targets, condition
+        As for `control`.
     alpha
         The step of the layers.
-    condition
-        The largest condition number of A.
     tries, seed
         How many matrices are tried, and their seed.
 
