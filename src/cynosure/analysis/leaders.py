@@ -63,7 +63,7 @@ class Roles:
     @cached_property
     def _history(self) -> History:
         kept = self.trajectory.history
-        return kept if kept is not None and kept.records else walked_again(self.trajectory)
+        return kept if kept is not None and kept.records else recomputed_history(self.trajectory)
 
     def followed(self, k: SupportsIndex) -> Followed:
         """The sets C_i at layer k of one configuration."""
@@ -113,7 +113,7 @@ def roles(trajectory: Trajectory) -> Roles:
     history = trajectory.history
     if history is None and not can_lead(trajectory):
         return Roles(_born(trajectory), trajectory)
-    return Roles((history or walked_again(trajectory)).born, trajectory)
+    return Roles((history or recomputed_history(trajectory)).born, trajectory)
 
 
 def _sets_at(trajectory: Trajectory, k: int) -> Followed:
@@ -146,7 +146,7 @@ def _born(trajectory: Trajectory) -> np.ndarray:
     return born
 
 
-def walked_again(trajectory: Trajectory) -> History:
+def recomputed_history(trajectory: Trajectory) -> History:
     """The history of a run that did not keep one, from its first layer."""
     dynamics = trajectory.made_by
     if not can_lead(trajectory):

@@ -33,8 +33,8 @@ from .style import GREY, LABEL, PALE, PALETTE, SHADE, TICK
 
 @final
 @dataclass(frozen=True, eq=False)
-class Look:
-    """Markers of one layer: what to draw for each token, one row per token.
+class Markers:
+    """What to draw for each token at one layer, one row per token.
 
     `kind`: "leader" (star), "one", "two" (halves `fill`, `other`) or "several" (hatched).
     """
@@ -70,12 +70,12 @@ class Appearance:
             followed = [ro.followed(int(k)).indices for k in trajectory.t]
         return cls(real, ro, class_colours(ro.followed(0), ro.leads, followed))
 
-    def at(self, k: int | float) -> Look:
+    def at(self, k: int | float) -> Markers:
         """The markers at layer k; a leader is a star from the layer at which it is born."""
         if self.roles is None:
             kind = np.full(len(self.real), "one")
-            return Look(kind, self.colour, self.colour, self.colour)
-        look = look_at(self.roles.followed(int(k)), self.colour, self.real)
+            return Markers(kind, self.colour, self.colour, self.colour)
+        look = markers_at(self.roles.followed(int(k)), self.colour, self.real)
         look.kind[self.leaders(k)] = "leader"
         return look
 
@@ -107,7 +107,7 @@ def class_colours(sets: Followed, leads: np.ndarray, followed: Sequence[np.ndarr
     return colour
 
 
-def look_at(followed: Followed, colour: np.ndarray, real: np.ndarray) -> Look:
+def markers_at(followed: Followed, colour: np.ndarray, real: np.ndarray) -> Markers:
     """Fill and edge of the real tokens at the layer of `followed`; the caller sets the stars."""
     width = np.diff(followed.indptr)
     kind = np.select([width == 1, width == 2], ["one", "two"], "several").astype("<U7")
@@ -117,7 +117,7 @@ def look_at(followed: Followed, colour: np.ndarray, real: np.ndarray) -> Look:
     edge = to_rgba_array([GREY]).repeat(len(colour), axis=0)
     edge[followed.indices] = colour[followed.indices]
     label = followed.label[real]
-    return Look(kind[label], fill[label], other[label], edge[label])
+    return Markers(kind[label], fill[label], other[label], edge[label])
 
 
 @final
@@ -205,7 +205,7 @@ class View:
             ax.set_ylabel("\n".join(t for t in (label, *self.names[1:]) if t), fontsize=LABEL)
 
 
-def draw_tokens(ax: Any, x: np.ndarray, look: Look, size: float = 46.0) -> list[PathCollection]:
+def draw_tokens(ax: Any, x: np.ndarray, look: Markers, size: float = 46.0) -> list[PathCollection]:
     """One collection per kind of marker; x (n, 2 or 3), rows of padding already left out."""
     left, right = (MarkerStyle("o", fillstyle=side) for side in ("left", "right"))
     groups: list[tuple[str, str, str | MarkerStyle, np.ndarray]] = [

@@ -25,7 +25,7 @@ from .._files import write_atomically
 from .._progress import Progress, showing
 from ..analysis.polytope import hull
 from ..simulation.trajectory import Trajectory
-from .markers import Appearance, Look, View, draw_tokens, marker_size, shade
+from .markers import Appearance, Markers, View, draw_tokens, marker_size, shade
 from .style import INK, PALETTE, TITLE
 
 __all__ = ["Film", "frames", "gif", "movie"]
@@ -138,7 +138,7 @@ class _Stage:
                     self.ax.view_init(azim=-60 + TURN * (row * tween + step) / total)
                 yield self._picture(here, look, row)
 
-    def _enter(self, row: int, k: int | float) -> Look:
+    def _enter(self, row: int, k: int | float) -> Markers:
         """The scenery of a layer: its number and, when it has changed, the hull of the leaders."""
         self.title.set_text(f"$t = {k:.2f}$" if self.trajectory.in_time else f"$k = {int(k)}$")
         corners = self.view.x[row, self.appearance.leaders(k)]
@@ -176,7 +176,7 @@ class _Stage:
         look = {"fc": "none", "ec": INK, "linewidths": 1.2, "zorder": 9, "gid": "births"}
         return self.ax.scatter(*x[born].T, s=12 * self.markers, **look)
 
-    def _picture(self, x: np.ndarray, look: Look, row: int) -> np.ndarray:
+    def _picture(self, x: np.ndarray, look: Markers, row: int) -> np.ndarray:
         drawn = [*self.trails(x, row), *draw_tokens(self.ax, x, look, self.markers)]
         born = self._born(row)
         if len(born):

@@ -16,7 +16,7 @@ from .._types import Array, as_tokens
 from ..analysis.polytope import hull
 from ..attention import Hardmax
 from ..engine.followed import Followed
-from .markers import View, class_colours, draw_tokens, look_at, marker_size, new_axes, shade
+from .markers import View, class_colours, draw_tokens, marker_size, markers_at, new_axes, shade
 from .style import GREY, INK, LABEL, PALETTE
 
 
@@ -155,7 +155,7 @@ def follow_graph(followed: Followed, z: Array, ax: Axes | None = None) -> Axes:
     view.frame(ax, view.x)
     view.name(ax)
     colour = class_colours(followed, followed.leads, [followed.indices])
-    look = look_at(followed, colour, real)
+    look = markers_at(followed, colour, real)
     look.kind[followed.leads[real]] = "leader"
     size = marker_size(len(real))
     draw_tokens(ax, view.x[0], look, size)

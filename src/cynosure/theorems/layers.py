@@ -21,7 +21,7 @@ import numpy as np
 
 from .._types import definite
 from .._types import positive as definite_part
-from ..analysis.leaders import walked_again
+from ..analysis.leaders import recomputed_history
 from ..analysis.limits import Limit, limit
 from ..analysis.polytope import Polytope
 from ..dynamics import HardmaxLayers, PureAttention
@@ -86,7 +86,7 @@ class LayerRun(Reading):
     def history(self) -> History:
         """The run's own history; what it does not hold is computed again from layer 0."""
         own = self.trajectory.history
-        whole = own if own is not None and own.records else walked_again(self.trajectory)
+        whole = own if own is not None and own.records else recomputed_history(self.trajectory)
         told, real = own or whole, self.real
         assert whole.label is not None
         return replace(
