@@ -175,6 +175,12 @@ def _named(axes: tuple[str, ...], index: tuple[int, ...], where: dict[str, Any])
     return found
 
 
+def directions(d: int) -> np.ndarray:
+    """Unit vectors of R^d: 64 seeded random ones, and both ends of the axes."""
+    c = np.random.default_rng(0).standard_normal((64, d))
+    return np.concatenate([c / np.linalg.norm(c, axis=1)[:, None], np.eye(d), -np.eye(d)])
+
+
 @dataclass(frozen=True, eq=False)
 class Reading(abc.ABC):
     """A trajectory opened for checking; what it computes is shared by the statements that read it.

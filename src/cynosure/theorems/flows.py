@@ -29,7 +29,7 @@ from ..analysis.spectra import GoodTriple, attention_matrix, good_triple
 from ..dynamics import Dynamics, SelfAttention
 from ..simulation.loop import simulate
 from ..simulation.steppers import RK4, Adaptive, Euler
-from .checks import Hypothesis, Reading
+from .checks import Hypothesis, Reading, directions
 
 _MOST_WORK = 1e10  # products of coordinates: a fixed-step run that costs more is not made again
 
@@ -210,7 +210,5 @@ def at_equal_angles(run: ContinuousRun) -> Hypothesis:
 
 def support(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """max_j <c, y_j> by (time, direction), and the unit directions c: random ones and the axes."""
-    d = y.shape[2]
-    random = np.random.default_rng(0).standard_normal((64, d))
-    c = np.concatenate([random / np.linalg.norm(random, axis=1)[:, None], np.eye(d), -np.eye(d)])
+    c = directions(y.shape[2])
     return np.stack([(z @ c.T).max(axis=0) for z in y]), c

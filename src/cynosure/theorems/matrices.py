@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..attention import Hardmax
-from .checks import Part, exactly, least, need, none, some, statement
+from .checks import Part, directions, exactly, least, need, none, some, statement
 from .convergence import hulls
 from .layers import SPD, LayerRun, positive, several, symmetric
 from .leadership import distances, firsts
@@ -102,8 +102,7 @@ def vertices_of_any_form(run: LayerRun) -> list[Part]:
     K lies inside the last hull: no direction reaches further in the limits than in the last layer.
     """
     ends, g = run.ends, 2 * run.score_error(run.end_error)
-    c = np.random.default_rng(0).standard_normal((64, run.d))
-    c = np.concatenate([c / np.linalg.norm(c, axis=1)[:, None], np.eye(run.d), -np.eye(run.d)])
+    c = directions(run.d)
     reach = ends @ c.T
     vertices = np.unique(reach.argmax(axis=0))
     score = (ends[vertices] @ run.A.T) @ ends.T

@@ -8,8 +8,7 @@ from typing import SupportsIndex, final
 import numpy as np
 
 from ...simulation.trajectory import Trajectory
-from .findings import Finding
-from .matrices import attention_matrix
+from .matrices import Finding, attention_matrix
 
 _DENSE = 256  # coordinates up to which e^{dt M (x) V} is formed
 

@@ -13,8 +13,7 @@ from ...engine.joining import RELATIVE_TOL
 from ...simulation.trajectory import Trajectory
 from ..clustering import bounded, clusters
 from ..polytope import hull
-from .findings import Finding
-from .matrices import SAME, attention_matrix, epsilon_rank, good_triple, square
+from .matrices import SAME, Finding, attention_matrix, epsilon_rank, good_triple, square
 
 
 @final

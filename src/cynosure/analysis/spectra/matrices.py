@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import abc
+from dataclasses import dataclass, fields
 from math import sqrt
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
+from ..._display import Shown
 from ..._types import Array, as_matrix, as_numpy
 from ...dynamics import Dynamics, EuclideanFlow
-from .findings import Finding
 
 SAME = 1e-8  # eigenvalues closer than this, relative to the largest, are one eigenvalue
+
+
+class Finding(Shown, abc.ABC):
+    """What a reading returns: a frozen record that can be written out."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain Python values for JSON; complex numbers as [real, imaginary]."""
+        return {f.name: plain(getattr(self, f.name)) for f in fields(self)}  # type: ignore[arg-type]
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, complex):
+        return [value.real, value.imag]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @final

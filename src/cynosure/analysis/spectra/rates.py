@@ -13,7 +13,7 @@ import numpy as np
 from ..._types import Array, as_tokens
 from ...simulation.trajectory import Trajectory
 from ..clustering import clusters
-from .findings import Finding
+from .matrices import Finding
 
 
 @final
