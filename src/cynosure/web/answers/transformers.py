@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from threading import Lock, Thread
+from functools import cache
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -23,23 +25,45 @@ _MOST_WEIGHTS = 1_500_000  # of all heads together, which an answer holds as byt
 def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., dict[str, Any]]]:
     """The answers of a server that was given these transformers (name -> folder)."""
 
-    openings: dict[str, _Opening] = {}
-    lock = Lock()
+    loading: dict[str, Future[Any]] = {}
+    stage: dict[str, tuple[float, str]] = {}
     tables: dict[str, dict[str, Any]] = {}
+    one, lock = ThreadPoolExecutor(1), Lock()
+    quick = cache(plain)
 
-    def opening(name: str) -> _Opening:
+    def load(name: str) -> Any:
+        stage[name] = 0.02, "importing torch"
+        import torch  # noqa: F401
+
+        from ...pretrained import load_transformer
+
+        stage[name] = 0.25, f"importing transformers, and reading {name}"
+        found = load_transformer(folders[name], local_files_only=True)
+        quick.cache_clear()
+        return found
+
+    def begin(name: str) -> Future[Any]:
+        """The model of that name, which is being loaded, or was; a failure is tried again."""
         with lock:
-            if name not in openings or openings[name].error is not None:
-                openings[name] = _Opening(name, folders[name])
-            return openings[name]
+            known = loading.get(name)
+            if known is None or (known.done() and known.exception()):
+                known = loading[name] = one.submit(load, name)
+            return known
+
+    def loaded(name: str, tell: Tell) -> Any:
+        """The model, once it is there; the shares are those of MiniLM."""
+        found = begin(name)
+        while wait([found], 0.25).not_done:
+            tell(*stage.get(name, (0.0, "waiting for another model")))
+        return found.result()
 
     def traced(name: str, asked: Asked, tell: Tell) -> tuple[Any, Any]:
         """The model and the trace: in NumPy as long as the model is not loaded, if that can be."""
-        there = opening(name)
-        if (quick := there.quick) is not None:
+        there = name in loading and loading[name].done()
+        if not there and (first := quick(folders[name])) is not None:
             with suppress(LookupError):
-                return quick, quick.trace(asked["text"], words=asked["words"])
-        m = there.model(tell)
+                return first, first.trace(asked["text"], words=asked["words"])
+        m = loaded(name, tell)
         tell(0.8, f"{m.depth} layers")
         return m, m.trace(asked["text"], words=asked["words"])
 
@@ -47,7 +71,7 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
         from ...pretrained.heads.head import HYPOTHESES
         from ...pretrained.pages.chapters import heads_chapter
 
-        m = opening(name).model(tell)
+        m = loaded(name, tell)
         every = [head for k in m.distinct_layers for head in m.heads(k)]
         rows = []
         for i, h in enumerate(every):
@@ -117,7 +141,7 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
         from ...pretrained.reading.iterations import agreement, foretold, random_tokens
         from ...pretrained.reading.traces import settling
 
-        m = opening(name).model(tell)
+        m = loaded(name, tell)
         layer, head = _place(m, asked["layer"] or 0, asked["head"] or 0)
         start: Any = asked["text"] or random_tokens(m)
         times, every = asked["iterate"], max(1, asked["iterate"] // 100)
@@ -150,49 +174,10 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
 
     def ready(asked: Asked) -> dict[str, Any]:
         """Begin to load the first transformer."""
-        opening(next(iter(folders))).begin()
+        begin(next(iter(folders)))
         return {}
 
     return {"trace": trace, "heads": heads, "transformers": transformers, "ready": ready}
-
-
-class _Opening(Thread):
-    """A transformer that is being loaded, and meanwhile a quick one in NumPy, if there is one."""
-
-    found: Any = None
-    error: BaseException | None = None
-
-    def __init__(self, name: str, folder: str) -> None:
-        super().__init__(daemon=True)
-        self.folder, self.at = folder, (0.02, "importing torch")
-        self.reading = f"importing transformers, and reading {name}"
-        self.quick, self.turn = plain(folder), Lock()
-
-    def begin(self) -> None:
-        with self.turn:
-            if self.ident is None:
-                self.start()
-
-    def run(self) -> None:
-        try:
-            import torch  # noqa: F401
-
-            from ...pretrained import load_transformer
-
-            self.at = 0.25, self.reading
-            self.found, self.quick = load_transformer(self.folder, local_files_only=True), None
-        except BaseException as error:
-            self.error = error
-
-    def model(self, tell: Tell) -> Any:
-        """The model, once it is loaded; the shares are those of MiniLM."""
-        self.begin()
-        while self.is_alive():
-            tell(*self.at)
-            self.join(0.25)
-        if self.error is not None:
-            raise self.error
-        return self.found
 
 
 def _silent(done: float, what: str = "") -> None:
