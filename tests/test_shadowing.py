@@ -15,7 +15,7 @@ import pytest
 import cynosure as cy
 from cynosure.analysis.shadowing import Plateau, Shadow, Tube, enclosure, rounding, shadow
 from cynosure.analysis.shadowing.enclosure import Enclosed, Form, Layer
-from cynosure.analysis.shadowing.merging import gathered
+from cynosure.analysis.shadowing.merging import _common, gathered
 from cynosure.analysis.shadowing.record import law_of
 from cynosure.analysis.shadowing.trap import Balls, Places, Sight, follow
 from cynosure.cli import main
@@ -494,6 +494,42 @@ def test_a_cluster_gathers_no_faster_than_its_slowest_part() -> None:
     assert causal == pytest.approx(np.log(3), abs=0.1)
     pushed = Tube(balls, far, still.path, np.array([[0, 0], [0.1, 0.1]]), (0, 1), 1.0, "")
     assert gathered(plain, pushed, 0, 0.05) == np.inf
+
+
+def test_two_tokens_share_at_least_what_their_scores_allow() -> None:
+    """<Ax, y - w> for x at most 0.3 off two points, and y, w at most 0.1 off them."""
+    line = _common(Form(2.0, 3.0 * np.eye(1)), np.array([[1.0], [1.5]]), 0.1, 0.2, 4)
+    points = np.array([[0.2, 1.0], [0.7, 1.0]])  # y - w is along the first axis
+    flat = _common(Form(1.0, np.eye(2), True), points, 0.1, 0.2, 4)
+    longest = np.hypot(0.7, 1.0) + 0.3
+    for said, score, count in (
+        (line(0.05), 2 * 3 * 1.8 * 0.05, 1),  # y and w are near each other
+        (line(0.4), 2 * 3 * 1.8 * 0.4, 1),
+        (line(9.0), 2 * 3 * 1.8 * (0.5 + 2 * 0.1), 1),
+        (flat(0.1), longest * 0.1, 4),
+        (flat(9.0), (0.7 + 0.3) * 0.5 + longest * 2 * 0.1, 4),
+    ):
+        assert 0.999 <= said / np.exp(-score) * count <= 1
+
+
+def test_a_wide_ball_gathers_layer_by_layer_and_step_by_step() -> None:
+    """Its width falls by 0.9 in so many whole layers, at the rate of tokens that far apart."""
+    points = np.array([[0.0, 1.0], [0.0, -1.0]])
+    balls = Balls(points, np.arange(2), np.array([0.3, 0.0]), (np.arange(3), np.array([3])))
+    law = Layer.single(1.0, np.eye(2), Fraction(1, 9))
+    width = np.array([[0.3, 0.0]] * 3)
+
+    def tube(*layers: float) -> Tube:
+        logs = np.log([1e-300, *layers])
+        return Tube(balls, logs, np.stack([points] * 3), width, (0, 1), 1.0, "")
+
+    spent = sum(
+        np.ceil(-np.log(0.9) / (0.1 * np.exp(-1.3 * min(0.6 * 0.9**k, 2 * 0.3)))) for k in range(2)
+    )
+    assert 0.6 * 0.9**2 < 0.5 < 0.6 * 0.9
+    assert gathered(law, tube(1e6, 1e9), 0, 0.5) == pytest.approx(np.log(spent))
+    assert gathered(law, tube(1.0, 1e9), 0, 0.5) == pytest.approx(np.log(1 + spent))
+    assert gathered(law, tube(1.0, spent), 0, 0.5) == np.inf  # the last layer is missing
 
 
 def test_one_cluster_lasts_only_within_half_of_a_sphere() -> None:
