@@ -425,6 +425,40 @@ def test_the_bound_of_gaps_is_attained_on_a_line(monkeypatch: pytest.MonkeyPatch
             assert _largest_gap() < exact, old
 
 
+def test_drift_is_the_largest_change_of_a_gap_over_all_points() -> None:
+    """Clusters of two, three and one points: up and down differ, and so do x and y."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        points, first = rng.standard_normal((6, 3)) + rng.standard_normal(3), np.array([0, 2, 5])
+        A, v = rng.standard_normal((3, 3)), rng.standard_normal((3, 3))
+        balls = Balls(points, first, np.zeros(3), tuple(np.split(np.arange(6), first[1:])))
+        law = Layer.single(1.0, A, Fraction(1))
+        found = Places(law, balls, points).sights[0].drift(v)
+        for a, b in np.argwhere(~np.eye(3, dtype=bool)):
+            own, other = np.split(points, first[1:])[a], np.split(points, first[1:])[b]
+            changes = [
+                A @ v[a] @ (y - w) + A @ x @ (v[a] - v[b]) for x in own for y in own for w in other
+            ]
+            assert found[a, b] == pytest.approx(np.abs(changes).max(), rel=1e-6)
+
+
+def test_the_rounding_of_scores_is_covered_at_any_size() -> None:
+    """Exact gaps of tokens that stand still, at lengths where sixteen digits are few or many."""
+    for seed, size in enumerate((1e-3, 1.0, 1e4) * 7):
+        rng = np.random.default_rng(seed)
+        points, A = size * rng.standard_normal((4, 3)), rng.standard_normal((3, 3))
+        balls = Balls(points, np.arange(4), np.zeros(4), tuple(np.arange(4)[:, None]))
+        here = Places(Layer.single(1.0, A, Fraction(1)), balls, points).sights[0]
+        low, high = here.gaps(np.zeros(4), np.zeros((4, 3)), 0.0)
+        z, B = ([[Fraction(float(x)) for x in row] for row in M] for M in (points, A))
+        query = [[sum(p * q for p, q in zip(row, x, strict=True)) for row in B] for x in z]
+        score = [[sum(p * q for p, q in zip(x, y, strict=True)) for y in z] for x in query]
+        for a, b in np.argwhere(~np.eye(4, dtype=bool)):
+            exact = score[a][a] - score[a][b]
+            assert Fraction(float(low[a, b])) <= exact <= Fraction(float(high[a, b]))
+            assert high[a, b] - low[a, b] <= 1e-12 * size**2
+
+
 def _farthest_velocity(kind: str) -> tuple[float, float]:
     """|centre| + radius as said, and the largest velocity that weights and places allow."""
     law, balls = _on_a_line(kind)
