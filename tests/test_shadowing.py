@@ -444,19 +444,22 @@ def test_drift_is_the_largest_change_of_a_gap_over_all_points() -> None:
 
 def test_the_rounding_of_scores_is_covered_at_any_size() -> None:
     """Exact gaps of tokens that stand still, at lengths where sixteen digits are few or many."""
+    first = np.array([0, 2, 5])
+    clusters = np.split(np.arange(6), first[1:])
     for seed, size in enumerate((1e-3, 1.0, 1e4) * 7):
         rng = np.random.default_rng(seed)
-        points, A = size * rng.standard_normal((4, 3)), rng.standard_normal((3, 3))
-        balls = Balls(points, np.arange(4), np.zeros(4), tuple(np.arange(4)[:, None]))
+        points, A = size * rng.standard_normal((6, 3)), rng.standard_normal((3, 3))
+        balls = Balls(points, first, np.zeros(3), tuple(clusters))
         here = Places(Layer.single(1.0, A, Fraction(1)), balls, points).sights[0]
-        low, high = here.gaps(np.zeros(4), np.zeros((4, 3)), 0.0)
+        low, high = here.gaps(np.zeros(3), np.zeros((3, 3)), 0.0)
         z, B = ([[Fraction(float(x)) for x in row] for row in M] for M in (points, A))
         query = [[sum(p * q for p, q in zip(row, x, strict=True)) for row in B] for x in z]
         score = [[sum(p * q for p, q in zip(x, y, strict=True)) for y in z] for x in query]
-        for a, b in np.argwhere(~np.eye(4, dtype=bool)):
-            exact = score[a][a] - score[a][b]
-            assert Fraction(float(low[a, b])) <= exact <= Fraction(float(high[a, b]))
-            assert high[a, b] - low[a, b] <= 1e-12 * size**2
+        for a, b in np.argwhere(~np.eye(3, dtype=bool)):
+            own, other = clusters[a], clusters[b]
+            gaps = [score[x][y] - score[x][w] for x in own for y in own for w in other]
+            for said, exact in ((low[a, b], min(gaps)), (-high[a, b], -max(gaps))):
+                assert Fraction(float(said)) <= exact <= said + 1e-12 * size**2
 
 
 def _farthest_velocity(kind: str) -> tuple[float, float]:
