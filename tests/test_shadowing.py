@@ -514,6 +514,11 @@ def test_when_a_token_has_left_its_place() -> None:
     assert tube.leaves(0.51) == (-np.inf, 2.0)
     assert tube.leaves(1.21) == (1.0, 2.0) and tube.leaves(1.19)[0] == -np.inf
     assert tube.leaves(9.0) == (2.0, np.inf) and tube.radius == pytest.approx(2.3)
+    assert tube.leaves(0.05)[0] == -np.inf
+    still = np.concatenate([path, np.full((3, 1, 1), 9.0)], axis=1)  # and a cluster that stays
+    pair = Balls(still[0], np.array([0, 2]), np.array([0.1, 0.0]), (np.arange(2), np.array([2])))
+    both = Tube(pair, tube.log_layers, still, width * [[1.0, 0.0]], (0, 1), 1.0, "")
+    assert all(both.leaves(x) == tube.leaves(x) for x in (0.05, 0.49, 0.51, 1.19, 1.21, 9.0))
 
 
 def test_a_cluster_gathers_no_faster_than_its_slowest_part() -> None:
