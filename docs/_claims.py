@@ -200,18 +200,6 @@ TABLES = {
             Claim("accuracy, NB-SVM", FILM, _review("NB-SVM, uni+bi", "accuracy")),
         ),
     ),
-    "subjects": Table(
-        "Clusters by subject",
-        "python benchmarks/subjects.py --data aclImdb.tar.gz --judge FOLDER",
-        "`Placed(subjects=8)` gathers words by subject. An independent sentence encoder judges "
-        "whether a follower is closer to its own leader than to a word of another cluster.",
-        (
-            Claim("share of pairs, 8 subjects", FILM, _review("d = 8, 8 subjects", "share")),
-            Claim("share of pairs, weight alone", FILM, _review("d = 2", "share")),
-            Claim("accuracy, 8 subjects", FILM, _review("d = 8, 8 subjects", "accuracy")),
-            Claim("accuracy, weight alone", FILM, _review("d = 2", "accuracy")),
-        ),
-    ),
     "bulk": Table(
         "Labels for many texts",
         "python benchmarks/bulk.py --data aclImdb.tar.gz",

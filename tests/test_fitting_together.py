@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.fitting.placement import Placed
 from cynosure.classifier.model.plane import Together
 from cynosure.classifier.text.datasets import synthetic
 from cynosure.classifier.text.documents import Documents
@@ -66,22 +65,6 @@ def test_all_planes_read_the_same_words_and_the_layers_do_it(tmp_path) -> None:
         assert all(words == read[0] for words in read)
     opened = HardmaxClassifier.load(clf.save(tmp_path / "model"))
     np.testing.assert_array_equal(opened.read(fresh.texts).decision, verdicts.decision)
-
-
-def test_one_reading_takes_fewer_words_than_planes_that_stop_alone() -> None:
-    """Planes by themselves (as with subjects) read words for each class."""
-    fresh = synthetic(300, classes=("a", "b", "c", "d"), noise=0.3, seed=6)
-    joint = HardmaxClassifier(words=4).fit(DATA.texts, DATA.labels)
-    alone = HardmaxClassifier(words=4, dim=4, method=Placed(subjects=3)).fit(
-        DATA.texts, DATA.labels
-    )
-    words = []
-    for clf in (joint, alone):
-        documents = clf.vocabulary_.encode(fresh.texts)
-        heard = np.any([plane.heard(documents) for plane in clf.model_.planes], axis=0)
-        words.append(heard.sum() / len(fresh.texts))
-    assert words[0] < 0.7 * words[1]
-    assert joint.score(fresh.texts, fresh.labels) >= alone.score(fresh.texts, fresh.labels) - 0.02
 
 
 def test_a_class_of_one_text_leaves_the_others_their_folds() -> None:

@@ -16,6 +16,8 @@ from cynosure.classifier.explaining.passages import (
     NEAR,
     REACH,
     READ,
+    Passage,
+    bracketed,
     clauses,
     passages,
     pieces,
@@ -93,3 +95,8 @@ def test_examples() -> None:
     assert [(one["start"], one["stop"]) for one in given] == [
         (p.start, p.stop) for p in ex.passages
     ]
+
+
+def test_zero_has_no_sign_in_a_passage() -> None:
+    shown = [Passage("slow", 0, 4, -0.001, ((0, 4),))]
+    assert bracketed("slow film", shown) == "[slow +0.00] film"

@@ -303,7 +303,7 @@ def test_the_share_of_a_class_moves_the_bias() -> None:
 
 
 def test_placed_describes_itself() -> None:
-    said = {"name": "placed", "C": 2.0, "folds": 3, "kappa": None, "subjects": 0}
+    said = {"name": "placed", "C": 2.0, "folds": 3, "kappa": None}
     assert Placed(C=2.0).describe() == said
     assert Placed().set_params(C=3.0, kappa=1.0) == Placed(3.0, 3, 1.0)
     with pytest.raises(ValueError, match="Invalid parameter 'depth'"):

@@ -181,6 +181,12 @@ def test_text_columns_are_aligned() -> None:
     assert table.to_text() == "token  rule\n    3  S\n   12  leader\n    –  G"
 
 
+def test_zero_has_no_sign_in_a_table() -> None:
+    rows = (("slow", -0.0), ("dull", round(-0.0001, 3)), ("fine", -0.25))
+    said = Table("", ("word", "contribution"), rows).to_text()
+    assert said == "word  contribution\nslow             0\ndull             0\nfine         -0.25"
+
+
 @pytest.mark.parametrize(("rows", "box"), [(24, '<div class="scroll">'), (25, "scroll tall")])
 def test_only_a_long_table_scrolls_in_its_own_box(rows: int, box: str) -> None:
     page = Table("t", ("k",), tuple((k,) for k in range(rows))).to_html()

@@ -70,7 +70,7 @@ class LinearExplanation:
     def headline(self) -> str:
         """The label with its probability, where there is one, and its score."""
         sure = "" if self.probability is None else f" {100 * self.probability:.1f} %,"
-        return f"{self.label}{sure} score {self.decision:+.3f} against {self.other}"
+        return f"{self.label}{sure} score {self.decision:+z.3f} against {self.other}"
 
     @cached_property
     def read(self) -> tuple[LinearTerm, ...]:
@@ -167,11 +167,11 @@ class LinearExplanation:
                 look = (
                     f"background: rgba(var(--{tone}), {0.6 * abs(passage.contribution) / most:.3f})"
                 )
-                said = f" <small>{passage.contribution:+.2f}</small>"
+                said = f" <small>{passage.contribution:+z.2f}</small>"
                 shown = f'<span style="{look}">{shown}{said}</span>'
             out.append(shown)
         rows = "".join(
-            f'<tr><td>{escape(name)}</td><td class="r">{x:+.3f}</td></tr>'
+            f'<tr><td>{escape(name)}</td><td class="r">{x:+z.3f}</td></tr>'
             for name, x in [
                 *((t.text, t.contribution) for t in self.read),
                 (f"{len(self.terms) - len(self.read)} other terms", self.rest),

@@ -95,7 +95,7 @@ def _show(ex: Explanation) -> None:
     show_coloured(ex)
     passage = "Each passage shows what its deciding words add; all other words add nothing."
     show(fill(f"+ speaks for {ex.label}, - against it. {passage}", WIDTH))
-    total = f"Decision {ex.decision:+.3f} = intercept {ex.intercept:+.3f}"
+    total = f"Decision {ex.decision:+z.3f} = intercept {ex.intercept:+z.3f}"
     show(f"{total} and {len(ex.leaders)} leaders.\n")
     flat = ((span.text, round(span.contribution, 3)) for span in ex.spans[:_MOST_ROWS])
     show_table(("deciding words", "contribution"), flat, WIDTH)
@@ -103,16 +103,14 @@ def _show(ex: Explanation) -> None:
         show(f"and {len(ex.spans) - _MOST_ROWS} more")
     show(_some("enough", ex.enough))
     show((_some("overturn", ex.overturn) if ex.overturn else "overturn: none found") + "\n")
-    named = any(leader.subject for leader in ex.leaders)
     rows = (
         (
             one.text, round(one.contribution, 3), round(one.share, 3), round(one.score, 2),
-            *([one.subject] if named else []), _followers(one.followers),
+            _followers(one.followers),
         )
         for one in ex.leaders
     )  # fmt: skip
-    subject = ("subject",) if named else ()
-    show_table(("leader", "contribution", "share", "score", *subject, "followers"), rows, WIDTH)
+    show_table(("leader", "contribution", "share", "score", "followers"), rows, WIDTH)
 
 
 def _some(name: str, words: tuple[str, ...]) -> str:

@@ -128,7 +128,7 @@ def coloured(ex: Explanation) -> str:
         parts = [(plain(characters), _style(x / most, read)) for characters, _, read in cut]
         if passage is not None:
             edge = _style(x / most, False)
-            parts = [("[", edge), *parts, (f" {x:+.2f}]", edge)]
+            parts = [("[", edge), *parts, (f" {x:+z.2f}]", edge)]
         out += [style + said + _RESET if style else said for said, style in parts]
     return "".join(out)
 

@@ -134,7 +134,8 @@ def short_text(x: Any) -> str:
     if isinstance(x, bool | np.bool_):
         return "yes" if x else "no"
     if isinstance(x, float | np.floating):
-        return {"nan": "–", "inf": "∞", "-inf": "-∞"}.get(said := f"{x:.4g}", said)
+        said = f"{x:z.4g}"  # zero has no sign
+        return {"nan": "–", "inf": "∞", "-inf": "-∞"}.get(said, said)
     if isinstance(x, np.ndarray):
         x = x.tolist()
     if isinstance(x, tuple) and any(isinstance(v, float | Fraction) for v in x):

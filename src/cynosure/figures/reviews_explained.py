@@ -76,8 +76,8 @@ _SUMMARY = (
 def _chapter(number: int, ex: cy.classifier.Explanation) -> Report:
     total = ex.intercept + sum(leader.contribution for leader in ex.leaders)
     note = (
-        f"Intercept {ex.intercept:+.4f} and contributions add up to {total:+.4f}; the model's "
-        f"log-odds are {ex.decision:+.4f}. {_turning(ex)}"
+        f"Intercept {ex.intercept:+z.4f} and contributions add up to {total:+z.4f}; the model's "
+        f"log-odds are {ex.decision:+z.4f}. {_turning(ex)}"
     )
     caption = (
         "Left: what each leader's cluster adds to the log-odds. Right: the plane of the tokens "
@@ -86,7 +86,7 @@ def _chapter(number: int, ex: cy.classifier.Explanation) -> Report:
         "tokens (diamond) has to cross for the other verdict."
     )
     return Report(
-        f"Review {number}: {ex.prediction}, log-odds of {ex.label} {ex.decision:+.2f}",
+        f"Review {number}: {ex.prediction}, log-odds of {ex.label} {ex.decision:+z.2f}",
         f"“{ex.text}”",
         tables=(
             Table.of(
@@ -124,7 +124,7 @@ def _turning(ex: cy.classifier.Explanation) -> str:
         left = ex.without(*order[:k])
         if ex.decision * left <= 0:
             names = ", ".join(f"“{ex.leaders[i].text}”" for i in order[:k])
-            return f"Without the clusters of {names} the verdict turns ({left:+.2f})."
+            return f"Without the clusters of {names} the verdict turns ({left:+z.2f})."
     return "No deletion of clusters turns the verdict."
 
 
@@ -205,7 +205,7 @@ def _plane(ax: Any, ex: cy.classifier.Explanation) -> None:
     text = (
         f"mean of the tokens (diamond): {abs(away):.4f} from the line\n"
         f"on the side of {ex.prediction}; times |v| = {np.linalg.norm(ex.v):.0f} that is "
-        f"{ex.decision:+.2f}"
+        f"{ex.decision:+z.2f}"
     )
     ax.set(xlim=(middle[0] - half, middle[0] + half), ylim=(middle[1] - half, middle[1] + half))
     ax.set(aspect="equal", xlabel="$z_1$", ylabel="$z_2$")

@@ -28,10 +28,8 @@ from ..._files import write_atomically
 from ...analysis.leaders import roles
 from ...drawing.page import page
 from ...simulation.trajectory import Trajectory
-from ..fitting.subjects import subject_names
-from ..model.plane import Plane
 from ..text.documents import Documents
-from ..text.vocabulary import Tokenizer, Vocabulary
+from ..text.vocabulary import Tokenizer
 from .deletion import Span, TextModel, spans, words_of
 from .leaders import Leader, Word, followed_leader, leaders_of
 from .page_data import plane_view
@@ -101,7 +99,7 @@ class Explanation:
         """The verdict with its probability and log-odds, if any term was read."""
         if not self.evidence:
             return "no verdict: no word of this text is evidence"
-        return f"{self.prediction} {100 * self.sure:.1f} %, log-odds {self.log_odds:+.3f}"
+        return f"{self.prediction} {100 * self.sure:.1f} %, log-odds {self.log_odds:+z.3f}"
 
     @property
     def prediction(self) -> str:
@@ -222,7 +220,6 @@ class Explanation:
             "leaders": [
                 {
                     **word(leader), "share": leader.share,
-                    **({"subject": leader.subject} if leader.subject else {}),
                     "followers": list(map(word, leader.followers)),
                 }
                 for leader in self.leaders
@@ -259,7 +256,7 @@ class Explanation:
         ax.set_yticks(range(len(shown)), names)
         ax.axvline(0.0, color="#222222", linewidth=0.8)
         ax.set_xlabel(f"contribution to the log-odds of {self.label}")
-        ax.set_title(f"{self.headline} (intercept {self.intercept:+.3f})")
+        ax.set_title(f"{self.headline} (intercept {self.intercept:+z.3f})")
         return ax
 
 
@@ -284,14 +281,6 @@ def words_and_spans(ex: Any) -> dict[str, Any]:
     """The columns of that row which explanations of any model have."""
     spans = [{"text": span.text, "contribution": span.contribution} for span in ex.spans]
     return {"enough": list(ex.enough), "overturn": list(ex.overturn), "spans": spans}
-
-
-def _subjects(plane: Plane, vocabulary: Vocabulary, terms: np.ndarray) -> tuple[str, ...]:
-    """Subjects of the anchor, which has none, and of the terms; () in a model without them."""
-    if plane.subject is None:
-        return ()
-    names = subject_names(plane, vocabulary)
-    return ("", *(names[t] for t in plane.subject[terms].tolist()))
 
 
 def explain(
@@ -328,8 +317,7 @@ def explain(
         spans = [(), *map(tuple, where.values())]
         each = zip((NEUTRAL, *names), spans, score.tolist(), weight)
         words = [Word(name, at, x, x * w / total, i) for i, (name, at, x, w) in enumerate(each)]
-        subjects = _subjects(plane, vocabulary, terms)
-        leaders = leaders_of(words, followed_leader(trajectory), subjects)
+        leaders = leaders_of(words, followed_leader(trajectory))
         decision = b + float(np.dot(weight, score)) / total
     else:
         b = decision = prior

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -31,8 +30,7 @@ class Word:
 @final
 @dataclass(frozen=True)
 class Leader:
-    """A leader with its cluster: share of the tokens, score of the leader, their contribution;
-    `subject` by its most telling terms, where words were gathered by subject."""
+    """A leader with its cluster: share of the tokens, score of the leader, their contribution."""
 
     text: str
     offsets: tuple[tuple[int, int], ...]
@@ -41,7 +39,6 @@ class Leader:
     contribution: float
     followers: tuple[Word, ...]
     token: int
-    subject: str = ""
 
     @property
     def tokens(self) -> frozenset[int]:
@@ -49,7 +46,7 @@ class Leader:
         return frozenset((self.token, *(w.token for w in self.followers)))
 
     def __repr__(self) -> str:
-        return f"Leader({self.text!r}, {self.contribution:+.3f}, {len(self.followers)} followers)"
+        return f"Leader({self.text!r}, {self.contribution:+z.3f}, {len(self.followers)} followers)"
 
 
 def followed_leader(trajectory: Trajectory) -> np.ndarray:
@@ -69,11 +66,8 @@ def followed_leader(trajectory: Trajectory) -> np.ndarray:
     return owner
 
 
-def leaders_of(
-    words: list[Word], owner: np.ndarray, subjects: Sequence[str] = ()
-) -> tuple[Leader, ...]:
-    """A leader with its followers for each owner, the largest contribution first; `subjects` of
-    the words, if there are any."""
+def leaders_of(words: list[Word], owner: np.ndarray) -> tuple[Leader, ...]:
+    """A leader with its followers for each owner, the largest contribution first."""
     members: dict[int, list[Word]] = {}
     for word, lead in zip(words, owner.tolist()):
         members.setdefault(lead, []).append(word)
@@ -82,6 +76,6 @@ def leaders_of(
         head, sum_ = words[lead], sum(w.contribution for w in cluster)
         followers = (w for w in cluster if w.token != lead)
         placed = tuple(sorted(followers, key=lambda w: (w.offsets or ((-1, -1),))[0]))
-        share, subject = len(cluster) / len(words), subjects[lead] if subjects else ""
-        out.append(Leader(head.text, head.offsets, share, head.score, sum_, placed, lead, subject))
+        share = len(cluster) / len(words)
+        out.append(Leader(head.text, head.offsets, share, head.score, sum_, placed, lead))
     return tuple(sorted(out, key=lambda x: (-abs(x.contribution), x.token)))

@@ -79,7 +79,7 @@ def _shown(ex: Explanation) -> np.ndarray:
 def _leader(leader: Leader, new: dict[int, int]) -> dict[str, Any]:
     return {
         "text": leader.text, "offsets": [list(o) for o in leader.offsets], "score": leader.score,
-        "contribution": leader.contribution, "share": leader.share, "subject": leader.subject,
+        "contribution": leader.contribution, "share": leader.share,
         "followers": [{"text": w.text} for w in leader.followers if w.token in new],
     }  # fmt: skip
 

@@ -128,5 +128,5 @@ def bracketed(text: str, shown: Sequence[Passage]) -> str:
     out = []
     for passage, cut in groupby(pieces(text, shown), key=itemgetter(1)):
         said = "".join(characters for characters, *_ in cut)
-        out.append(said if passage is None else f"[{said} {passage.contribution:+.2f}]")
+        out.append(said if passage is None else f"[{said} {passage.contribution:+z.2f}]")
     return "".join(out)

@@ -143,10 +143,11 @@ def decoder(
 
 
 def shared_count(sums: np.ndarray, sizes: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-    """m for sums and sizes (texts, classes) that share a softmax: that of the least loss, over all
-    classes against their rest. With an m of its own, one class would be sure of a short text."""
+    """m for the sums (texts, classes) of texts of `sizes` terms that share a softmax: that of the
+    least loss, over all classes against their rest. With an m of its own, one class would be sure
+    of a short text."""
     total = [
-        sum(loss(sums[:, c] / (sizes[:, c] + m), y == c, weight) for c in range(sums.shape[1]))
+        sum(loss(sums[:, c] / (sizes + m), y == c, weight) for c in range(sums.shape[1]))
         for m in _COUNTS
     ]
     return _COUNTS[int(np.argmin(total))]
@@ -183,12 +184,12 @@ def _logistic(mean: np.ndarray, inside: np.ndarray, weight: np.ndarray) -> tuple
 def decoders(
     sums: np.ndarray, sizes: np.ndarray, y: np.ndarray, weight: np.ndarray
 ) -> list[tuple[float, float, float]]:
-    """(m, slope, bias) for each column of `sums` and `sizes` (texts, columns): one for two classes;
-    else one for each class, all with the same m and in one softmax."""
+    """(m, slope, bias) for each column of `sums` (texts, columns), of texts of `sizes` terms: one
+    for two classes; else one for each class, all with the same m and in one softmax."""
     if sums.shape[1] == 1:
-        return [decoder(sums[:, 0], sizes[:, 0], y == 1, weight)]
+        return [decoder(sums[:, 0], sizes, y == 1, weight)]
     m = shared_count(sums, sizes, y, weight)
-    slopes, biases = joint_decoder(sums / (sizes + m), y, weight)
+    slopes, biases = joint_decoder(sums / (sizes + m)[:, None], y, weight)
     return [(m, slope, b) for slope, b in zip(slopes.tolist(), biases.tolist())]
 
 

@@ -56,10 +56,9 @@ def _decoded(
         raise ValueError(f"y: expected a label of {known} per text, got {new or len(y)}")
     documents = vocabulary.encode(texts)
     number = np.array([known.index(label) for label in y.tolist()])
-    sizes, weight = documents.sizes[:, None], np.ones(len(y))
     b, count = (np.array([getattr(p, k) for p in model.planes]).reshape(-1) for k in ("b", "count"))
-    sums = (model.read(documents).decision - b) * (sizes + count)
-    fits = decoders(sums, np.broadcast_to(sizes, sums.shape), number, weight)
+    sums = (model.read(documents).decision - b) * (documents.sizes[:, None] + count)
+    fits = decoders(sums, documents.sizes, number, np.ones(len(y)))
     planes = tuple(
         replace(plane, v=slope * plane.v, b=np.array([b]), count=m)
         for plane, (m, slope, b) in zip(model.planes, fits, strict=True)

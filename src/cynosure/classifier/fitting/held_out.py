@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from .placement import Task
 
 _FEW = 500  # texts of a fold on which words and leaders are counted
+_SEEN = 2000  # texts of a fit from which its centre is taken
 
 
 @final
@@ -22,7 +23,10 @@ class HeldOut:
         if not rows.all():  # a new text has no term that no training text had
             rest = task.documents.take(np.flatnonzero(~rows))
             self.documents = self.documents.only(np.bincount(rest.indices, minlength=len(s)) > 0)
-        self.weight = task.weight[self.rows]
+        self.weight, self.sizes = task.weight[self.rows], self.documents.sizes
+        seen = np.flatnonzero(~rows if not rows.all() else rows)
+        seen = seen[:: max(len(seen) // _SEEN, 1)]
+        self.seen, self.seen_weight = task.documents.take(seen), task.weight[seen]
         few = np.arange(0, len(self.rows), max(len(self.rows) // _FEW, 1))
         self.few, self.few_weight = self.documents.take(few), self.weight[few]
 

@@ -24,16 +24,11 @@ _CLOSEST = 1e-4  # of two levels' u: their cosines with the anchor differ well b
 @final
 @dataclass(frozen=True, eq=False)
 class Graded:
-    """Grade of every term (terms,), value of every grade (grades,), level (grades,) of |value|.
-
-    `towards` (grades, d - 2), where given, are unit vectors: to which side of the anchor's axis a
-    grade lies (`subjects`).
-    """
+    """Grade of every term (terms,), value of every grade (grades,), level (grades,) of |value|."""
 
     grade: np.ndarray
     value: np.ndarray
     level: np.ndarray
-    towards: np.ndarray | None = None
 
     @property
     def weight(self) -> np.ndarray:
@@ -120,9 +115,8 @@ def told_apart(value: np.ndarray) -> list[int]:
 def placed(graded: Graded, evidence: np.ndarray, dim: int) -> tuple[np.ndarray, float]:
     """Places of the terms (terms, dim), and how much of a grade's value one unit of u stands for.
 
-    In more than two dimensions the directions fan out around the anchor's axis, to the side of
-    their subject if there are subjects, else neighbouring levels on different axes: all keep their
-    cosine with the anchor in order, and grades lie further apart.
+    In more than two dimensions the directions fan out around the anchor's axis, neighbouring levels
+    on different axes: all keep their cosine with the anchor in order, and grades lie further apart.
     """
     top = max(float(np.abs(graded.value).max(initial=0.0)), 1e-12) / STEEPEST
     u = graded.value / top
@@ -132,8 +126,7 @@ def placed(graded: Graded, evidence: np.ndarray, dim: int) -> tuple[np.ndarray, 
     aside = np.where((graded.level > 0) & (dim > 2), 0.6, 0.0)
     direction[:, 1] = rest * np.sqrt(1.0 - aside**2)
     if dim > 2:
-        side = graded.towards
-        side = np.eye(dim - 2)[graded.level % (dim - 2)] if side is None else side
+        side = np.eye(dim - 2)[graded.level % (dim - 2)]
         direction[:, 2:] = (rest * aside)[:, None] * side
     return on_rays(direction, graded.grade, evidence), top
 

@@ -3,14 +3,13 @@
 1. Two convex fits on presence of terms, one scaled by the naive-Bayes log-ratio (NB-SVM, Wang and
    Manning 2012), one by inverse document frequency, give a weight s_j per term: fitted with
    dropout, and again on what is read of the texts; the mean of both (`convex`).
-2. The weights are rounded to grades, which become directions of the plane (`levels`), or of a
-   subject as well (`subjects`).
+2. The weights are rounded to grades, which become directions of the plane (`levels`).
 3. kappa says how far a text is read: its strong terms, until they outweigh what the weak ones could
    say. The anchor's length does it (`plane`), so it is the attention layers that silence the weak.
 
 Within a grade all directions are equal, so its longest token leads: each grade heard in a text is
 one cluster, led by its most telling term, and all others follow the anchor. Several classes are
-read together (`together`), but with subjects.
+read together (`together`).
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from typing import Any, final
 import numpy as np
 
 from ..model.model import Model
-from ..model.plane import MOST_SUBJECTS, Plane
+from ..model.plane import Plane
 from ..text.documents import Documents
 from .convex import (
-    decoders,
+    decoder,
     log_ratio,
     loss,
     losses,
@@ -37,8 +36,7 @@ from .convex import (
     weights,
 )  # fmt: skip
 from .held_out import HeldOut
-from .levels import MOST_LEVELS, Graded, graded, placed
-from .subjects import Subjects
+from .levels import MOST_LEVELS, graded, placed
 from .together import JOINT_LEVELS, Joint, losses_of, model_of
 
 _GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of C
@@ -85,6 +83,13 @@ class Task:
         """Log of the share of class c, from the weights."""
         return float(np.log(self.weight[self.y == c].sum() / self.weight.sum()))
 
+    def left_by(self, part: Any, levels: int, kappa: float) -> np.ndarray:
+        """The sums of a part's texts as the layers leave them: after any number of layers a little
+        is left of what was not read."""
+        left = (1.0 / (1.0 + float(self.alpha))) ** self.layers
+        read, whole = (part.sums(levels, k) for k in (kappa, float("inf")))
+        return np.asarray((1.0 - left) * read + left * whole)
+
     def ordered(self) -> Task:
         """The same texts in an order of their own: by class, then by their terms."""
         terms = [self.documents[i].tolist() for i in range(len(self.y))]
@@ -107,18 +112,6 @@ class Fit(abc.ABC):
 
 
 @final
-@dataclass(frozen=True, eq=False)
-class _Weighed:
-    """A class against the rest: its graded weights, and for texts held out the sum of the weights
-    as the layers leave it (`used`) and how many terms were known (`sizes`)."""
-
-    graded: Graded
-    kappa: float
-    used: np.ndarray
-    sizes: np.ndarray
-
-
-@final
 @dataclass(frozen=True)
 class Placed(Fit):
     """Convex fit, then polar placement; see the module. Seconds, no gradient, deterministic.
@@ -127,15 +120,11 @@ class Placed(Fit):
     never). None chooses them on `folds` blocks that are held out in turn: C by the loss, kappa as
     small as the budget of words allows. The same blocks calibrate the decoder. Blocks follow the
     order of the texts (neighbours are alike: reviews of one film), so that order matters a little.
-
-    `subjects` > 0 gathers words by that many subjects, found in the texts without their labels; it
-    needs dim >= 4 (3 for two subjects). 0 gathers them by weight alone.
     """
 
     C: float | int | None = None
     folds: int = 3
     kappa: float | int | None = None
-    subjects: int = 0
 
     def describe(self) -> dict[str, Any]:
         return {"name": "placed", **self.get_params()}
@@ -159,40 +148,21 @@ class Placed(Fit):
             raise ValueError(f"dim: placing grades needs at least 2 dimensions, got {task.dim}")
         if task.dim > MOST_DIMENSIONS:
             raise ValueError(f"dim: expected at most {MOST_DIMENSIONS} dimensions, got {task.dim}")
-        self._check(task.dim)
+        self._check()
         few = min(np.bincount(task.y, minlength=task.classes))
         if not self._training(np.arange(len(task.y)) < few, task.classes):
             task = task.ordered()
         x = task.documents.presence(len(task.df))
-        classes = [1] if task.classes == 2 else range(task.classes)
-        subjects = Subjects.of(task, self.subjects) if self.subjects else None
         # one C for all classes, that of the largest: alike texts, and a fit for each C and class
         most = int(np.argmax(np.bincount(task.y, task.weight))) if task.classes > 2 else 1
         C = self._chosen_C(task, x, task.y == most, self._training(task.y == most, task.classes))
-        if task.classes > 2 and subjects is None:
-            return self._together(task, x, C)
-        found = [self._weighed(task, x, task.y == c, C, subjects) for c in classes]
-        sums, sizes = (np.column_stack([getattr(w, k) for w in found]) for k in ("used", "sizes"))
-        fits = decoders(sums, sizes, task.y, task.weight)
-        planes = tuple(
-            _plane(task, x, c, w, fit, subjects)
-            for c, w, fit in zip(classes, found, fits, strict=True)
-        )
-        return Model(planes, task.alpha, task.layers, joint=task.classes > 2)
+        return self._together(task, x, C) if task.classes > 2 else self._alone(task, x, C)
 
-    def _check(self, dim: int) -> None:
+    def _check(self) -> None:
         for name in ("C", "kappa"):
             given = getattr(self, name)
             if given is not None and not (isinstance(given, Real) and float(given) > 0):
                 raise ValueError(f"method.{name}: expected a number > 0, or None, got {given!r}")
-        many = self.subjects
-        if int(many) != many or many == 1 or not 0 <= many <= MOST_SUBJECTS:
-            raise ValueError(
-                f"method.subjects: expected 0 or a number from 2 to {MOST_SUBJECTS}, got {many!r}"
-            )
-        least = 3 if many == 2 else 4
-        if many and dim < least:
-            raise ValueError(f"dim: {many} subjects need at least {least} dimensions, got {dim}")
 
     def _together(self, task: Task, x: Any, C: float) -> Model:
         """Several classes that are read together, see `together`."""
@@ -227,10 +197,10 @@ class Placed(Fit):
         levels, kappa = _budgeted(task, counted, lost, weight, y, self.kappa, JOINT_LEVELS)
         return model_of(task, x, parts, final, levels, kappa)
 
-    def _weighed(
-        self, task: Task, x: Any, inside: np.ndarray, C: float, subjects: Subjects | None
-    ) -> _Weighed:
-        folds = self._training(inside, task.classes)
+    def _alone(self, task: Task, x: Any, C: float) -> Model:
+        """Two classes, one plane."""
+        inside = task.y == 1
+        folds = self._training(inside, 2)
         every = np.ones(len(inside), bool)
 
         def fitted(rows: np.ndarray) -> np.ndarray:
@@ -244,15 +214,13 @@ class Placed(Fit):
                 return s
             return turned(s, *task.turns, log_ratio(*given), given[0].T @ given[2])
 
-        fits = [_Part(task, ~rows, inside, fitted(rows), subjects) for rows in folds]
-        final_s = fitted(every)
-        if not folds:  # few texts, none held out: the decoder is overconfident
-            fits = [_Part(task, every, inside, final_s, subjects)]
-        whole_fit = _Part(task, every, inside, final_s, subjects)
-        most = MOST_LEVELS if subjects is None else subjects.most_levels
+        fits = [_Part(task, ~rows, inside, fitted(rows)) for rows in folds]
+        final = fitted(every)
+        whole_fit = _Part(task, every, inside, final)
+        fits = fits or [whole_fit]  # few texts, none held out: the decoder is overconfident
         held = np.concatenate([part.inside for part in fits])
-        weight, root = _weights_and_sizes(fits)
-        root = np.sqrt(root + 1.0)
+        weight, sizes = _weights_and_sizes(fits)
+        root = np.sqrt(sizes + 1.0)
 
         def counted(levels: int, at: float) -> np.ndarray:
             """On texts held out and on all of them with the final weights."""
@@ -263,16 +231,20 @@ class Placed(Fit):
             sums = np.concatenate([part.sums(levels, at) for part in fits])
             return losses(sums / root, held, weight)
 
-        levels, kappa = _budgeted(
-            task, counted, lost, weight, held.astype(np.intp), self.kappa, most
+        y = held.astype(np.intp)
+        levels, kappa = _budgeted(task, counted, lost, weight, y, self.kappa, MOST_LEVELS)
+        used = np.concatenate([task.left_by(part, levels, kappa) for part in fits])
+        count, slope, b = decoder(used, sizes, held, weight)
+        by, evidence = (
+            graded(final, task.df, levels),
+            task.df * log_ratio(x, inside, task.weight) ** 2,
         )
-        used, sizes = np.empty(len(inside)), np.empty(len(inside))
-        left = (1.0 / (1.0 + float(task.alpha))) ** task.layers
-        for part in fits:
-            read, whole = (part.sums(levels, k) for k in (kappa, float("inf")))
-            used[part.held.rows] = (1.0 - left) * read + left * whole
-            sizes[part.held.rows] = part.held.documents.sizes
-        return _Weighed(_graded(final_s, task, levels, subjects), kappa, used, sizes)
+        embedding, unit = placed(by, evidence, task.dim)
+        v = np.zeros((1, task.dim))
+        v[0, 0] = slope * unit
+        prior = np.array([task.prior(1)])
+        plane = Plane(embedding, np.eye(task.dim)[1], v, np.array([b]), prior, count, kappa)
+        return Model((plane,), task.alpha, task.layers)
 
     def _chosen_C(self, task: Task, x: Any, inside: np.ndarray, folds: list[np.ndarray]) -> float:
         """C: from the middle of the grid as long as the held-out loss falls, then down while it is
@@ -340,22 +312,14 @@ def _halved(inside: np.ndarray) -> np.ndarray | None:
     return None if min(inside.sum(), (~inside).sum()) < 8 else _places(inside) < 0.5
 
 
-def _graded(s: np.ndarray, task: Task, levels: int, subjects: Subjects | None) -> Graded:
-    if subjects is None:
-        return graded(s, task.df, levels)
-    return subjects.graded(s, task.df, levels)
-
-
 @final
 class _Part:
     """Texts held out, with a weight per term of fits that do not know them."""
 
-    def __init__(
-        self, task: Task, rows: np.ndarray, inside: np.ndarray, s: np.ndarray, many: Subjects | None
-    ) -> None:
+    def __init__(self, task: Task, rows: np.ndarray, inside: np.ndarray, s: np.ndarray) -> None:
         self.held = HeldOut(task, rows, s)
         self.inside = inside[self.held.rows]
-        self.graded = cache(lambda levels: _graded(s, task, levels, many))
+        self.graded = cache(lambda levels: graded(s, task.df, levels))
 
     def sums(self, levels: int, kappa: float) -> np.ndarray:
         """The sum of the weights read, by text."""
@@ -442,22 +406,3 @@ def _stopping(
     if mean[allowed] - mean[best] > costs * told:
         return tried[int(np.argmax(mean <= mean[best] + costs / 2 * told))]
     return tried[int(np.argmax(mean <= mean[allowed] + _ALIKE * told))]
-
-
-def _plane(
-    task: Task,
-    x: Any,
-    c: int,
-    found: _Weighed,
-    fit: tuple[float, float, float],
-    by: Subjects | None,
-) -> Plane:
-    count, slope, b = fit
-    evidence = task.df * log_ratio(x, task.y == c, task.weight) ** 2
-    embedding, unit = placed(found.graded, evidence, task.dim)
-    v = np.zeros((1, task.dim))
-    v[0, 0] = slope * unit
-    prior = task.prior(c) if task.classes == 2 else task.share(c)
-    anchor, subject = np.eye(task.dim)[1], None if by is None else by.subject
-    numbers = np.array([b]), np.array([prior])
-    return Plane(embedding, anchor, v, *numbers, count, found.kappa, subject)

@@ -95,15 +95,11 @@ def model_of(
     task: Task, x: Any, parts: list[Joint], s: np.ndarray, levels: int, kappa: float
 ) -> Model:
     """The planes of all classes, decoded by one softmax that is fitted on the texts held out."""
-    left = (1.0 / (1.0 + float(task.alpha))) ** task.layers
-    sums = np.empty((len(task.y), task.classes))
-    sizes = np.empty(len(task.y))
-    for part in parts:
-        read, whole = (part.sums(levels, k) for k in (kappa, float("inf")))
-        sums[part.held.rows] = (1.0 - left) * read + left * whole
-        sizes[part.held.rows] = part.held.documents.sizes
-    every = np.repeat(sizes[:, None], task.classes, 1)
-    fits = decoders(sums, every, task.y, task.weight)
+    used = np.concatenate([task.left_by(part, levels, kappa) for part in parts])
+    y = np.concatenate([part.y for part in parts])
+    held = [part.held for part in parts]
+    weight, sizes = (np.concatenate([getattr(h, k) for h in held]) for k in ("weight", "sizes"))
+    fits = decoders(used, sizes, y, weight)
     places, unit = _placed(task, s, levels)
     planes = []
     for c, ((direction, grade), (m, slope, b)) in enumerate(zip(places, fits, strict=True)):

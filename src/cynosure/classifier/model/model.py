@@ -30,7 +30,7 @@ from ...simulation.loop import simulate
 from ...simulation.trajectory import Trajectory
 from ..text.documents import Documents
 from ..text.vocabulary import Tokenizer, Vocabulary, negators_of
-from .plane import MOST_SUBJECTS, Plane, Rays, Together
+from .plane import Plane, Rays, Together
 
 FORMAT, VERSION = "cynosure-classifier", 4  # 1: the anchor counts once; 2: it has one length;
 # 3: planes read by themselves
@@ -212,8 +212,6 @@ def save_files(
     for p, plane in enumerate(model.planes):
         for name in ("embedding", "anchor", "v", "b", "prior"):
             arrays[f"{name}.{p}"] = np.ascontiguousarray(getattr(plane, name))
-        if plane.subject is not None:
-            arrays[f"subject.{p}"] = plane.subject.astype(np.int16)
     if model.layers > MOST_LAYERS:
         raise ValueError(f"layers: a saved model has at most {MOST_LAYERS}, got {model.layers}")
     tokenizer = vocabulary.tokenizer
@@ -316,14 +314,7 @@ def _plane(arrays: dict[str, np.ndarray], p: int, terms: int, count: float, kapp
     shapes = {"embedding": (terms, d), "anchor": (d,), "v": (rows, d)}
     for name, values in parts.items():
         _finite(f"{name}.{p}", values, shapes.get(name, (rows,)))
-    subject = arrays.get(f"subject.{p}")
-    if subject is not None and (
-        subject.dtype != np.int16
-        or subject.shape != (terms,)
-        or not ((subject >= 0) & (subject < MOST_SUBJECTS)).all()
-    ):
-        raise ValueError(f"subject.{p}: expected the number of the subject of each term")
-    return Plane(**parts, count=count, kappa=kappa, subject=subject)
+    return Plane(**parts, count=count, kappa=kappa)
 
 
 def _finite(name: str, values: np.ndarray, shape: tuple[int, ...]) -> None:

@@ -20,11 +20,10 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from ..._shapes import Float, Int
+from ..._shapes import Float
 from ..text.documents import Documents
 
 _MOST_RAYS = 512  # beyond, directions are as good as all different
-MOST_SUBJECTS = 24  # with their levels, few enough rays for one pass over a text
 _DIGITS = 12  # directions that agree so far are one
 _BATCH = 2048  # texts that are read together at a time
 
@@ -118,7 +117,6 @@ class Plane:
     embedding (terms, d), anchor (d,), v (rows, d), b (rows,); `prior` (rows,) is the decision for a
     text without any known term; `count` is m, how often the anchor counts in the mean; `kappa` says
     when enough was read, see the module (inf: everything is), `together` with which other planes.
-    `subject` (terms,), where words were gathered by subject, is the number of that of each term.
     """
 
     embedding: Float[np.ndarray, "terms d"]
@@ -128,7 +126,6 @@ class Plane:
     prior: Float[np.ndarray, " rows"]
     count: float = 1.0
     kappa: float = float("inf")
-    subject: Int[np.ndarray, " terms"] | None = None
     together: Together | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
