@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from ..text.documents import Documents
+from .held_out import Folds, Sums
 from .levels import MOST_LEVELS, graded
 
-_AGAIN = 3.0  # kappa of the texts that `read_again` fits once more, on IMDb's training part
+AGAIN = 3.0  # kappa of the texts that `read_again` fits once more, on IMDb's training part
 _FREE = 1.0  # the solver holds its intercept back as a weight of this feature
 _ROUNDS = 3  # of the ridge of dropout: it has settled
 _ONE_SIDED, _NEUTRAL, _OFTEN = 8.0, 2.0, 50  # of `turned`, on IMDb's training part
@@ -101,8 +102,9 @@ def separating(
 
 def read_again(
     x: Any, inside: np.ndarray, weight: np.ndarray, C: float | int, seed: int, half: np.ndarray
-) -> np.ndarray:
-    """Weights for a reader that stops: the mean of `weights` of whole texts and of texts as read.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights for a reader that stops, the mean of `weights` of whole texts and of texts as read;
+    and those of whole texts.
 
     The texts of each half (`half`, (texts,) bool) are read by the weights of the other, and what
     was read of them is fitted again: there strong terms have to do without the weak ones."""
@@ -116,40 +118,53 @@ def read_again(
         at = np.repeat(rows, size)
         indptr = np.concatenate(([0], np.cumsum(size[rows]))).astype(np.int64)
         read = graded(s, x.T @ weight, MOST_LEVELS)
-        heard[at] = read.heard(Documents(indptr, x.indices[at]), _AGAIN)
+        heard[at] = read.heard(Documents(indptr, x.indices[at]), AGAIN)
     kept = csr_array((heard, x.indices.copy(), x.indptr.copy()), x.shape)
     kept.eliminate_zeros()
-    return (whole + weights(kept, inside, weight, C, seed)) / 2
+    return (whole + weights(kept, inside, weight, C, seed)) / 2, whole
 
 
-def decoder(
-    sums: np.ndarray, sizes: np.ndarray, inside: np.ndarray, weight: np.ndarray
-) -> tuple[float, float, float]:
-    """(m, slope, bias): log-odds = bias + slope sum_j s_j / (terms + m), by likelihood.
+def decoders(texts: Sums | Folds, y: np.ndarray) -> list[tuple[float, float, float]]:
+    """(m, slope, bias) for each column of the texts' sums, by likelihood:
 
-    m is the weight of the anchor in the mean: two good words are less evidence than a hundred. If
-    m > 1 does not lower the loss by two standard errors, m = 1, the plain mean."""
-    fits = []
+        log-odds = bias + slope sum_j s_j / (terms + m),
+
+    one for two classes; else one for each class, all with the same m and in one softmax. m is the
+    weight of the anchor in the mean: two good words are less evidence than a hundred."""
+    weight = texts.weight
+    centred = isinstance(texts, Folds)
+    many = texts.means(1.0).shape[1]
+    if many > 1:
+        m = _shared_count(texts, y)
+        slopes, biases = joint_decoder(texts.means(m), y, weight)
+    else:
+        m = _count(texts, y == 1)
+        slope, b = _logistic(texts.means(m)[:, 0], y == 1, weight)
+        slopes, biases = np.array([slope]), np.array([b])
+    if centred:
+        biases = biases - slopes * texts.centre(m)
+    return [(m, slope, b) for slope, b in zip(slopes.tolist(), biases.tolist())]
+
+
+def _count(texts: Sums | Folds, inside: np.ndarray) -> float:
+    """m of two classes. If m > 1 does not lower the loss by two standard errors, m = 1, the plain
+    mean."""
+    weight = texts.weight
+    found = [losses(texts.means(m)[:, 0], inside, weight) for m in _COUNTS]
+    best = min(range(len(found)), key=lambda k: float(weight @ found[k]))
+    gain, total = found[0] - found[best], weight.sum()
+    mean = weight @ gain / total
+    seen = mean > 2 * np.sqrt(weight @ (gain - mean) ** 2) / total
+    return _COUNTS[best] if seen else 1.0
+
+
+def _shared_count(texts: Sums | Folds, y: np.ndarray) -> float:
+    """m of classes that share a softmax: that of the least loss, over all classes against their
+    rest. With an m of its own, one class would be sure of a short text."""
+    total = []
     for m in _COUNTS:
-        mean = sums / (sizes + m)
-        slope, b = _logistic(mean, inside, weight)
-        fits.append((_losses(b + slope * mean, inside), (m, slope, b)))
-    plain = fits[0]
-    best = min(fits, key=lambda fit: float(weight @ fit[0]))
-    gain, texts = plain[0] - best[0], weight.sum()
-    mean = weight @ gain / texts
-    seen = mean > 2 * np.sqrt(weight @ (gain - mean) ** 2) / texts
-    return best[1] if seen else plain[1]
-
-
-def shared_count(sums: np.ndarray, sizes: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-    """m for the sums (texts, classes) of texts of `sizes` terms that share a softmax: that of the
-    least loss, over all classes against their rest. With an m of its own, one class would be sure
-    of a short text."""
-    total = [
-        sum(loss(sums[:, c] / (sizes + m), y == c, weight) for c in range(sums.shape[1]))
-        for m in _COUNTS
-    ]
+        mean = texts.means(m)
+        total.append(sum(loss(mean[:, c], y == c, texts.weight) for c in range(mean.shape[1])))
     return _COUNTS[int(np.argmin(total))]
 
 
@@ -179,18 +194,6 @@ def _logistic(mean: np.ndarray, inside: np.ndarray, weight: np.ndarray) -> tuple
         return 1e-3, float(np.log(total[0] / total[1])) - 1e-3 * float(centre)
     fit = LogisticRegression(C=100.0).fit(mean[:, None] / unit, inside, sample_weight=weight)
     return max(float(fit.coef_[0, 0]), 1e-3) / unit, float(fit.intercept_[0])
-
-
-def decoders(
-    sums: np.ndarray, sizes: np.ndarray, y: np.ndarray, weight: np.ndarray
-) -> list[tuple[float, float, float]]:
-    """(m, slope, bias) for each column of `sums` (texts, columns), of texts of `sizes` terms: one
-    for two classes; else one for each class, all with the same m and in one softmax."""
-    if sums.shape[1] == 1:
-        return [decoder(sums[:, 0], sizes, y == 1, weight)]
-    m = shared_count(sums, sizes, y, weight)
-    slopes, biases = joint_decoder(sums / (sizes + m)[:, None], y, weight)
-    return [(m, slope, b) for slope, b in zip(slopes.tolist(), biases.tolist())]
 
 
 def joint_decoder(

@@ -13,6 +13,7 @@ from ..model.plane import Plane, Together
 from ..text.inputs import as_labels, as_texts
 from ..text.vocabulary import Vocabulary, surface
 from .convex import decoders
+from .held_out import Sums
 
 
 def silenced(
@@ -58,7 +59,7 @@ def _decoded(
     number = np.array([known.index(label) for label in y.tolist()])
     b, count = (np.array([getattr(p, k) for p in model.planes]).reshape(-1) for k in ("b", "count"))
     sums = (model.read(documents).decision - b) * (documents.sizes[:, None] + count)
-    fits = decoders(sums, documents.sizes, number, np.ones(len(y)))
+    fits = decoders(Sums(sums, documents.sizes, np.ones(len(y))), number)
     planes = tuple(
         replace(plane, v=slope * plane.v, b=np.array([b]), count=m)
         for plane, (m, slope, b) in zip(model.planes, fits, strict=True)

@@ -27,7 +27,8 @@ from ..model.model import Model
 from ..model.plane import Plane
 from ..text.documents import Documents
 from .convex import (
-    decoder,
+    AGAIN,
+    decoders,
     log_ratio,
     loss,
     losses,
@@ -35,18 +36,18 @@ from .convex import (
     turned,
     weights,
 )  # fmt: skip
-from .held_out import HeldOut
+from .held_out import Folds, HeldOut, Sums, sums
 from .levels import MOST_LEVELS, graded, placed
 from .together import JOINT_LEVELS, Joint, losses_of, model_of
 
 _GRID = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)  # of C
 _KAPPAS = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 16.0, float("inf"))
-_FLAT = 1.005  # losses of C as good as the least
+_FLAT = 1.001  # losses of C as good as the least
 _COSTS, _SHARED, _ALIKE = 0.125, 0.02, 0.002  # of what a text tells: more than a budget may cost,
 # in one plane and in several that share a softmax; no difference
 MOST_DIMENSIONS = 4096
 AUTO_WORDS = 14
-_MANY = 1000  # texts of the second largest class that show what a budget costs
+_MANY = 10_000  # texts of the second largest class from which a budget may cost that much
 
 
 @final
@@ -83,12 +84,18 @@ class Task:
         """Log of the share of class c, from the weights."""
         return float(np.log(self.weight[self.y == c].sum() / self.weight.sum()))
 
-    def left_by(self, part: Any, levels: int, kappa: float) -> np.ndarray:
-        """The sums of a part's texts as the layers leave them: after any number of layers a little
-        is left of what was not read."""
+    def folds(self, parts: Sequence[Any], final: Any, levels: int, kappa: float) -> Folds:
+        """The sums of the texts of `parts`, and of those seen, as the layers leave them: after any
+        number of layers a little is left of what was not read."""
         left = (1.0 / (1.0 + float(self.alpha))) ** self.layers
-        read, whole = (part.sums(levels, k) for k in (kappa, float("inf")))
-        return np.asarray((1.0 - left) * read + left * whole)
+
+        def of(part: Any, documents: Documents, weight: np.ndarray) -> Sums:
+            read, whole = (part.sums(levels, k, documents) for k in (kappa, float("inf")))
+            return Sums((1.0 - left) * read + left * whole, documents.sizes, weight)
+
+        away = tuple(of(part, part.held.documents, part.held.weight) for part in parts)
+        *seen, last = (of(p, p.held.seen, p.held.seen_weight) for p in (*parts, final))
+        return Folds(away, tuple(seen), last)
 
     def ordered(self) -> Task:
         """The same texts in an order of their own: by class, then by their terms."""
@@ -180,9 +187,9 @@ class Placed(Fit):
                         s[:, c] = turned(s[:, c], *task.turns, ratio, df)
             return s - s.mean(axis=1, keepdims=True)
 
-        final = fitted(np.ones(len(task.y), bool))
-        parts = [Joint(task, ~rows, fitted(rows)) for rows in self._training(task.y, 3)]
-        parts = parts or [Joint(task, np.ones(len(task.y), bool), final)]
+        every = np.ones(len(task.y), bool)
+        whole = Joint(task, every, fitted(every))
+        parts = [Joint(task, ~rows, fitted(rows)) for rows in self._training(task.y, 3)] or [whole]
         y = np.concatenate([part.y for part in parts])
         weight, sizes = _weights_and_sizes(parts)
 
@@ -191,11 +198,11 @@ class Placed(Fit):
             return total[:2] / total[2]
 
         def lost(levels: int, at: float) -> np.ndarray:
-            sums = np.concatenate([part.sums(levels, at) for part in parts])
-            return losses_of(sums, sizes, y, weight)
+            read = np.concatenate([part.sums(levels, at) for part in parts])
+            return losses_of(read, sizes, y, weight)
 
         levels, kappa = _budgeted(task, counted, lost, weight, y, self.kappa, JOINT_LEVELS)
-        return model_of(task, x, parts, final, levels, kappa)
+        return model_of(task, x, parts, whole, levels, kappa)
 
     def _alone(self, task: Task, x: Any, C: float) -> Model:
         """Two classes, one plane."""
@@ -203,48 +210,52 @@ class Placed(Fit):
         folds = self._training(inside, 2)
         every = np.ones(len(inside), bool)
 
-        def fitted(rows: np.ndarray) -> np.ndarray:
+        def fitted(rows: np.ndarray) -> list[np.ndarray]:
+            """Weights for a reader that stops early, and for one that reads on."""
             half = _halved(inside[rows])
             given = x[rows], inside[rows], task.weight[rows]
             if task.layers == 0 or half is None:
-                s = weights(*given, C, task.seed, dropout=True)
+                found = (weights(*given, C, task.seed, dropout=True),)
             else:
-                s = read_again(*given, C, task.seed, half)
+                found = read_again(*given, C, task.seed, half)
             if task.turns is None:
-                return s
-            return turned(s, *task.turns, log_ratio(*given), given[0].T @ given[2])
+                return list(found)
+            known = *task.turns, log_ratio(*given), given[0].T @ given[2]
+            return [turned(s, *known) for s in found]
 
-        fits = [_Part(task, ~rows, inside, fitted(rows)) for rows in folds]
-        final = fitted(every)
-        whole_fit = _Part(task, every, inside, final)
-        fits = fits or [whole_fit]  # few texts, none held out: the decoder is overconfident
-        held = np.concatenate([part.inside for part in fits])
-        weight, sizes = _weights_and_sizes(fits)
-        root = np.sqrt(sizes + 1.0)
-
-        def counted(levels: int, at: float) -> np.ndarray:
-            """On texts held out and on all of them with the final weights."""
-            rows = [part.counted(levels, at) for part in (whole_fit, *fits)]
-            return np.maximum(*(r[:2] / r[2] for r in (rows[0], np.sum(rows[1:], axis=0))))
-
-        def lost(levels: int, at: float) -> np.ndarray:
-            sums = np.concatenate([part.sums(levels, at) for part in fits])
-            return losses(sums / root, held, weight)
-
-        y = held.astype(np.intp)
-        levels, kappa = _budgeted(task, counted, lost, weight, y, self.kappa, MOST_LEVELS)
-        used = np.concatenate([task.left_by(part, levels, kappa) for part in fits])
-        count, slope, b = decoder(used, sizes, held, weight)
-        by, evidence = (
-            graded(final, task.df, levels),
-            task.df * log_ratio(x, inside, task.weight) ** 2,
-        )
-        embedding, unit = placed(by, evidence, task.dim)
+        away = [*(~rows for rows in folds), every]
+        for found in zip(*(fitted(rows) for rows in (*folds, every)), strict=True):
+            parts = [_Part(task, rows, inside, s) for rows, s in zip(away, found, strict=True)]
+            final = parts[-1]
+            parts = parts[:-1] or parts  # few texts, none held out: the decoder is overconfident
+            levels, kappa = self._read(task, parts, final)
+            if kappa <= AGAIN:
+                break
+        held = np.concatenate([part.inside for part in parts]).astype(np.intp)
+        ((count, slope, b),) = decoders(task.folds(parts, final, levels, kappa), held)
+        evidence = task.df * log_ratio(x, inside, task.weight) ** 2
+        embedding, unit = placed(final.graded(levels), evidence, task.dim)
         v = np.zeros((1, task.dim))
         v[0, 0] = slope * unit
         prior = np.array([task.prior(1)])
         plane = Plane(embedding, np.eye(task.dim)[1], v, np.array([b]), prior, count, kappa)
         return Model((plane,), task.alpha, task.layers)
+
+    def _read(self, task: Task, parts: list[_Part], final: _Part) -> tuple[int, float]:
+        """(levels, kappa) at which two classes are read."""
+        held = np.concatenate([part.inside for part in parts])
+        weight = np.concatenate([part.held.weight for part in parts])
+
+        def counted(levels: int, at: float) -> np.ndarray:
+            """On texts held out and on all of them with the final weights."""
+            rows = [part.counted(levels, at) for part in (final, *parts)]
+            return np.maximum(*(r[:2] / r[2] for r in (rows[0], np.sum(rows[1:], axis=0))))
+
+        def lost(levels: int, at: float) -> np.ndarray:
+            return losses(task.folds(parts, final, levels, at).means(None)[:, 0], held, weight)
+
+        y = held.astype(np.intp)
+        return _budgeted(task, counted, lost, weight, y, self.kappa, MOST_LEVELS)
 
     def _chosen_C(self, task: Task, x: Any, inside: np.ndarray, folds: list[np.ndarray]) -> float:
         """C: from the middle of the grid as long as the held-out loss falls, then down while it is
@@ -252,19 +263,21 @@ class Placed(Fit):
         if self.C is not None or not folds:
             return float(self.C if self.C is not None else 1.0)
         used = folds[:1] if len(inside) > 5000 else folds
-        sizes = task.documents.sizes
+        root, w = np.sqrt(task.documents.sizes + 1.0), task.weight
         tried: dict[int, float] = {}
 
         def held_out(k: int) -> float:
             if not 0 <= k < len(_GRID):
                 return float("inf")
             if k not in tried:
-                given = ((x[rows], inside[rows], task.weight[rows]) for rows in used)
+                given = ((x[rows], inside[rows], w[rows]) for rows in used)
                 fits = [weights(*one, _GRID[k], task.seed) for one in given]
                 away = np.concatenate([np.flatnonzero(~rows) for rows in used])
-                mean = np.concatenate([x[~rows] @ s for rows, s in zip(used, fits)])
-                mean /= np.sqrt(sizes[away] + 1.0)
-                tried[k] = loss(mean, inside[away], task.weight[away])
+                means = [x @ s / root for s in fits]
+                mean = np.concatenate(
+                    [z[~r] - w[r] @ z[r] / w[r].sum() for r, z in zip(used, means)]
+                )
+                tried[k] = loss(mean, inside[away], w[away])
             return tried[k]
 
         best = len(_GRID) // 2
@@ -321,10 +334,10 @@ class _Part:
         self.inside = inside[self.held.rows]
         self.graded = cache(lambda levels: graded(s, task.df, levels))
 
-    def sums(self, levels: int, kappa: float) -> np.ndarray:
-        """The sum of the weights read, by text."""
-        by = self.graded(levels)
-        return self.held.sums(by.weight[:, None], by.heard(self.held.documents, kappa))[:, 0]
+    def sums(self, levels: int, kappa: float, documents: Documents | None = None) -> np.ndarray:
+        """The sums of the weights read (texts, 1), of the texts held out or of others."""
+        documents, by = documents or self.held.documents, self.graded(levels)
+        return sums(documents, by.weight[:, None], by.heard(documents, kappa))
 
     def counted(self, levels: int, kappa: float) -> np.ndarray:
         """Words named by the terms read, and leaders, of some of the texts; their weight."""
@@ -374,10 +387,11 @@ def _budgeted(
     reach = allowed(low)
     if kappa is not None or not task.layers:
         return low, reach
-    few = float(np.sort(np.bincount(y, weight))[-2]) / _MANY  # of few texts it is hardly seen
-    costs = (_COSTS if task.classes == 2 else _SHARED) * min(1.0, np.sqrt(few))
+    few = float(np.sort(np.bincount(y, weight))[-2]) / _MANY
+    costs = (_COSTS if task.classes == 2 else _SHARED) * min(1.0, few)
     at = _stopping(lambda at: lost(low, at), weight, y, reach, task.strict, costs)
-    if at > reach and not task.notes:
+    task.notes.clear()
+    if at > reach:
         task.notes.append(
             f"{task.words} words a text would cost over {costs:.1%} of what the texts tell: about "
             f"{counted(low, at)[0]:.0f} are read (words={task.words} keeps to the budget)"

@@ -21,7 +21,7 @@ from ..model.model import Model
 from ..model.plane import Plane, Together
 from ..text.documents import Documents
 from .convex import decoders, log_ratio
-from .held_out import HeldOut
+from .held_out import HeldOut, sums
 from .levels import STEEPEST, Graded, lloyd, on_rays
 
 if TYPE_CHECKING:
@@ -52,9 +52,10 @@ class Joint:
         silent = Together(level, self.s, kappa).silent(documents)
         return level[documents.indices] > silent[documents.text]
 
-    def sums(self, levels: int, kappa: float) -> np.ndarray:
-        """The sums of the weights read (texts, classes)."""
-        return self.held.sums(self.s, self._heard(self.held.documents, levels, kappa))
+    def sums(self, levels: int, kappa: float, documents: Documents | None = None) -> np.ndarray:
+        """The sums of the weights read (texts, classes), of the texts held out or of others."""
+        documents = documents or self.held.documents
+        return sums(documents, self.s, self._heard(documents, levels, kappa))
 
     def counted(self, levels: int, kappa: float) -> np.ndarray:
         """Words named by the terms read, and leaders, of some of the texts; their weight."""
@@ -92,15 +93,12 @@ def losses_of(sums: np.ndarray, sizes: np.ndarray, y: np.ndarray, weight: np.nda
 
 
 def model_of(
-    task: Task, x: Any, parts: list[Joint], s: np.ndarray, levels: int, kappa: float
+    task: Task, x: Any, parts: list[Joint], whole: Joint, levels: int, kappa: float
 ) -> Model:
     """The planes of all classes, decoded by one softmax that is fitted on the texts held out."""
-    used = np.concatenate([task.left_by(part, levels, kappa) for part in parts])
     y = np.concatenate([part.y for part in parts])
-    held = [part.held for part in parts]
-    weight, sizes = (np.concatenate([getattr(h, k) for h in held]) for k in ("weight", "sizes"))
-    fits = decoders(used, sizes, y, weight)
-    places, unit = _placed(task, s, levels)
+    fits = decoders(task.folds(parts, whole, levels, kappa), y)
+    places, unit = _placed(task, whole.s, levels)
     planes = []
     for c, ((direction, grade), (m, slope, b)) in enumerate(zip(places, fits, strict=True)):
         evidence = task.df * log_ratio(x, task.y == c, task.weight) ** 2
