@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from numbers import Integral
@@ -27,7 +27,7 @@ from .fitting.parameters import Parameters, as_json, class_weights, repetitions,
 from .fitting.placement import AUTO_WORDS, Fit, Placed, Task
 from .model.model import FOLDER, Verdicts, load_files, save_files
 from .text.inputs import as_labels, as_texts
-from .text.vocabulary import Tokenizer, Vocabulary
+from .text.vocabulary import Tokenizer, Vocabulary, name_of
 
 __all__ = ["HardmaxClassifier", "Lexeme"]
 
@@ -65,9 +65,9 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     leaders : budget of leaders per text, on average over the training texts (of each plane).
     words : budget of deciding words per text, on average over held-out texts. Terms are taken by
         decreasing weight until the rest is unlikely to change the label; all others follow the
-        neutral token. Easy texts need few words, hard ones many. None sets no bound. "auto" is 14,
-        or more where 14 would cost an eighth of what the texts tell (2 % with several classes);
-        `notes_` then says so.
+        neutral token. None sets no bound. "auto" is 14, or more where 14 would lose too much of
+        what the texts tell: an eighth (0.5 % with several classes) of 10,000 texts a class, less
+        of fewer; `notes_` then says so.
     C : inverse regularisation of the convex fit; None chooses it on held-out texts.
     method : how to fit: `Placed()` (the default: convex, seconds) or `Learned()` (gradient, torch).
     alpha, layers : step (> 0) and number of the attention layers.
@@ -81,6 +81,10 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         told apart better without.
     negators : "english", "german", "french", "spanish", "italian", or a list: the words
         that negate those after them, if `negation` is on.
+    tokenizer : a function from a text to the list of its words, such as `str.split`, instead of the
+        rules for words of this package; they are put in lower case if `lowercase`. Texts that are
+        split already: join them by spaces, with `str.split`. `explain` needs words that stand in
+        the text. A saved model has the name of the function, module:name.
     stop_words : None, "english" or a list of words: no term contains one of them.
     class_weight : None, "balanced", or a weight per label, by which its texts count.
     n_jobs : threads that read texts; None is one, -1 as many as there are processors.
@@ -110,6 +114,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         lowercase: bool | np.bool_ = True,
         negation: bool | np.bool_ | str | None = None,
         negators: str | Sequence[str] = "english",
+        tokenizer: Callable[[str], Iterable[str]] | None = None,
         stop_words: str | Sequence[str] | None = None,
         min_df: SupportsFloat | None = None,
         max_features: SupportsFloat | None = None,
@@ -120,7 +125,8 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         self.dim, self.ngrams, self.leaders, self.words = dim, ngrams, leaders, words
         self.C, self.method, self.alpha, self.layers = C, method, alpha, layers
         self.lowercase, self.negation, self.negators = lowercase, negation, negators
-        self.stop_words, self.min_df, self.max_features = stop_words, min_df, max_features
+        self.tokenizer, self.stop_words = tokenizer, stop_words
+        self.min_df, self.max_features = min_df, max_features
         self.class_weight, self.n_jobs, self.random_state = class_weight, n_jobs, random_state
 
     def __sklearn_tags__(self) -> Any:
@@ -158,7 +164,9 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
         least: float | int = least_texts(texts, weight)
         if given.min_df is not None:
             least = given.threshold(float(weight.sum()))
-        tokenizer = Tokenizer(given.ngrams, given.lowercase, negators=given.negators)
+        tokenizer = Tokenizer(
+            given.ngrams, given.lowercase, negators=given.negators, own=given.tokenizer
+        )
         negation = given.negation
         if negation is None:
             turns = turns_words(texts, number, weight, tokenizer, least, self.seed_)
@@ -327,6 +335,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
             given["random_state"] = self.seed_  # the int that was drawn: it gives this model again
         if isinstance(self.class_weight, Mapping):
             given["class_weight"] = list(self.class_weight.items())
+        given["tokenizer"] = name_of(self.tokenizer)
         settings = {name: as_json(name, value) for name, value in given.items()}
         method = None if self.method is None else self.method.describe()
         if method is not None:
@@ -340,10 +349,12 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> HardmaxClassifier:
-        """Read a folder written by `save`; nothing is unpickled."""
+        """Read a folder written by `save`; nothing is unpickled, and nothing is imported: the
+        module of a tokenizer of your own must be imported before."""
         model, vocabulary, settings = load_files(path)
         try:
-            out = cls(**_params(settings), method=_method(settings["method"]))
+            params = _params(settings) | {"tokenizer": vocabulary.tokenizer.own}
+            out = cls(**params, method=_method(settings["method"]))
             out.classes_ = classes_of(settings["classes"], model.rows)
             out.texts_ = _texts(settings.get("texts"))
             out.notes_ = tuple(str(note) for note in settings.get("notes", ()))

@@ -13,6 +13,7 @@ import numpy as np
 from ..estimator import HardmaxClassifier
 from ..text.documents import Documents
 from ..text.inputs import as_labels, as_texts
+from ..text.vocabulary import NOT
 
 _FEW = 5  # texts in which a word decided, to be listed
 
@@ -127,9 +128,8 @@ def struck(
     texts = as_texts(texts)
     truth = None if labels is None else _pairs(texts, labels)[1]
     vocabulary, opened = clf.vocabulary_, clf._opened
-    spelling = vocabulary.tokenizer.spelling
-    listed = [spelling(w) for w in words]
-    inside = [{spelling(t[a:b]) for _, a, b in vocabulary.tokenizer.words(t)} for t in texts]
+    listed = [vocabulary.tokenizer.spelling(w) for w in words]
+    inside = [{w.removeprefix(NOT) for w, *_ in vocabulary.tokenizer.words(t)} for t in texts]
     before = opened.labels(opened.read(texts))
     rows = []
     for gone in [*(frozenset([w]) for w in listed), *([frozenset(listed)] if listed[1:] else [])]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
@@ -29,7 +29,6 @@ from ...analysis.leaders import roles
 from ...drawing.page import page
 from ...simulation.trajectory import Trajectory
 from ..text.documents import Documents
-from ..text.vocabulary import Tokenizer
 from .deletion import Span, TextModel, spans, words_of
 from .leaders import Leader, Word, followed_leader, leaders_of
 from .page_data import plane_view
@@ -149,8 +148,8 @@ class Explanation:
     def passages(self) -> tuple[Passage, ...]:
         """The text divided among the words read, in order. Their contributions, the rest of the
         terms and the intercept add up to the decision."""
-        tokenizer = Tokenizer((1, 1), self.text_model.vocabulary.tokenizer.lowercase)
-        places = [(a, b) for _, a, b in tokenizer.words(self.text)]
+        tokenizer = replace(self.text_model.vocabulary.tokenizer, negation=False)
+        places = [(a, b) for _, a, b in tokenizer.words(self.text) if a >= 0]
         return passages(self.text, places, ((w.offsets, w.contribution) for w in self.read))
 
     @property

@@ -26,6 +26,8 @@ def write_json(clf: Any, path: str | os.PathLike[str]) -> Path:
     model, vocabulary = opened.model, opened.vocabulary
     left = (1.0 / (1.0 + float(model.alpha))) ** model.layers
     tokenizer = vocabulary.tokenizer
+    if tokenizer.own is not None:
+        raise ValueError("tokenizer: the readers have the package's own rules, not your function")
     header = {
         "format": "cynosure-reader", "version": 2, "classes": opened.classes_.tolist(),
         "shared": opened.shared, "together": model.planes[0].together is not None,

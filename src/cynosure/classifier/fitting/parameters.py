@@ -30,6 +30,7 @@ class Parameters:
     lowercase: bool
     negation: bool | str | None
     negators: tuple[str, ...]
+    tokenizer: Callable[[str], Any] | None
     stop_words: tuple[str, ...]
     C: float | int | None
     min_df: float | int | None
@@ -55,6 +56,7 @@ class Parameters:
             lowercase=_flag("lowercase", given["lowercase"]),
             negation=checked("negation", "opposite", _flag, ", 'opposite' or None"),
             negators=negators_of(given["negators"]),
+            tokenizer=checked("tokenizer", None, _function),
             stop_words=_stop_words(given["stop_words"]),
             C=checked("C", None, _positive, "a number > 0, or None"),
             min_df=checked("min_df", None, _least_texts),
@@ -96,6 +98,12 @@ def _flag(name: str, x: Any, more: str = "") -> bool:
     if not isinstance(x, bool | np.bool_):
         raise ValueError(f"{name}: expected True or False{more}, got {x!r}")
     return bool(x)
+
+
+def _function(name: str, x: Any) -> Callable[[str], Any]:
+    if not callable(x):
+        raise TypeError(f"{name}: expected a function from a text to its words, got {x!r}")
+    return x  # type: ignore[no-any-return]
 
 
 def _least_texts(name: str, x: Any) -> float | int:

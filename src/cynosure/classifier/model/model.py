@@ -29,7 +29,7 @@ from ...engine.layers import certified_layers
 from ...simulation.loop import simulate
 from ...simulation.trajectory import Trajectory
 from ..text.documents import Documents
-from ..text.vocabulary import Tokenizer, Vocabulary, negators_of
+from ..text.vocabulary import Tokenizer, Vocabulary, name_of, named, negators_of
 from .plane import Plane, Rays, Together
 
 FORMAT, VERSION = "cynosure-classifier", 4  # 1: the anchor counts once; 2: it has one length;
@@ -226,6 +226,7 @@ def save_files(
         "tokenizer": {
             "ngrams": list(tokenizer.ngrams), "lowercase": tokenizer.lowercase,
             "negation": tokenizer.negation, "negators": list(tokenizer.negators),
+            "own": name_of(tokenizer.own),
         },
         "settings": settings,
     }  # fmt: skip
@@ -274,7 +275,8 @@ def _checked(header: dict[str, Any], data: dict[str, bytes]) -> tuple[Model, Voc
         raise ValueError(f"tokenizer: expected ngrams, lowercase and negation, got {words!r}")
     tokenizer = Tokenizer((low, high), words["lowercase"], negation)
     if header["version"] > 3:
-        tokenizer = replace(tokenizer, negators=negators_of([str(w) for w in words["negators"]]))
+        negators = negators_of([str(w) for w in words["negators"]])
+        tokenizer = replace(tokenizer, negators=negators, own=named(words.get("own")))
     hashes = arrays.get("hash")  # older files have none
     if hashes is not None and (hashes.dtype != np.uint64 or hashes.shape != df.shape):
         raise ValueError("hash: expected the hash of each term")

@@ -10,10 +10,12 @@ own, spelled "not_good". `kernels.words` does the work; offsets index the origin
 
 from __future__ import annotations
 
+import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
+from hashlib import blake2b
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -38,6 +40,7 @@ NEGATORS = {
     "italian": """non né mai niente nulla nessun nessuno nessuna neanche nemmeno neppure senza
         appena""",
 }
+_STOPS = frozenset('.,;:()[]{}"“”„«»…—–。、，；：（）「」!?！？؟')  # what ends a clause
 _ENGLISH = tuple(NEGATORS["english"].split())
 NOT = "not_"  # how a word behind a negator is spelled
 _IDEOGRAPHS = (0x2E80, 0x303F), (0x3040, 0x30FF), (0x31F0, 0x31FF), (0x3400, 0x4DBF), (
@@ -79,13 +82,25 @@ def _size(largest: int) -> int:
 
 
 @cache
-def _negators(words: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def _negators(words: tuple[str, ...], own: bool) -> tuple[np.ndarray, np.ndarray, list[str]]:
     """The negators in each case they are written in: the table of their hashes, the number of the
-    form in each slot, and the forms."""
+    form in each slot, and the forms. `own`: among the words of somebody's own tokenizer."""
     from ..kernels.plain import table_of
 
     forms = sorted({form(w) for w in words for form in (str, str.capitalize, str.upper)})
-    return *table_of(Tokenizer((1, 1), lowercase=False).scan(forms).hash), forms
+    hashes = Tokenizer((1, 1), lowercase=False).scan(forms).hash
+    return *table_of(_hashes(forms) if own else hashes), forms
+
+
+def _hashes(words: Iterable[str]) -> np.ndarray:
+    """A number, never 0, for each word of somebody's own tokenizer."""
+    return np.array([_hash(word) for word in words], np.uint64)
+
+
+@lru_cache(maxsize=1 << 20)
+def _hash(word: str) -> int:
+    digest = blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little") or 1
 
 
 def negators_of(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -101,6 +116,38 @@ def negators_of(given: str | Iterable[str]) -> tuple[str, ...]:
         if [w for w, *_ in plain.words(word)] != [word]:
             raise ValueError(f"negators: expected single words, got {given_word!r}")
     return tuple(dict.fromkeys(words))
+
+
+def name_of(own: Callable[..., Any] | None) -> str | None:
+    """module:name of a tokenizer; refused where that is not the function itself."""
+    if own is None:
+        return None
+    module = getattr(own, "__module__", None) or "builtins"
+    name = f"{module}:{getattr(own, '__qualname__', own)}"
+    if module == "__main__" or _function(name) is not own:
+        raise ValueError(
+            f"tokenizer: a model file holds the name of a function, and {name} is none that "
+            "another program could import; define it in a module, not nested and no lambda"
+        )
+    return name
+
+
+def named(name: Any) -> Callable[..., Any] | None:
+    """The tokenizer of that name. A file imports nothing: its module must be imported already."""
+    if name is None:
+        return None
+    own = _function(name) if isinstance(name, str) else None
+    if not callable(own):
+        raise ValueError(f"tokenizer: the model needs {name}; import its module before")
+    return own  # type: ignore[no-any-return]
+
+
+def _function(name: str) -> Any:
+    module, _, path = name.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    return found
 
 
 class Words(NamedTuple):
@@ -138,7 +185,8 @@ class Occurrence(NamedTuple):
 class Tokenizer:
     """Words of a text and their n-grams, n = ngrams[0]..ngrams[1].
 
-    With `negation`, `negators` (English ones by default) mark the words behind them. Trap: n-grams
+    With `negation`, `negators` (English ones by default) mark the words behind them. `own` is a
+    function from a text to its words, in order, instead of the rules of the module. Trap: n-grams
     cross punctuation ("good. Not" gives "good not"), as those of other libraries do; negation does
     not.
 
@@ -154,6 +202,7 @@ class Tokenizer:
     lowercase: bool = True
     negation: bool = False
     negators: tuple[str, ...] = _ENGLISH
+    own: Callable[[str], Iterable[str]] | None = None
 
     def __post_init__(self) -> None:
         low, high = self.ngrams
@@ -163,10 +212,12 @@ class Tokenizer:
     @property
     def negator_forms(self) -> list[str]:
         """The negators in each case they are written in."""
-        return list(_negators(self.negators)[2])
+        return list(_negators(self.negators, self.own is not None)[2])
 
     def scan(self, texts: Sequence[str]) -> Words:
         """All words of `texts`."""
+        if self.own is not None:
+            return self.marked(self._scan_own(texts))
         from ..kernels.words import scan
 
         lengths = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -182,6 +233,36 @@ class Tokenizer:
         hashes, start, stop, fresh, indptr = scan(points, starts, kind, lower)
         return self.marked(Words(hashes, start, stop, fresh, np.full(len(start), -1), indptr))
 
+    def own_words(self, text: str) -> list[str]:
+        """The words of a text as `own` gives them, in their spelling."""
+        assert self.own is not None
+        words = list(self.own(text))
+        for word in words:
+            if not isinstance(word, str) or word.split() != [word] or NOT in word:
+                raise ValueError(
+                    "tokenizer: expected a function from a text to its words, strings without "
+                    f"spaces and without {NOT!r}; it gave {word!r:.80}"
+                )
+        return [self.spelling(word) for word in words]
+
+    def _scan_own(self, texts: Sequence[str]) -> Words:
+        """Words by `own`; one that does not stand in its text, such as a lemma, begins at -1."""
+        found: list[str] = []
+        places: list[tuple[int, int, bool]] = []
+        indptr = [0]
+        for text in texts:
+            folded, end = "".join(map(self.spelling, text)), 0
+            for word in self.own_words(text):
+                at = folded.find(word, end)
+                stopped = end == 0 or not _STOPS.isdisjoint(text[end : max(at, end)])
+                places.append((at, at + len(word) if at >= 0 else -1, stopped or word in _STOPS))
+                end = at + len(word) if at >= 0 else end
+                found.append(word)
+            indptr.append(len(found))
+        start, stop, fresh = np.array(places or np.empty((0, 3)), np.int32).reshape(-1, 3).T
+        every = np.full(len(found), -1, np.int64)
+        return Words(_hashes(found), start, stop, fresh.astype(bool), every, np.array(indptr))
+
     def marked(self, words: Words) -> Words:
         """The same words, those behind a negator with hashes of their own."""
         if not self.negation:
@@ -189,13 +270,14 @@ class Tokenizer:
         from ..kernels.words import negated
 
         hashes, by = negated(
-            words.hash, words.fresh, words.indptr, _negators(self.negators)[0], REACH
-        )
+            words.hash, words.fresh, words.indptr,
+            _negators(self.negators, self.own is not None)[0], REACH,
+        )  # fmt: skip
         return words._replace(hash=hashes, by=by)
 
     def scan_terms(self, terms: Sequence[str]) -> Words:
         """The words of terms as a vocabulary spells them, one term after the other."""
-        plain = replace(self, negation=False)
+        plain = replace(self, negation=False, own=self.own and str.split)
         if not self.negation or not any(NOT in term for term in terms):
             return plain.scan(terms)
         from ..kernels.plain import negated_hash
@@ -213,7 +295,15 @@ class Tokenizer:
         """(word, start, stop) in order; the word in lower case, behind a negator as "not_word"."""
         words = self.scan([text])
         spans = zip(words.start.tolist(), words.stop.tolist(), (words.by >= 0).tolist())
-        return [(NOT * no + self.spelling(text[a:b]), a, b) for a, b, no in spans]
+        said = self.spellings(text, words)
+        return [(NOT * no + word, a, b) for word, (a, b, no) in zip(said, spans, strict=True)]
+
+    def spellings(self, text: str, words: Words) -> list[str]:
+        """The words of one text that was scanned, in their spelling."""
+        if self.own is not None:
+            return self.own_words(text)
+        spans = zip(words.start.tolist(), words.stop.tolist(), strict=True)
+        return [self.spelling(text[a:b]) for a, b in spans]
 
     def spelling(self, word: str) -> str:
         """The form under which a word is known: lower case, straight apostrophes."""
@@ -272,7 +362,8 @@ class Vocabulary:
     @cached_property
     def in_words(self) -> Spelt:
         """The words of each term in their order, those behind a negator without their mark."""
-        keys, value, forms = _negators(self.tokenizer.negators)
+        own = self.tokenizer.own is not None
+        keys, value, forms = _negators(self.tokenizer.negators, own)
         words = " ".join(self.terms).replace(NOT, "").split(" ")
         number = {w: k for k, w in enumerate(dict.fromkeys((*words, *forms)))}
         counts = np.fromiter((1 + term.count(" ") for term in self.terms), np.int64, len(self))
@@ -381,6 +472,12 @@ class Vocabulary:
         low, high = self.tokenizer.ngrams
         start = np.where(w.by >= 0, w.start[w.by], w.start)  # the negator is shown
         rows = occurrences(w.hash, start, w.stop, low, high, *self._table)
+        if len(rows) and rows[:, 1:].min() < 0:
+            term = self.terms[int(rows[rows[:, 1:].min(axis=1) < 0][0, 0])]
+            raise ValueError(
+                f"tokenizer: {term!r} does not stand in the text as the tokenizer spells it, so no "
+                "place can be shown; explain needs words that stand in the text, in their order"
+            )
         return [Occurrence(*row) for row in rows.tolist()]
 
     def without(self, text: str, struck: Sequence[Collection[str]]) -> Documents:
@@ -397,8 +494,7 @@ class Vocabulary:
         plain = replace(self.tokenizer, negation=False)
         w = plain.scan([text])
         number: dict[str, int] = {}
-        spans = zip(w.start.tolist(), w.stop.tolist(), strict=True)
-        kind = [number.setdefault(plain.spelling(text[a:b]), len(number)) for a, b in spans]
+        kind = [number.setdefault(word, len(number)) for word in plain.spellings(text, w)]
         gone: np.ndarray = np.zeros((len(struck), max(len(number), 1)), bool)
         for row, words in zip(gone, struck, strict=True):
             row[[number[x] for x in words if x in number]] = True
@@ -424,11 +520,14 @@ def _spelled(
     _, where, which = np.unique(words.hash[at], return_index=True, return_inverse=True)
     place = at.ravel()[where]
     text_of = np.searchsorted(words.indptr, place, side="right") - 1
-    spans = zip(text_of.tolist(), words.start[place].tolist(), words.stop[place].tolist())
-    spelt = [
-        NOT * no + tokenizer.spelling(texts[t][a:b])
-        for (t, a, b), no in zip(spans, (words.by[place] >= 0).tolist(), strict=True)
-    ]
+    if tokenizer.own is None:
+        spans = zip(text_of.tolist(), words.start[place].tolist(), words.stop[place].tolist())
+        said = [tokenizer.spelling(texts[t][a:b]) for t, a, b in spans]
+    else:
+        of = {t: tokenizer.own_words(texts[t]) for t in set(text_of.tolist())}
+        within = (place - words.indptr[text_of]).tolist()
+        said = [of[t][i] for t, i in zip(text_of.tolist(), within, strict=True)]
+    spelt = [NOT * no + w for w, no in zip(said, (words.by[place] >= 0).tolist(), strict=True)]
     rows: Any = which.reshape(at.shape).tolist()
     return [
         " ".join([spelt[j] for j in row[:n]]) for row, n in zip(rows, order.tolist(), strict=True)
