@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 
 from cynosure.classifier.estimator import HardmaxClassifier
-from cynosure.classifier.fitting.convex import decoder, joint_decoder, separating, weights
+from cynosure.classifier.fitting.convex import decoders, joint_decoder, separating, weights
+from cynosure.classifier.fitting.held_out import Folds, Sums
 from cynosure.classifier.fitting.levels import lloyd, placed
 from cynosure.classifier.fitting.placement import Placed
 from cynosure.classifier.model.plane import Plane
@@ -143,7 +144,7 @@ def test_the_decoder_is_the_likeliest_of_all_counts(seed: int) -> None:
     sizes = draw.integers(1, 60, size=n)
     sums = draw.normal(size=n) * np.sqrt(sizes)
     inside = draw.random(n) < 1 / (1 + np.exp(-6 * sums / (sizes + 8)))
-    m, slope, b = decoder(sums, sizes, inside, np.ones(n))
+    ((m, slope, b),) = decoders(Sums(sums[:, None], sizes, np.ones(n)), inside.astype(int))
     assert 2 <= m <= 32
     z = b + slope * sums / (sizes + m)
     losses = []
@@ -160,7 +161,28 @@ def test_without_evidence_the_mean_stays_plain() -> None:
     for n, sizes in ((3000, np.full(3000, 40)), (30, draw.integers(1, 60, size=30))):
         sums = draw.normal(size=n) * np.sqrt(sizes)
         inside = draw.random(n) < 1 / (1 + np.exp(-20 * sums / sizes))
-        assert decoder(sums, sizes, inside, np.ones(n))[0] == 1.0
+        assert decoders(Sums(sums[:, None], sizes, np.ones(n)), inside.astype(int))[0][0] == 1.0
+
+
+def test_each_fit_has_a_zero_of_its_own() -> None:
+    """Folds whose fits lean to one side or the other, and a final fit that leans by 2."""
+    draw, sizes = np.random.default_rng(1), np.full(400, 9)
+
+    def leaning(by: float) -> tuple[Sums, np.ndarray]:
+        inside = np.arange(400) % 2
+        means = np.where(inside, 1.0, -1.0) + draw.normal(size=400) + by
+        return Sums(10.0 * means[:, None], sizes, np.ones(400)), inside
+
+    (away, y), (seen, _) = (
+        zip(*map(leaning, (-3.0, 0.5, 1.0))),
+        zip(*map(leaning, (-3.0, 0.5, 1.0))),
+    )
+    folds = Folds(away, seen, leaning(2.0)[0])
+    ((m, slope, b),) = decoders(folds, np.concatenate(y))
+    assert m == 1.0
+    assert abs(-b / slope - 2.0) < 0.2 and abs(slope - 2.0) < 0.3  # the true slope is 2
+    ((_, blurred, b),) = decoders(Sums.joined(away), np.concatenate(y))
+    assert blurred < 1.0 and abs(-b / blurred - 2.0) > 1.0  # without it
 
 
 @pytest.mark.parametrize("dim", [2, 3, 4, 8])

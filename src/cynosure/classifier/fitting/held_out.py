@@ -27,7 +27,7 @@ class HeldOut:
         if not rows.all():  # a new text has no term that no training text had
             rest = task.documents.take(np.flatnonzero(~rows))
             self.documents = self.documents.only(np.bincount(rest.indices, minlength=len(s)) > 0)
-        self.weight, self.sizes = task.weight[self.rows], self.documents.sizes
+        self.weight = task.weight[self.rows]
         seen = np.flatnonzero(~rows if not rows.all() else rows)
         seen = seen[:: max(len(seen) // _SEEN, 1)]
         self.seen, self.seen_weight = task.documents.take(seen), task.weight[seen]

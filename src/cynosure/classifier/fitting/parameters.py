@@ -103,7 +103,7 @@ def _flag(name: str, x: Any, more: str = "") -> bool:
 def _function(name: str, x: Any) -> Callable[[str], Any]:
     if not callable(x):
         raise TypeError(f"{name}: expected a function from a text to its words, got {x!r}")
-    return x  # type: ignore[no-any-return]
+    return x
 
 
 def _least_texts(name: str, x: Any) -> float | int:

@@ -191,40 +191,41 @@ class Placed(Fit):
         whole = Joint(task, every, fitted(every))
         parts = [Joint(task, ~rows, fitted(rows)) for rows in self._training(task.y, 3)] or [whole]
         y = np.concatenate([part.y for part in parts])
-        weight, sizes = _weights_and_sizes(parts)
+        weight = np.concatenate([part.held.weight for part in parts])
 
         def counted(levels: int, at: float) -> np.ndarray:
             total = np.sum([part.counted(levels, at) for part in parts], axis=0)
             return total[:2] / total[2]
 
         def lost(levels: int, at: float) -> np.ndarray:
-            read = np.concatenate([part.sums(levels, at) for part in parts])
-            return losses_of(read, sizes, y, weight)
+            return losses_of(task.folds(parts, whole, levels, at).means(None), y, weight)
 
         levels, kappa = _budgeted(task, counted, lost, weight, y, self.kappa, JOINT_LEVELS)
         return model_of(task, x, parts, whole, levels, kappa)
 
     def _alone(self, task: Task, x: Any, C: float) -> Model:
         """Two classes, one plane."""
-        inside = task.y == 1
+        inside, every = task.y == 1, np.ones(len(task.y), bool)
         folds = self._training(inside, 2)
-        every = np.ones(len(inside), bool)
+        fits = [*folds, every]
+        halves = [_halved(inside[rows]) for rows in fits]
+        few = task.layers == 0 or any(half is None for half in halves)
 
-        def fitted(rows: np.ndarray) -> list[np.ndarray]:
+        def fitted(rows: np.ndarray, half: np.ndarray | None) -> list[np.ndarray]:
             """Weights for a reader that stops early, and for one that reads on."""
-            half = _halved(inside[rows])
             given = x[rows], inside[rows], task.weight[rows]
-            if task.layers == 0 or half is None:
-                found = (weights(*given, C, task.seed, dropout=True),)
-            else:
-                found = read_again(*given, C, task.seed, half)
+            found = (
+                [weights(*given, C, task.seed, dropout=True)]
+                if few or half is None
+                else [*read_again(*given, C, task.seed, half)]
+            )
             if task.turns is None:
-                return list(found)
+                return found
             known = *task.turns, log_ratio(*given), given[0].T @ given[2]
             return [turned(s, *known) for s in found]
 
         away = [*(~rows for rows in folds), every]
-        for found in zip(*(fitted(rows) for rows in (*folds, every)), strict=True):
+        for found in zip(*map(fitted, fits, halves), strict=True):
             parts = [_Part(task, rows, inside, s) for rows, s in zip(away, found, strict=True)]
             final = parts[-1]
             parts = parts[:-1] or parts  # few texts, none held out: the decoder is overconfident
@@ -303,15 +304,6 @@ class Placed(Fit):
         return [fold != f for f in range(self.folds)]
 
 
-def _weights_and_sizes(parts: Sequence[_Part | Joint]) -> tuple[np.ndarray, np.ndarray]:
-    """Of the texts held out, part by part: how often each counts, how many known terms it has."""
-    held = [part.held for part in parts]
-    return (
-        np.concatenate([one.weight for one in held]),
-        np.concatenate([one.documents.sizes for one in held]),
-    )
-
-
 def _places(y: np.ndarray) -> np.ndarray:
     """Where every text stands among those of its class, from 0 to 1."""
     place = np.empty(len(y))
@@ -333,8 +325,9 @@ class _Part:
         self.held = HeldOut(task, rows, s)
         self.inside = inside[self.held.rows]
         self.graded = cache(lambda levels: graded(s, task.df, levels))
+        self.sums = cache(self._sums)
 
-    def sums(self, levels: int, kappa: float, documents: Documents | None = None) -> np.ndarray:
+    def _sums(self, levels: int, kappa: float, documents: Documents | None = None) -> np.ndarray:
         """The sums of the weights read (texts, 1), of the texts held out or of others."""
         documents, by = documents or self.held.documents, self.graded(levels)
         return sums(documents, by.weight[:, None], by.heard(documents, kappa))

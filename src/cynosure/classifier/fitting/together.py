@@ -44,7 +44,7 @@ class Joint:
             spread = _levels(s, task.df, levels)
             return spread.level[spread.grade], _weights(s[:, :1], task.df, levels).grade
 
-        self._rounded = cache(rounded)
+        self._rounded, self.sums = cache(rounded), cache(self._sums)
 
     def _heard(self, documents: Documents, levels: int, kappa: float) -> np.ndarray:
         """Whether each entry of documents.indices is read."""
@@ -52,7 +52,7 @@ class Joint:
         silent = Together(level, self.s, kappa).silent(documents)
         return level[documents.indices] > silent[documents.text]
 
-    def sums(self, levels: int, kappa: float, documents: Documents | None = None) -> np.ndarray:
+    def _sums(self, levels: int, kappa: float, documents: Documents | None = None) -> np.ndarray:
         """The sums of the weights read (texts, classes), of the texts held out or of others."""
         documents = documents or self.held.documents
         return sums(documents, self.s, self._heard(documents, levels, kappa))
@@ -79,11 +79,10 @@ def _weights(s: np.ndarray, df: np.ndarray, levels: int) -> Graded:
     return lloyd(s.ravel(), (df[:, None] * size).ravel(), min(levels, _WEIGHTS))
 
 
-def losses_of(sums: np.ndarray, sizes: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def losses_of(means: np.ndarray, y: np.ndarray, weight: np.ndarray) -> np.ndarray:
     """Log-loss of each text by the best softmax of one slope, the prior added."""
-    x = sums / np.sqrt(sizes + 1.0)[:, None]
-    x /= max(float(x.std()), 1e-12)
-    prior = np.log(np.bincount(y, weight, sums.shape[1]) / weight.sum())
+    x = means / max(float(means.std()), 1e-12)
+    prior = np.log(np.bincount(y, weight, means.shape[1]) / weight.sum())
     tried = []
     for slope in _SLOPES:
         odds = slope * x + prior

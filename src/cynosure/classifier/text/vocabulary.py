@@ -139,7 +139,7 @@ def named(name: Any) -> Callable[..., Any] | None:
     own = _function(name) if isinstance(name, str) else None
     if not callable(own):
         raise ValueError(f"tokenizer: the model needs {name}; import its module before")
-    return own  # type: ignore[no-any-return]
+    return own
 
 
 def _function(name: str) -> Any:
