@@ -169,7 +169,8 @@ def splits(given: Set, first: int, seed: int, most: int) -> tuple[np.ndarray, np
     if first:
         return rows[:first], rows[first:]
     parts = GroupShuffleSplit(1, test_size=0.3, random_state=seed).split(rows, groups=given[2])
-    return next((a[:most], b[:most]) for a, b in ((np.random.RandomState(seed).permutation(a), b) for a, b in parts))  # fmt: skip
+    a, b = next(parts)
+    return np.random.RandomState(seed).permutation(a)[:most], b[:most]
 
 
 def scores(p: np.ndarray, y: np.ndarray, classes: np.ndarray) -> dict[str, float]:
@@ -177,7 +178,8 @@ def scores(p: np.ndarray, y: np.ndarray, classes: np.ndarray) -> dict[str, float
     one and the area under the curve."""
     got = classes[p.argmax(axis=1)]
     p = np.clip(p, 1e-15, 1.0)
-    found = {"accuracy": (got == y).mean(), "NLL": log_loss(y, p / p.sum(1, keepdims=True), labels=classes)}  # fmt: skip
+    loss = log_loss(y, p / p.sum(axis=1, keepdims=True), labels=classes)
+    found = {"accuracy": (got == y).mean(), "NLL": loss}
     if len(classes) == 2:
         rare = int((y == classes[1]).mean() < 0.5)
         found["F1"] = f1_score(y, got, pos_label=classes[rare], zero_division=0)
@@ -195,7 +197,8 @@ def peer(texts: list[str], y: np.ndarray, judged: list[str], truth: np.ndarray) 
     out = {C: np.zeros((len(y), len(np.unique(y)))) for C in grid}
 
     def fitted(C: float, rows: np.ndarray | slice) -> LogisticRegression:
-        return LogisticRegression(C=C, max_iter=1000 if few else 100, tol=1e-4 if few else 1e-3).fit(x[rows], y[rows])  # fmt: skip
+        most, tol = (1000, 1e-4) if few else (100, 1e-3)
+        return LogisticRegression(C=C, max_iter=most, tol=tol).fit(x[rows], y[rows])
 
     for C in grid:
         for a, b in folds:
@@ -203,10 +206,8 @@ def peer(texts: list[str], y: np.ndarray, judged: list[str], truth: np.ndarray) 
     classes = np.unique(y)
     tried = {C: scores(p, y, classes) for C, p in out.items()}
     found: dict[str, float] = {}
-    for name, C in (
-        ("NLL", min(grid, key=lambda C: tried[C]["NLL"])),
-        ("accuracy", max(grid, key=lambda C: tried[C]["accuracy"])),
-    ):
+    by_loss = min(grid, key=lambda C: tried[C]["NLL"])
+    for C in (by_loss, max(grid, key=lambda C: tried[C]["accuracy"])):
         p = fitted(C, slice(None)).predict_proba(vectorizer.transform(judged))
         mine = scores(p, truth, classes)
         found = mine | {"NLL": found.get("NLL", mine["NLL"]), "C": C}

@@ -45,8 +45,9 @@ def said(X: np.ndarray) -> list[str]:
 class Numbered(HardmaxClassifier):  # type: ignore[misc]  # final for everybody else
     def __init__(
         self, dim=2, ngrams=(1, 1), leaders=15, *, words=15, C=None, method=None, alpha=1.0,
-        layers=8, lowercase=True, negation=True, negators="english", stop_words=None, min_df=1,
-        max_features=None, class_weight=None, n_jobs=None, random_state=0,
+        layers=8, lowercase=True, negation=True, negators="english", tokenizer=None,
+        stop_words=None, min_df=1, max_features=None, class_weight=None, n_jobs=None,
+        random_state=0,
     ):  # fmt: skip
         self.dim = dim
         self.ngrams = ngrams
@@ -59,6 +60,7 @@ class Numbered(HardmaxClassifier):  # type: ignore[misc]  # final for everybody 
         self.lowercase = lowercase
         self.negation = negation
         self.negators = negators
+        self.tokenizer = tokenizer
         self.stop_words = stop_words
         self.min_df = min_df
         self.max_features = max_features

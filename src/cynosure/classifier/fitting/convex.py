@@ -147,15 +147,17 @@ def decoders(texts: Sums | Folds, y: np.ndarray) -> list[tuple[float, float, flo
 
 
 def _count(texts: Sums | Folds, inside: np.ndarray) -> float:
-    """m of two classes. If m > 1 does not lower the loss by two standard errors, m = 1, the plain
-    mean."""
+    """m of two classes: the power of 2 next to the usual number of terms, between mean and sum,
+    unless another lowers the loss by two standard errors."""
     weight = texts.weight
+    total = weight.sum()
+    usual = min(int(np.log2(weight @ texts.sizes / total + 1.0) + 0.5), len(_COUNTS) - 1)
     found = [losses(texts.means(m)[:, 0], inside, weight) for m in _COUNTS]
     best = min(range(len(found)), key=lambda k: float(weight @ found[k]))
-    gain, total = found[0] - found[best], weight.sum()
+    gain = found[usual] - found[best]
     mean = weight @ gain / total
     seen = mean > 2 * np.sqrt(weight @ (gain - mean) ** 2) / total
-    return _COUNTS[best] if seen else 1.0
+    return _COUNTS[best if seen else usual]
 
 
 def _shared_count(texts: Sums | Folds, y: np.ndarray) -> float:

@@ -97,3 +97,8 @@ class Folds:
     def weight(self) -> np.ndarray:
         """How often each text held out counts."""
         return np.concatenate([away.weight for away in self.away])
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of known terms of each text held out."""
+        return np.concatenate([away.sizes for away in self.away])

@@ -160,6 +160,7 @@ class Placed(Fit):
         if not self._training(np.arange(len(task.y)) < few, task.classes):
             task = task.ordered()
         x = task.documents.presence(len(task.df))
+        x.sort_indices()  # once, not in every fit
         # one C for all classes, that of the largest: alike texts, and a fit for each C and class
         most = int(np.argmax(np.bincount(task.y, task.weight))) if task.classes > 2 else 1
         C = self._chosen_C(task, x, task.y == most, self._training(task.y == most, task.classes))
