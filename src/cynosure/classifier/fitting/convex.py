@@ -43,23 +43,33 @@ def turned(
 
 
 def weights(
-    x: Any, inside: np.ndarray, weight: np.ndarray, C: float | int, seed: int, dropout: bool = False
-) -> np.ndarray:
-    """s_j: the mean of two linear classifiers on presence, each of unit size over occurrences."""
+    x: Any, inside: np.ndarray, weight: np.ndarray, C: float | int, seed: int,
+    dropout: bool = False, ratio: bool = True,
+) -> np.ndarray:  # fmt: skip
+    """s_j: the mean of two linear classifiers on presence, each of unit size over occurrences; that
+    of inverse document frequency alone without `ratio`, which few texts tell too poorly."""
+    return np.asarray(np.mean(linear(x, inside, weight, C, seed, dropout, ratio), axis=0))
+
+
+def linear(
+    x: Any, inside: np.ndarray, weight: np.ndarray, C: float | int, seed: int, dropout: bool,
+    ratio: bool,
+) -> list[np.ndarray]:  # fmt: skip
+    """The weights by inverse document frequency and, with `ratio`, by the log-ratio."""
     from scipy.sparse import csr_array
 
-    ratio = log_ratio(x, inside, weight)
     df = x.T @ weight
-    rarity = np.log((1.0 + weight.sum()) / (1.0 + df)) + 1.0
-    total = np.zeros(x.shape[1])
-    row = _rows(x)
-    for scale in (ratio, rarity):
+    scales = [np.log((1.0 + weight.sum()) / (1.0 + df)) + 1.0]
+    if ratio:
+        scales.append(log_ratio(x, inside, weight))
+    row, out = _rows(x), []
+    for scale in scales:
         data = x.data * scale[x.indices]
         size = np.maximum(np.sqrt(np.bincount(row, data**2, x.shape[0])), 1e-12)
         scaled = csr_array((data / size[row], x.indices, x.indptr), x.shape)  # texts of unit length
         s = scale * separating(scaled, inside, weight, C, seed, dropout)
-        total += s / max(np.sqrt((df @ s**2) / max(df.sum(), 1.0)), 1e-12)
-    return total / 2
+        out.append(s / max(np.sqrt((df @ s**2) / max(df.sum(), 1.0)), 1e-12))
+    return out
 
 
 def _rows(x: Any) -> np.ndarray:
@@ -101,8 +111,9 @@ def separating(
 
 
 def read_again(
-    x: Any, inside: np.ndarray, weight: np.ndarray, C: float | int, seed: int, half: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+    x: Any, inside: np.ndarray, weight: np.ndarray, C: float | int, seed: int, ratio: bool,
+    half: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Weights for a reader that stops, the mean of `weights` of whole texts and of texts as read;
     and those of whole texts.
 
@@ -110,8 +121,9 @@ def read_again(
     was read of them is fitted again: there strong terms have to do without the weak ones."""
     from scipy.sparse import csr_array
 
-    whole = weights(x, inside, weight, C, seed, dropout=True)
-    sides = [weights(x[rows], inside[rows], weight[rows], C, seed) for rows in (half, ~half)]
+    how = C, seed, False, ratio
+    whole = weights(x, inside, weight, C, seed, True, ratio)
+    sides = [weights(x[rows], inside[rows], weight[rows], *how) for rows in (half, ~half)]
     heard = np.zeros(x.nnz)
     size = np.diff(x.indptr)
     for rows, s in ((half, sides[1]), (~half, sides[0])):
@@ -121,7 +133,7 @@ def read_again(
         heard[at] = read.heard(Documents(indptr, x.indices[at]), AGAIN)
     kept = csr_array((heard, x.indices.copy(), x.indptr.copy()), x.shape)
     kept.eliminate_zeros()
-    return (whole + weights(kept, inside, weight, C, seed)) / 2, whole
+    return (whole + weights(kept, inside, weight, *how)) / 2, whole
 
 
 def decoders(texts: Sums | Folds, y: np.ndarray) -> list[tuple[float, float, float]]:

@@ -29,6 +29,7 @@ from ..text.documents import Documents
 from .convex import (
     AGAIN,
     decoders,
+    linear,
     log_ratio,
     loss,
     losses,
@@ -163,8 +164,8 @@ class Placed(Fit):
         x.sort_indices()  # once, not in every fit
         # one C for all classes, that of the largest: alike texts, and a fit for each C and class
         most = int(np.argmax(np.bincount(task.y, task.weight))) if task.classes > 2 else 1
-        C = self._chosen_C(task, x, task.y == most, self._training(task.y == most, task.classes))
-        return self._together(task, x, C) if task.classes > 2 else self._alone(task, x, C)
+        how = self._chosen(task, x, task.y == most, self._training(task.y == most, task.classes))
+        return self._together(task, x, *how) if task.classes > 2 else self._alone(task, x, *how)
 
     def _check(self) -> None:
         for name in ("C", "kappa"):
@@ -172,7 +173,7 @@ class Placed(Fit):
             if given is not None and not (isinstance(given, Real) and float(given) > 0):
                 raise ValueError(f"method.{name}: expected a number > 0, or None, got {given!r}")
 
-    def _together(self, task: Task, x: Any, C: float) -> Model:
+    def _together(self, task: Task, x: Any, C: float, ratio: bool) -> Model:
         """Several classes that are read together, see `together`."""
 
         def fitted(rows: np.ndarray) -> np.ndarray:
@@ -182,10 +183,10 @@ class Placed(Fit):
             for c in range(task.classes):
                 inside = task.y[rows] == c
                 if inside.any() and not inside.all():
-                    s[:, c] = weights(given[0], inside, given[1], C, task.seed)
+                    s[:, c] = weights(given[0], inside, given[1], C, task.seed, False, ratio)
                     if task.turns is not None:
-                        ratio = log_ratio(given[0], inside, given[1])
-                        s[:, c] = turned(s[:, c], *task.turns, ratio, df)
+                        side = log_ratio(given[0], inside, given[1])
+                        s[:, c] = turned(s[:, c], *task.turns, side, df)
             return s - s.mean(axis=1, keepdims=True)
 
         every = np.ones(len(task.y), bool)
@@ -204,7 +205,7 @@ class Placed(Fit):
         levels, kappa = _budgeted(task, counted, lost, weight, y, self.kappa, JOINT_LEVELS)
         return model_of(task, x, parts, whole, levels, kappa)
 
-    def _alone(self, task: Task, x: Any, C: float) -> Model:
+    def _alone(self, task: Task, x: Any, C: float, ratio: bool) -> Model:
         """Two classes, one plane."""
         inside, every = task.y == 1, np.ones(len(task.y), bool)
         folds = self._training(inside, 2)
@@ -216,9 +217,9 @@ class Placed(Fit):
             """Weights for a reader that stops early, and for one that reads on."""
             given = x[rows], inside[rows], task.weight[rows]
             found = (
-                [weights(*given, C, task.seed, dropout=True)]
+                [weights(*given, C, task.seed, True, ratio)]
                 if few or half is None
-                else [*read_again(*given, C, task.seed, half)]
+                else [*read_again(*given, C, task.seed, ratio, half)]
             )
             if task.turns is None:
                 return found
@@ -259,37 +260,53 @@ class Placed(Fit):
         y = held.astype(np.intp)
         return _budgeted(task, counted, lost, weight, y, self.kappa, MOST_LEVELS)
 
-    def _chosen_C(self, task: Task, x: Any, inside: np.ndarray, folds: list[np.ndarray]) -> float:
-        """C: from the middle of the grid as long as the held-out loss falls, then down while it is
-        nearly as low: fewer words are read. Many texts hold out enough with one fold."""
-        if self.C is not None or not folds:
-            return float(self.C if self.C is not None else 1.0)
+    def _chosen(
+        self, task: Task, x: Any, inside: np.ndarray, folds: list[np.ndarray]
+    ) -> tuple[float, bool]:
+        """C, and whether log-ratios are used, by the loss on texts held out.
+
+        C: from the middle of the grid as long as the loss falls, then down while it is nearly as
+        low: fewer words are read. Many texts hold out enough with one fold."""
+        if not folds:
+            return float(self.C if self.C is not None else 1.0), False
         used = folds[:1] if len(inside) > 5000 else folds
         root, w = np.sqrt(task.documents.sizes + 1.0), task.weight
-        tried: dict[int, float] = {}
+        away = np.concatenate([np.flatnonzero(~rows) for rows in used])
+        tried: dict[float, tuple[float, float]] = {}
 
-        def held_out(k: int) -> float:
-            if not 0 <= k < len(_GRID):
-                return float("inf")
-            if k not in tried:
-                given = ((x[rows], inside[rows], w[rows]) for rows in used)
-                fits = [weights(*one, _GRID[k], task.seed) for one in given]
-                away = np.concatenate([np.flatnonzero(~rows) for rows in used])
-                means = [x @ s / root for s in fits]
-                mean = np.concatenate(
-                    [z[~r] - w[r] @ z[r] / w[r].sum() for r, z in zip(used, means)]
+        def held_out(C: float) -> tuple[float, float]:
+            """The loss with log-ratios, and without."""
+            if C not in tried:
+                rare: list[np.ndarray] = []
+                both: list[np.ndarray] = []
+                for rows in used:
+                    given = x[rows], inside[rows], w[rows]
+                    first, second = linear(*given, C, task.seed, dropout=False, ratio=True)
+                    for s, out in ((first, rare), (first + second, both)):
+                        mean = x @ s / root
+                        out.append(mean[~rows] - w[rows] @ mean[rows] / w[rows].sum())
+                one, other = (
+                    loss(np.concatenate(out), inside[away], w[away]) for out in (both, rare)
                 )
-                tried[k] = loss(mean, inside[away], w[away])
-            return tried[k]
+                tried[C] = one, other
+            return tried[C]
 
-        best = len(_GRID) // 2
-        for step in (1, -1):
-            while held_out(best + step) < held_out(best):
-                best += step
-        least = _FLAT * held_out(best)
-        while held_out(best - 1) <= least:
-            best -= 1
-        return _GRID[best]
+        def at(k: int) -> float:
+            return min(held_out(_GRID[k])) if 0 <= k < len(_GRID) else float("inf")
+
+        if self.C is not None:
+            C = float(self.C)
+        else:
+            best = len(_GRID) // 2
+            for step in (1, -1):
+                while at(best + step) < at(best):
+                    best += step
+            least = _FLAT * at(best)
+            while at(best - 1) <= least:
+                best -= 1
+            C = _GRID[best]
+        one, other = held_out(C)
+        return C, one <= other
 
     def _training(self, y: np.ndarray, classes: int) -> list[np.ndarray]:
         """For each fold the mask of the texts outside it; no folds where a class has few texts. One
