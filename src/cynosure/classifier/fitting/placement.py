@@ -48,7 +48,7 @@ _COSTS, _SHARED, _ALIKE = 0.125, 0.02, 0.002  # of what a text tells: more than 
 # in one plane and in several that share a softmax; no difference
 MOST_DIMENSIONS = 4096
 AUTO_WORDS = 14
-_MANY = 10_000  # texts of the second largest class from which a budget may cost that much
+_MANY, _SOME = 10_000, 1000  # texts of the second largest class from which it may cost that much
 
 
 @final
@@ -398,8 +398,10 @@ def _budgeted(
     reach = allowed(low)
     if kappa is not None or not task.layers:
         return low, reach
-    few = float(np.sort(np.bincount(y, weight))[-2]) / _MANY
-    costs = (_COSTS if task.classes == 2 else _SHARED) * min(1.0, few)
+    few = float(np.sort(np.bincount(y, weight))[-2])
+    costs = _COSTS * min(1.0, few / _MANY)
+    if task.classes > 2:
+        costs = _SHARED * min(1.0, np.sqrt(few / _SOME))
     at = _stopping(lambda at: lost(low, at), weight, y, reach, task.strict, costs)
     task.notes.clear()
     if at > reach:
