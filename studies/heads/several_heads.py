@@ -92,9 +92,9 @@ class Params:
 
 QUICK = Params(
     heads=(1, 2, 4), n=16, starts=3, layers=40, dims=(2, 8), counted=20, conditions=(1.4, 25.0),
-    soft_heads=(1, 2), soft_n=8, draws=2, soft_starts=3, time=14.0,
-    varied=((8, 6.0, 0.2, 3, "sphere"),), line_heads=(1, 4), sizes=((8, 5, 0.1), (12, 3, 0.2)),
-    forms=((2, 8, 5, 0.1, "sphere", "definite"),),
+    soft_heads=(1, 2), soft_n=8, draws=2, soft_starts=2, time=12.0,
+    varied=((8, 6.0, 0.2, 3, "sphere"),), line_heads=(1, 4), sizes=((8, 2, 0.1), (12, 2, 0.2)),
+    forms=((2, 8, 2, 0.1, "sphere", "definite"),),
 )  # fmt: skip
 
 

@@ -103,7 +103,7 @@ class Params:
 
 
 QUICK = Params(
-    starts=(2, 2, 2), sides=(0.1, 1.0, 10.0), plane_sides=(1.0, 5.0), ns=(10,),
+    starts=(2, 2, 2), sides=(0.1, 10.0), plane_sides=(5.0,), ns=(10,),
     couplings=(0.0, 0.6), cells=((3, 2),), matrices=2, high=(16, 8),
 )  # fmt: skip
 
