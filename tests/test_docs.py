@@ -164,10 +164,10 @@ def commands():
 def runnable():
     """What `cynosure run` and `cynosure sweep` take."""
     from cynosure import catalogue
-    from cynosure.sweeps.cells import NAMED
+    from cynosure.sweeps.spec import named
 
     others = [alias for of in catalogue.aliases().values() for alias in of]
-    return {"run": {*catalogue.studies(), *others, "NAME"}, "sweep": {*NAMED, "NAME"}}
+    return {"run": {*catalogue.studies(), *others, "NAME"}, "sweep": {*named(), "NAME"}}
 
 
 def wrong_commands(text, known):
