@@ -1002,6 +1002,36 @@ def test_the_time_in_which_a_worker_compiles_does_not_count(monkeypatch, compili
     _with_pool(1, 0, scenario)
 
 
+SLEEPY = """
+import sys, time
+from cynosure.web.workers.worker import HEAD, _read, _write
+out = sys.stdout.buffer
+_read(sys.stdin.buffer)
+_write(out, b"P", b"{}")
+_read(sys.stdin.buffer)
+_write(out, b"P", b"{}")
+out.write(HEAD.pack(b"R", 1_000) + bytes(10_000_000))
+"""
+
+
+def test_the_server_stops_though_a_killed_worker_had_more_to_say(monkeypatch) -> None:
+    """asyncio waits for the end of a pipe, which it does not see while the reader is full."""
+
+    async def start(cls):
+        line, pipe = [sys.executable, "-c", SLEEPY], asyncio.subprocess.PIPE
+        return cls(await asyncio.create_subprocess_exec(*line, stdin=pipe, stdout=pipe))
+
+    monkeypatch.setattr(pools._Worker, "start", classmethod(start))
+
+    async def scenario(pool: Pool) -> None:
+        assert len((await pool.run("limit", {}, 20.0, _stays)).body) == 1_000
+        await asyncio.sleep(0.5)  # the reader fills
+        await asyncio.wait_for(pool.close(), 20)
+        assert not pool._all
+
+    _with_pool(1, 0, scenario)
+
+
 def test_a_machine_too_busy_to_start_a_process_is_told_as_such(monkeypatch) -> None:
     monkeypatch.setattr(pools, "STARTING", 0.2)
 

@@ -214,6 +214,10 @@ class Pool:
         """Kill it and see it off."""
 
         async def see_off() -> None:
+            # asyncio waits for the end of a pipe, and does not see it while the reader is full
+            with suppress(RuntimeError):  # somebody else reads it
+                while (source := worker.process.stdout) and await source.read(SMALL):
+                    pass
             await worker.process.wait()
             self._all.discard(worker)
 
