@@ -53,8 +53,9 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
     def loaded(name: str, tell: Tell) -> Any:
         """The model, once it is there; the shares are those of MiniLM."""
         found = begin(name)
-        while wait([found], 0.25).not_done:
+        while not found.done():
             tell(*stage.get(name, (0.0, "waiting for another model")))
+            wait([found], 0.25)
         return found.result()
 
     def traced(name: str, asked: Asked, tell: Tell) -> tuple[Any, Any]:

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, BinaryIO
 
 from ..._compiled import compiled_before, load, tell
@@ -94,6 +95,7 @@ class _Calls(dict[str, Callable[..., Any]]):
                     load(kernels)
             self.complete()
             self["explain"]({"text": "ready", "label": None, "struck": []})
+            import_module("cynosure.drawing.run_report")  # matplotlib
 
 
 def _answer(
