@@ -22,13 +22,13 @@ PAGE = (DOCS / "tutorials" / "own-theorem.md").read_text("utf-8")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch):
     """A folder with the file of the page; the statements are as before afterwards."""
-    (module,) = re.findall(r"^```python\n(# my_models.py\n.*?)^```$", PAGE, re.M | re.S)
-    (tmp_path / "my_models.py").write_text(module, "utf-8")
+    (module,) = re.findall(r"^```python\n(# my_theorems.py\n.*?)^```$", PAGE, re.M | re.S)
+    (tmp_path / "my_theorems.py").write_text(module, "utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     with mock.patch.dict(THEOREMS):
         yield
-    sys.modules.pop("my_models", None)
+    sys.modules.pop("my_theorems", None)
 
 
 def test_the_commands_of_the_page_run(capsys) -> None:
