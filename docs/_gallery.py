@@ -36,7 +36,6 @@ TO_BE_RUN: tuple[str, ...] = (
     "block_coupling",
     "certified_lifetime",
     "gaussian_rules",
-    "limit_count",
     "lost_in_the_middle",
 )
 
