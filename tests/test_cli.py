@@ -134,12 +134,12 @@ def test_limit_writes_csv_and_json(here: Path, capsys) -> None:
 def test_limit_says_the_rule_in_words_and_files_keep_its_code(here: Path, capsys) -> None:
     assert main(["limit", "tokens.csv", "--out", "l.csv"]) == 0
     shown = capsys.readouterr().out
-    assert "leads" in shown and "tied between tokens whose mean stays" in shown
+    assert "leads" in shown and "tied, moves to a fixed mean" in shown
     assert main(["limit", "tokens.csv", "--json"]) == 0
     result = json.loads(capsys.readouterr().out)["result"]
     expected = cy.limit(cy.PureAttention(alpha=0.5), configurations.golden("G2")).rule.tolist()
     assert result["rule"] == expected and "G" in expected
-    assert result["rule_in_words"][expected.index("G")] == "tied between tokens whose mean stays"
+    assert result["rule_in_words"][expected.index("G")] == "tied, moves to a fixed mean"
     codes = [line.split(",")[1] for line in Path("l.csv").read_text().splitlines()[1:]]
     assert codes == expected
 

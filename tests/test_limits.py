@@ -196,7 +196,7 @@ def test_rules_in_words():
     mask = [True] * 6 + [False]
     li = cy.limit(cy.PureAttention(alpha=0.5), square, mask=mask)
     assert li.in_words(0) == "leads, proved at layer 0"
-    assert li.in_words(4) == "tied between tokens whose mean stays, proved at layer 0"
+    assert li.in_words(4) == "tied, moves to a fixed mean, proved at layer 0"
     assert li.in_words(5) == "follows a leader: token 0, proved at layer 0"
     assert li.in_words(6) == "padding"
     broken = cy.limit(cy.PureAttention(alpha=F(1, 2)), cf.golden_exact("G2c"), exact=True)

@@ -141,7 +141,7 @@ def limit(
 
     \b
     Rules in .csv and JSON: leader leads; S follows a leader; fixed stays where it
-    is; G tied between tokens whose mean stays; H, T always tied, by hulls or by signs.
+    is; G tied, moves to a fixed mean; H, T always tied, by hulls or by signs.
     cynosure limit tokens.csv --alpha 1/2 --json
     cynosure limit tokens.csv --report page.html
     cynosure limit golden:G1 --alpha 1/2 --exact

@@ -39,7 +39,7 @@ RULE_WORDS = {  # the same for people
     "": "undecided",
     "leader": "leads",
     "S": "follows a leader",
-    "G": "tied between tokens whose mean stays",
+    "G": "tied, moves to a fixed mean",
     "fixed": "stays where it is",
     "H": "always tied, proved by hulls",
     "T": "always tied, proved by signs",
