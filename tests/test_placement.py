@@ -140,7 +140,7 @@ def test_the_decoder_is_the_likeliest_of_all_counts(seed: int) -> None:
     from sklearn.linear_model import LogisticRegression
     from sklearn.metrics import log_loss
 
-    draw, n = np.random.default_rng(seed), 3000
+    draw, n = np.random.default_rng(seed), 12_000  # the usual number of terms, 32, is seen to lose
     sizes = draw.integers(1, 60, size=n)
     sums = draw.normal(size=n) * np.sqrt(sizes)
     inside = draw.random(n) < 1 / (1 + np.exp(-6 * sums / (sizes + 8)))
@@ -171,7 +171,7 @@ def test_each_fit_has_a_zero_of_its_own() -> None:
     def leaning(by: float) -> tuple[Sums, np.ndarray]:
         inside = np.arange(400) % 2
         means = np.where(inside, 1.0, -1.0) + draw.normal(size=400) + by
-        return Sums(10.0 * means[:, None], sizes, np.ones(400)), inside
+        return Sums(17.0 * means[:, None], sizes, np.ones(400)), inside
 
     (away, y), (seen, _) = (
         zip(*map(leaning, (-3.0, 0.5, 1.0))),
@@ -179,7 +179,7 @@ def test_each_fit_has_a_zero_of_its_own() -> None:
     )
     folds = Folds(away, seen, leaning(2.0)[0])
     ((m, slope, b),) = decoders(folds, np.concatenate(y))
-    assert m == 1.0
+    assert m == 8.0  # next to the nine terms of a text
     assert abs(-b / slope - 2.0) < 0.2 and abs(slope - 2.0) < 0.3  # the true slope is 2
     ((_, blurred, b),) = decoders(Sums.joined(away), np.concatenate(y))
     assert blurred < 1.0 and abs(-b / blurred - 2.0) > 1.0  # without it
