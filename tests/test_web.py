@@ -687,6 +687,8 @@ def test_another_host_needs_a_token() -> None:
 
 def test_the_printed_link_lets_in(monkeypatch) -> None:
     """Whatever characters the token has."""
+    import httpx
+
     from cynosure.web import connections
 
     class Silent:
@@ -695,9 +697,11 @@ def test_the_printed_link_lets_in(monkeypatch) -> None:
         def __init__(self, config) -> None:
             self.app = config.app
 
-        def run(self, sockets) -> None:
-            with TestClient(self.app, base_url=printed[0], follow_redirects=False) as far:
-                assert far.get(printed[0]).status_code == 303 and far.get("/").status_code == 200
+        async def serve(self, sockets) -> None:
+            how = {"transport": httpx.ASGITransport(self.app), "base_url": printed[0]}
+            async with httpx.AsyncClient(**how) as far:
+                assert (await far.get(printed[0])).status_code == 303
+                assert (await far.get("/")).status_code == 200
 
     printed: list[str] = []
     monkeypatch.setattr(connections, "_Server", Silent)
