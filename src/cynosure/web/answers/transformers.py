@@ -26,18 +26,17 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
     """The answers of a server that was given these transformers (name -> folder)."""
 
     loading: dict[str, Future[Any]] = {}
-    stage: dict[str, tuple[float, str]] = {}
+    stages: dict[str, list[tuple[float, str]]] = {}
     tables: dict[str, dict[str, Any]] = {}
     one, lock = ThreadPoolExecutor(1), Lock()
     quick = cache(plain)
 
     def load(name: str) -> Any:
-        stage[name] = 0.02, "importing torch"
         import torch  # noqa: F401
 
         from ...pretrained import load_transformer
 
-        stage[name] = 0.25, f"importing transformers, and reading {name}"
+        stages[name].append((0.25, f"importing transformers, and reading {name}"))
         found = load_transformer(folders[name], local_files_only=True)
         quick.cache_clear()
         return found
@@ -47,15 +46,18 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
         with lock:
             known = loading.get(name)
             if known is None or (known.done() and known.exception()):
+                stages[name] = [(0.02, "importing torch")]
                 known = loading[name] = one.submit(load, name)
             return known
 
     def loaded(name: str, tell: Tell) -> Any:
         """The model, once it is there; the shares are those of MiniLM."""
         found = begin(name)
-        while not found.done():
-            tell(*stage.get(name, (0.0, "waiting for another model")))
-            wait([found], 0.25)
+        told = len(stages[name]) if found.done() else 0
+        while told < len(stages[name]) or not found.done():
+            for told, step in enumerate(stages[name][told:], told + 1):
+                tell(*step)
+            wait([found], 0.1)
         return found.result()
 
     def traced(name: str, asked: Asked, tell: Tell) -> tuple[Any, Any]:
