@@ -39,7 +39,9 @@ ROOMS = {
         "evaluating bulk"
     ).split(),
     "pretrained": "loading families heads reading pages".split(),
-    "web": "requests answers workers gallery house notebook static_page server connections".split(),
+    "web": (
+        "requests answers workers gallery processes notebook static_page server connections"
+    ).split(),
 }
 
 AUTOGRAD = {"classifier.fitting.training", "pretrained"}

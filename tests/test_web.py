@@ -1181,7 +1181,7 @@ def test_too_many_waiting_are_told_when_to_come_again(client) -> None:
 
     _with_pool(1, 0, scenario)
     app = client.app.app
-    pool = app.state.house.maths
+    pool = app.state.processes.maths
     pool.waiting = 0
     try:
         answer = client.post(

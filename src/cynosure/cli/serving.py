@@ -47,7 +47,7 @@ def serve(
     """
     from .._compiled import warm_elsewhere
     from ..web.connections import serve as listen
-    from ..web.house import Settings
+    from ..web.processes import Settings
     from ..web.requests.guard import is_loopback
 
     voice: Voice = ctx.obj

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from .house import House, Settings
+from .processes import Processes, Settings
 from .requests.bounds import BOUNDS
 from .requests.guard import checked_origin, checked_token, is_loopback
 from .requests.problems import problem
@@ -210,13 +210,13 @@ def serve(settings: Settings, host: str, port: int, ready: Any = None) -> None:
 
 async def _serve(settings: Settings, listening: socket.socket) -> None:
     """The first worker processes import what they need while this one imports the application."""
-    house = House(settings)
-    house.begin()
+    processes = Processes(settings)
+    processes.begin()
     try:
         await asyncio.sleep(0.01)  # they have been told what they are for
         from .server import application
 
-        guarded = application(settings, house)
+        guarded = application(settings, processes)
         config = uvicorn.Config(
             _roomy(guarded, lambda: server.server_state.connections), http=_Connection, ws="none",
             log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=2,
@@ -226,4 +226,4 @@ async def _serve(settings: Settings, listening: socket.socket) -> None:
         server.stop = guarded.stop
         await server.serve(sockets=[listening])
     finally:
-        await house.close()
+        await processes.close()

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 
 from .. import __version__
-from .house import House, Settings
+from .processes import Processes, Settings
 from .requests import schema
 from .requests.bounds import BOUNDS
 from .requests.guard import Guard
@@ -32,17 +32,17 @@ if not _PICTURES.is_dir():
     _PICTURES = _PACKAGE / "figures" / "pictures"
 
 
-def application(settings: Settings, house: House | None = None) -> Any:
-    """The ASGI application, guarded; with the processes of a house that was opened before it."""
+def application(settings: Settings, processes: Processes | None = None) -> Any:
+    """The ASGI application, guarded; with processes that were started before it."""
 
     @asynccontextmanager
     async def living(app: FastAPI) -> AsyncIterator[None]:
-        app.state.house = house or House(settings)
-        app.state.house.prepare()
+        app.state.processes = processes or Processes(settings)
+        app.state.processes.prepare()
         try:
             yield
         finally:
-            await app.state.house.close()
+            await app.state.processes.close()
 
     app = FastAPI(
         title="Cynosure",
@@ -67,7 +67,7 @@ def application(settings: Settings, house: House | None = None) -> Any:
         app.add_exception_handler(error, handler)
 
     async def stop() -> None:
-        opened: House | None = getattr(app.state, "house", None)
+        opened: Processes | None = getattr(app.state, "processes", None)
         if opened is not None:
             await opened.close()
 
@@ -112,15 +112,15 @@ async def _invalid(request: Request, error: Any) -> Response:
     return problem(422, f"{field or 'the request'}: {expected}; got {got}", errors=found)
 
 
-def _house(request: Request) -> House:
-    house: House = request.app.state.house
-    return house
+def _processes(request: Request) -> Processes:
+    processes: Processes = request.app.state.processes
+    return processes
 
 
 async def _ask(request: Request, call: str, body: Any, *, inside: bool = False) -> Response:
     """The answer of one library call, as the worker gave it."""
-    house = _house(request)
-    pool = house.inside if inside else house.maths
+    processes = _processes(request)
+    pool = processes.inside if inside else processes.maths
     seconds = float(BOUNDS["trace_seconds" if inside else "deadline_seconds"])
     wanted = body if isinstance(body, dict) else body.model_dump_json()
     if LINES in request.headers.get("accept", ""):
@@ -208,7 +208,7 @@ def _routes(app: FastAPI) -> None:
     @_route(app, "transformers", "/transformers")
     async def transformers(request: Request) -> dict[str, Any]:
         """The transformers that this server was given."""
-        return {"transformers": list(_house(request).inside.settings["transformers"])}
+        return {"transformers": list(_processes(request).inside.settings["transformers"])}
 
     @_route(app, "bounds", "/bounds")
     async def bounds() -> dict[str, Any]:
@@ -225,7 +225,7 @@ def _runs(app: FastAPI) -> None:
     async def listed(request: Request) -> list[dict[str, Any]]:
         if not known:
             seconds = float(BOUNDS["deadline_seconds"])
-            answer = await _house(request).bench.run("experiments", {}, seconds, gone)
+            answer = await _processes(request).bench.run("experiments", {}, seconds, gone)
             known.update(json.loads(bytes(answer.body)))
             for one in known["experiments"]:
                 drawn = (_PICTURES / f"{one['name']}.png").is_file()
@@ -236,7 +236,7 @@ def _runs(app: FastAPI) -> None:
     @_route(app, "experiments", "/experiments")
     async def experiments(request: Request) -> dict[str, Any]:
         """Every experiment with its parameters, and the runs of this server."""
-        runs = [dict(run.state) for run in _house(request).gallery.runs.values()]
+        runs = [dict(run.state) for run in _processes(request).gallery.runs.values()]
         return {"experiments": await listed(request), "runs": runs}
 
     @_route(app, "run", "/experiments/{name}", "POST", status_code=202)
@@ -244,29 +244,29 @@ def _runs(app: FastAPI) -> None:
         """Start an experiment; the answer names the run."""
         if name not in {one["name"] for one in await listed(request)}:
             raise Refusal(404, f"there is no experiment {name[:60]!r}")
-        return _house(request).gallery.start(name, body.quick, body.params)
+        return _processes(request).gallery.start(name, body.quick, body.params)
 
     @_route(app, "state", "/experiments/runs/{id_}")
     async def state(request: Request, id_: str) -> dict[str, Any]:
         """How far a run is."""
-        return dict(_house(request).gallery.find(id_).state)
+        return dict(_processes(request).gallery.find(id_).state)
 
     @_route(app, "events", "/experiments/runs/{id_}/events")
     async def events(request: Request, id_: str) -> Response:
         """Progress as server-sent events, until the run ends."""
-        gallery = _house(request).gallery
+        gallery = _processes(request).gallery
         gallery.find(id_)
         return StreamingResponse(gallery.events(id_), media_type="text/event-stream")
 
     @_route(app, "cancel", "/experiments/runs/{id_}", "DELETE")
     async def cancel(request: Request, id_: str) -> dict[str, Any]:
         """Stop a run."""
-        return await _house(request).gallery.cancel(id_)
+        return await _processes(request).gallery.cancel(id_)
 
     @_route(app, "report", "/experiments/runs/{id_}/report.html")
     async def report(request: Request, id_: str) -> Response:
         """The report of a run that is done."""
-        return FileResponse(_house(request).gallery.page(id_), media_type="text/html")
+        return FileResponse(_processes(request).gallery.page(id_), media_type="text/html")
 
 
 def _pages(app: FastAPI, site: Path | None) -> None:

@@ -48,7 +48,7 @@ class Plain:
         special = [bool(x) for x in read.special_tokens_mask]
         unknown = self.tokenizer.token_to_id("[UNK]")
         if all(special) or unknown in read.ids or len(read.ids) > self.longest:
-            raise LookupError("the model itself has a word to say on this text")
+            raise LookupError("this text needs the model itself")
         place = self.weights["embeddings.position_embeddings.weight"][: len(read.ids)]
         kind = self.weights["embeddings.token_type_embeddings.weight"][0]
         z, P = [self._norm(self.rows(read.ids) + kind + place, "embeddings.")], []

@@ -55,8 +55,9 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
         found = begin(name)
         told = len(stages[name]) if found.done() else 0
         while told < len(stages[name]) or not found.done():
-            for told, step in enumerate(stages[name][told:], told + 1):
+            for step in stages[name][told:]:
                 tell(*step)
+                told += 1
             wait([found], 0.1)
         return found.result()
 

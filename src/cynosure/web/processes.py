@@ -35,7 +35,7 @@ class Settings:
 
 
 @final
-class House:
+class Processes:
     """The processes of one server, and the runs that were started from its page."""
 
     def __init__(self, settings: Settings) -> None:
