@@ -26,7 +26,7 @@ export function hullOf(z) {
   return found.length ? found : order.slice(0, 1);
 }
 
-// The tokens that token i scores highest, each with <A z_i, z_j> as large as any; of all, or of `wanted(i)` only.
+// The tokens that token i scores highest, with equal scores; of all i, or of `wanted(i)` only.
 export function followed(z, A, wanted) {
   const flat = z.length > 60 && z[0].length === 2, some = flat ? hullOf(z) : z.map((_, i) => i);
   return z.map((x, i) => {

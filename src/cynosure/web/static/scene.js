@@ -295,8 +295,7 @@ export class Scene {
     return kept;
   }
 
-  // Arrows (of some) and tokens without a node. While one is dragged few others move: a copy of the tokens is kept, over
-  // which the arrows change.
+  // Arrows (of some) and tokens without a node. While one is dragged a copy of the others is kept.
   paint(what, small, kept) {
     const { points, ends } = what, n = points.length, each = everyTh(n), { canvas } = this;
     const sharp = Math.min(2, (devicePixelRatio * (this.width || W)) / W), size = [W, H].map((x) => Math.round(x * sharp));
