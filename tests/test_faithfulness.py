@@ -63,7 +63,7 @@ def without_words(clf: HardmaxClassifier, text: str, words: set[str]) -> float:
     """The text written again with a gap in place of each of these words."""
     for word, a, b in Tokenizer((1, 1)).words(text)[::-1]:
         if word in words:
-            text = text[:a] + GAP + text[b:]
+            text = f"{text[:a]} {GAP} {text[b:]}"  # apart from a word that "?" stands next to
     return float(clf.decision_function([text])[0])
 
 

@@ -146,7 +146,7 @@ def test_the_words_of_a_text_are_found_alike(texts: list[str]) -> None:
     from cynosure.classifier.kernels import plain, words
     from cynosure.classifier.text.vocabulary import Tokenizer, _negators, _tables
 
-    negators = _negators(Tokenizer().negators)[0]
+    negators = _negators(Tokenizer().negators, False)[0]
     code = np.frombuffer(("\0".join(texts) + "\0").encode("utf-32-le"), np.uint32)
     starts = np.concatenate(([0], np.cumsum([len(text) + 1 for text in texts])))
     found = three_ways(words, "_scan", code, starts, *_tables())

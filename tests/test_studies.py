@@ -89,7 +89,7 @@ def test_a_second_run_without_progress_gives_the_same(name: str) -> None:
 
 
 LONG = (
-    "basins control_leaders feed_forward figure4 figure5 finite_depth leader_count "
+    "basins control_leaders feed_forward figure4 finite_depth leader_count "
     "limit_count random_matrices repulsion several_heads"
 ).split()
 LONGER = "cylinder_flow leading_eigenvalues robustness_A "

@@ -62,7 +62,12 @@ def test_an_array_is_no_trajectory(call: Callable[..., Any]) -> None:
         (lambda: cy.load_pretrained().probabilities(torch.eye(2, requires_grad=True)), "decision"),
         (lambda: cy.load_pretrained().without({1: 2}), "words"),
         (lambda: cy.spectra.rate(cy, Z), "trajectory"),  # a module of ours, with names of its own
-        (lambda: cy.plot.polytope(cy.hull(Z), ax=cy), "ax"),
+        (
+            lambda: cy.plot.convergence(
+                cy.simulate(cy.PureAttention(), Z, layers=2), cy.limit(cy.PureAttention(), Z), ax=cy
+            ),
+            "ax",
+        ),
     ],
 )
 def test_the_argument_is_named(call: Callable[[], Any], name: str) -> None:

@@ -219,11 +219,16 @@ def _comparisons(p: Params, starts: list[st.Cell], others: list[st.Cell]) -> lis
     out = [
         st.Comparison(
             f"at beta = {high:g} nobody follows another token than under hardmax within 64 layers",
-            f"starts; beta = {min(p.beta):g}, where somebody does",
-            f"nobody in {st.counted(len(same), len(starts))} starts; at beta = {min(p.beta):g} "
-            f"somebody in {st.counted(sum(parted), len(parted))}",
-            len(same) == len(starts) and all(parted),
-        )
+            "starts",
+            f"{st.counted(len(same), len(starts))} starts",
+            len(same) == len(starts),
+        ),
+        st.Comparison(
+            f"at beta = {min(p.beta):g} somebody does",
+            "starts",
+            f"{st.counted(sum(parted), len(parted))} starts",
+            all(parted),
+        ),
     ]
     if len(plain) < 2:
         return out

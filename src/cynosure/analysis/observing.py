@@ -171,7 +171,7 @@ def _energy(run: Trajectory, tol: float | int | None) -> np.ndarray:
             f"observe: the energy has the beta of a softmax, and {type(run.made_by).__name__} has "
             "none; ask for energy=lambda z: cy.spectra.energy(z, beta)"
         )
-    z, form = run.tokens, run.made_by.A
+    z, form = run.tokens, run.made_by.score_matrix
     seen = z if form is None else z @ np.asarray(form).T
     return energy(z, float(attention.beta), seen)
 

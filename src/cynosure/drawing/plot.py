@@ -208,7 +208,7 @@ def norms(trajectory: Trajectory, ax: Axes | None = None) -> Axes:
     Where A is not symmetric positive definite there is no A-norm, and |z_i| is drawn.
     """
     values = trajectory.tokens
-    A = trajectory.made_by.A
+    A = trajectory.made_by.score_matrix
     if A is not None and not definite(A):
         A = None
     root = np.eye(values.shape[-1]) if A is None else np.linalg.cholesky(A)

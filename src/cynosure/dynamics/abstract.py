@@ -103,8 +103,8 @@ class Dynamics(Shown, abc.ABC):
         return self
 
     @property
-    def A(self) -> Array:
-        """The score matrix of <A z_i, z_j>; None for the identity."""
+    def score_matrix(self) -> Array:
+        """The A of the scores <A z_i, z_j>; None for the identity."""
         return None if self.attention is None else self.attention.A
 
     @property

@@ -58,6 +58,10 @@ class SelfAttention(Flow, abc.ABC):
             raise ValueError(f"Q, K: expected the same shape (m, d), got {Q.shape} and {K.shape}")
         return K.T @ Q
 
+    @property
+    def score_matrix(self) -> np.ndarray | None:
+        return self.A
+
     @cached_property
     def leading(self) -> float:
         return _leading(self.V)

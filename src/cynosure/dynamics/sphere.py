@@ -97,6 +97,10 @@ class UnnormalizedSphereFlow(OnSphere):
             count = xp.astype(xp.sum(xp.astype(real, x.dtype), axis=-1), x.dtype)[..., None, None]
         return tangent(x, act(self.V, (weights @ x) / count, "V"))
 
+    @property
+    def score_matrix(self) -> np.ndarray | None:
+        return self.A
+
 
 @final
 @dataclass(frozen=True, eq=False)

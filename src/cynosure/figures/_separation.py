@@ -124,7 +124,7 @@ class PossibleLimits(NamedTuple):
 def possible_limits(dynamics: cy.PureAttention, z0: np.ndarray) -> PossibleLimits:
     """K from the certified limit, S from K, and the largest delta of every vertex."""
     li = cy.limit(dynamics, z0)
-    A = dynamics.A
+    A = dynamics.score_matrix
     points = minimal_points(li.polytope, A)
     corners = li.polytope.vertices
     vertex = (np.linalg.norm(points[:, None] - corners, axis=2) == 0).any(axis=1)

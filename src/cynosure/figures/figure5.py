@@ -50,6 +50,8 @@ def run(p: Params, progress: study.Progress | None = None) -> study.Report:
     study.require(sensible, "n >= 4, beyond > 1, lines >= 3", p)
     dynamics = cy.PureAttention(alpha=p.alpha)
     places = possible_limits(dynamics, cy.configurations.gaussian(p.n, 2, p.seed))
+    if progress is not None:
+        progress(0.5, "the hyperplanes of each vertex")
     vertices, flat = int(places.vertex.sum()), np.flatnonzero(~places.vertex).tolist()
     meets = {share: _meeting(places, share) for share in (1 - 1e-6, 1 + 1e-4, p.beyond)}
     below, above, far = meets.values()

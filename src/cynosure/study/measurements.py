@@ -320,7 +320,8 @@ def _package(module: str) -> str:
 
 def _is_ours(kind: Any, home: str) -> bool:
     """True for records (`Cell`, named tuples, dataclasses) of this package or of the study's."""
-    shaped = is_dataclass(kind) or hasattr(kind, "_fields") or issubclass(kind, SimpleNamespace)
+    shaped = is_dataclass(kind) or hasattr(kind, "_fields")
+    shaped = shaped or (isinstance(kind, type) and issubclass(kind, SimpleNamespace))
     return shaped and _package(kind.__module__) in (_PACKAGE, home)
 
 

@@ -49,7 +49,7 @@ class AveragingRun(Reading):
     def A(self) -> np.ndarray:
         if self.hardmax:
             return self.layers.A
-        form = self.trajectory.made_by.A
+        form = self.trajectory.made_by.score_matrix
         return np.eye(self.d) if form is None else form / max(np.abs(form).max(), 1e-300)
 
     @property

@@ -136,7 +136,7 @@ class FlowRun(ContinuousRun):
     @cached_property
     def A(self) -> np.ndarray:
         """K^T Q, so that scores are <A x_i, x_j>."""
-        A = self.trajectory.made_by.A
+        A = self.trajectory.made_by.score_matrix
         return np.eye(self.d) if A is None else A
 
     @cached_property

@@ -54,7 +54,7 @@ class CrowdRun(ContinuousRun):
 
     def closure(self, z: np.ndarray) -> GaussianFlow:
         flow = self.trajectory.made_by
-        return GaussianFlow.of(z, flow.A, flow.V)
+        return GaussianFlow.of(z, flow.score_matrix, flow.V)
 
     @cached_property
     def expected(self) -> Moments | None:
@@ -86,7 +86,7 @@ def _gaussian(run: CrowdRun) -> Hypothesis:
 
 def _mild(run: CrowdRun) -> Hypothesis:
     name, found = "tilt |S^(1/2) A S^(1/2)| <= 2^(-1/2) up to the end (largest)", run.expected
-    A, covariances = run.trajectory.made_by.A, () if found is None else found.covariance
+    A, covariances = run.trajectory.made_by.score_matrix, () if found is None else found.covariance
     largest = max((tilt(S, A) for S in covariances), default=np.inf)
     return Hypothesis(name, largest <= _LARGEST, largest)
 

@@ -252,7 +252,7 @@ def _described(trajectory: Trajectory, z: np.ndarray, scale: float, tol: float) 
         kind = "boolean" if boolean.holds else "polytope"
         details["boolean"] = boolean.to_dict()
     body = hull(groups.centres)
-    form = np.eye(z.shape[1]) if made_by.A is None else made_by.A
+    form = np.eye(z.shape[1]) if made_by.score_matrix is None else made_by.score_matrix
     norms = np.einsum("id,de,ie->i", groups.centres, form.T, groups.centres)
     excess = (groups.centres @ form.T @ body.vertices.T).max(axis=1) - norms
     details["vertices"] = body.index.tolist()

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _MOST_TOKENS = 3000  # beyond, the silent ones are not all drawn
 _MOST_CHARACTERS = 200_000  # of the text shown
+_MOST_PASSAGES = 1000  # of a long text, and as many spans
 
 
 def plane_view(ex: Explanation) -> dict[str, Any]:
@@ -41,6 +42,7 @@ def plane_view(ex: Explanation) -> dict[str, Any]:
     whole = len(shown) == z.shape[1] and len(ex.text) <= _MOST_CHARACTERS
     names = np.array(["(neutral)", *(ex.trajectory.words or ())[1:]], dtype=object)
     return {
+        **({} if whole else _first_passages(ex)),
         "text": ex.text[:_MOST_CHARACTERS],
         "leaders": [_leader(leader, new) for leader in ex.leaders if leader.token in new],
         "layers": np.round(view, 9).tolist(),
@@ -61,6 +63,18 @@ def plane_view(ex: Explanation) -> dict[str, Any]:
                 if b <= _MOST_CHARACTERS
             ]
         },
+    }
+
+
+def _first_passages(ex: Explanation) -> dict[str, Any]:
+    """The first passages and the strongest spans of a long text; the other spans as one."""
+    spans = sorted(ex.to_dict()["spans"], key=lambda span: -abs(span["contribution"]))
+    rest = spans[_MOST_PASSAGES:]
+    others = {"text": f"{len(rest)} more", "offsets": [], "terms": []}
+    total = sum(span["contribution"] for span in rest)
+    return {
+        "spans": [*spans[:_MOST_PASSAGES], *([{**others, "contribution": total}] if rest else [])],
+        "passages": [passage.to_dict() for passage in ex.passages[:_MOST_PASSAGES]],
     }
 
 
