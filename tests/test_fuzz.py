@@ -21,7 +21,7 @@ from tests.fuzz.outcomes import Case, outcome  # noqa: E402
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="each case runs in a forked child")
 
 
-MUTATED = {"model": 100, "run,table,tokens,archive,network,sweep": 120, "command": 50, "call": 70}
+MUTATED = {"model": 100, "run,table,tokens,archive,sweep": 120, "command": 50, "call": 70}
 MUTATED |= {"bulk": 25}
 
 
