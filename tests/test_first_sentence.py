@@ -105,6 +105,25 @@ def test_the_first_sentence_needs_no_torch(folder: Path) -> None:
     assert _loaded_by(code, "torch transformers matplotlib") == []
 
 
+def test_a_torch_that_is_half_imported_is_in_nobodys_way(folder: Path, tmp_path: Path) -> None:
+    """Sentences while torch is imported beside: here one that takes a second to have tensors."""
+    slow = tmp_path / "slow"
+    slow.mkdir()
+    (slow / "torch.py").write_text("import time\ntime.sleep(1)\nclass Tensor: ...\n")
+    code = f"""
+import sys, time
+sys.path.insert(0, {str(slow)!r})
+from cynosure.web.answers.transformers import transformer_answers
+answers = transformer_answers({{"tiny": {str(folder)!r}}})
+answers["trace"]({ASKED!r})
+answers["ready"]({{}})
+while "torch" not in sys.modules:
+    time.sleep(0.01)
+assert len(answers["trace"]({ASKED!r})["words"]) == 12
+"""
+    assert _loaded_by(code, "torch") == ["torch"]
+
+
 def test_both_answer_a_sentence_alike(folder: Path) -> None:
     answers, told = transformer_answers({"tiny": str(folder)}), []
     first = answers["trace"](ASKED)

@@ -29,10 +29,12 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
     stages: dict[str, list[tuple[float, str]]] = {}
     tables: dict[str, dict[str, Any]] = {}
     one, lock = ThreadPoolExecutor(1), Lock()
+    half = Lock()  # libraries ask a torch that is being imported for what it does not have yet
     quick = cache(plain)
 
     def load(name: str) -> Any:
-        import torch  # noqa: F401
+        with half:
+            import torch  # noqa: F401
 
         from ...pretrained import load_transformer
 
@@ -60,16 +62,6 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
                 told += 1
             wait([found], 0.1)
         return found.result()
-
-    def traced(name: str, asked: Asked, tell: Tell) -> tuple[Any, Any]:
-        """The model and the trace: in NumPy as long as the model is not loaded, if that can be."""
-        there = name in loading and loading[name].done()
-        if not there and (first := quick(folders[name])) is not None:
-            with suppress(LookupError):
-                return first, first.trace(asked["text"], words=asked["words"])
-        m = loaded(name, tell)
-        tell(0.8, f"{m.depth} layers")
-        return m, m.trace(asked["text"], words=asked["words"])
 
     def table(name: str, tell: Tell) -> dict[str, Any]:
         from ...pretrained.heads.head import HYPOTHESES
@@ -100,11 +92,25 @@ def transformer_answers(folders: Mapping[str, str]) -> dict[str, Callable[..., d
         return name
 
     def trace(asked: Asked, tell: Tell = _silent) -> dict[str, Any]:
+        """A sentence by layer: in NumPy as long as the model is not loaded, if that can be."""
+        name, how = chosen(asked), {"words": asked["words"]}
+        with half:
+            there = name in loading and loading[name].done()
+            first = None if there else quick(folders[name])
+            found = None
+            with suppress(LookupError):
+                found = None if first is None else first.trace(asked["text"], **how)
+            if found is not None:
+                return shown(first, found, asked, tell)
+        m = loaded(name, tell)
+        tell(0.8, f"{m.depth} layers")
+        return shown(m, m.trace(asked["text"], **how), asked, tell)
+
+    def shown(m: Any, tr: Any, asked: Asked, tell: Tell) -> dict[str, Any]:
         """Tokens by layer, clusters, leaders and sinks, and the attention of one head."""
         from ...analysis.clustering import clusters
         from ...pretrained.reading import traces
 
-        m, tr = traced(chosen(asked), asked, tell)
         layer, head = _place(m, asked["layer"], asked["head"])
         if tr.z.shape[1] > _MOST_TOKENS:
             raise ValueError(f"text: at most {_MOST_TOKENS} tokens, got {tr.z.shape[1]}")

@@ -16,6 +16,7 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from typing import Any, BinaryIO
 
@@ -24,6 +25,8 @@ from ..._progress import silent
 
 HEAD = struct.Struct(">cI")
 _LULL = 0.5  # seconds that the first request has for itself
+_BREATH = 0.01  # seconds for a request that waits, between two steps
+_TORCH = 1.5  # seconds before a transformer is loaded, which takes all of a core
 _TELLING = ("run", "trace", "heads")  # calls that say how far they are
 _ONE = threading.Lock()
 _REFUSED = (ValueError, TypeError, ArithmeticError, ImportError)
@@ -85,17 +88,24 @@ class _Calls(dict[str, Callable[..., Any]]):
         return True
 
     def get_ready(self) -> None:
-        """Beside the first requests, whatever others would wait for: the transformer; or stored
-        kernels, which a request loads in its midst as soon as it is large, and the classifier."""
+        """Between the first requests, whatever others would wait for: the transformer; or stored
+        kernels, which a large request loads in its midst, the classifier, and matplotlib."""
         if self.transformers:  # one that cannot be read says so when it is asked for
+            time.sleep(_TORCH)
             self["ready"]({})
         elif self.models is not None:
-            for kernels in ("engine.kernels.planar", "engine.kernels.batch"):
-                if compiled_before(kernels):
-                    load(kernels)
-            self.complete()
-            self["explain"]({"text": "ready", "label": None, "struck": []})
-            import_module("cynosure.drawing.run_report")  # matplotlib
+            ready = {"text": "ready", "label": None, "struck": []}
+            steps: list[Callable[[], Any]] = [partial(_loaded, x) for x in ("planar", "batch")]
+            steps += [self.complete, lambda: self["explain"](ready)]
+            for step in (*steps, lambda: import_module("cynosure.drawing.run_report")):
+                with self.lock:  # a module that is half imported is no good to a request
+                    step()
+                time.sleep(_BREATH)
+
+
+def _loaded(kernels: str) -> None:
+    if compiled_before(f"engine.kernels.{kernels}"):
+        load(f"engine.kernels.{kernels}")
 
 
 def _answer(
@@ -156,7 +166,9 @@ def main() -> int:
     threading.Thread(target=beside, daemon=True).start()
     with silent():
         while (frame := _read(source)) is not None:
-            _write(out, *_answer(calls, frame[1], out))
+            with calls.lock:
+                answer = _answer(calls, frame[1], out)
+            _write(out, *answer)
     os._exit(0)  # whatever is being imported beside
 
 
