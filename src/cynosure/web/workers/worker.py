@@ -94,7 +94,7 @@ class _Calls(dict[str, Callable[..., Any]]):
             time.sleep(_TORCH)
             self["ready"]({})
         elif self.models is not None:
-            ready = {"text": "ready", "label": None, "struck": []}
+            ready: dict[str, Any] = {"text": "ready", "label": None, "struck": []}
             steps: list[Callable[[], Any]] = [partial(_loaded, x) for x in ("planar", "batch")]
             steps += [self.complete, lambda: self["explain"](ready)]
             for step in (*steps, lambda: import_module("cynosure.drawing.run_report")):
