@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import webbrowser
 from pathlib import Path
+from threading import Timer
 from typing import Annotated
 
 import typer
@@ -12,6 +13,8 @@ import typer
 from .helping import opt
 from .output import Voice
 from .terminal import show
+
+_FIRST = 3.0  # seconds that the first requests have for themselves before kernels are compiled
 
 
 def serve(
@@ -70,7 +73,9 @@ def serve(
 
     def ready(address: str) -> None:
         show(address)
-        warm_elsewhere()
+        compiling = Timer(_FIRST, warm_elsewhere)
+        compiling.daemon = True
+        compiling.start()
         if token is not None:
             voice.note("anybody with this link, or the token in it, can use this server")
         if settings.site is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from .requests.bounds import BOUNDS
 from .workers.pool import Pool
 
 _GIB = 1 << 30
+_OTHERS = 2.0  # seconds after which more processes are started; sooner where they are needed
 _LANES = {"maths": 8 * _GIB, "transformers": 24 * _GIB, "experiments": 16 * _GIB}
 
 
@@ -52,6 +54,8 @@ class Processes:
         results = Path(settings.results or self.folder.name)
         self.gallery = Gallery(self.bench, results, kept=settings.results is not None)
 
+        self.others: asyncio.TimerHandle | None = None
+
     def begin(self) -> None:
         """Start the processes that are asked first."""
         self.maths.prepare()
@@ -59,12 +63,15 @@ class Processes:
             self.inside.prepare()
 
     def prepare(self) -> None:
-        """Start those, and the others after them."""
+        """Start those, and the others after some seconds that the first requests have alone."""
         self.begin()
-        self.maths.prepare(self.settings.workers + 1)
+        loop, count = asyncio.get_running_loop(), self.settings.workers + 1
+        self.others = loop.call_later(_OTHERS, self.maths.prepare, count)
 
     async def close(self) -> None:
         """End every process; whoever still waits is told so. A second time does nothing."""
+        if self.others is not None:
+            self.others.cancel()
         await self.gallery.close()
         for pool in (self.maths, self.inside, self.bench):
             await pool.close()
