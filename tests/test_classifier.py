@@ -490,7 +490,11 @@ def test_a_part_of_the_real_reviews(imdb: Path) -> None:
     data = read(imdb)
     part = data.take(np.arange(len(data)) % 1250 < 250)
     kept, held = part.split(0.2)
-    clf = HardmaxClassifier(ngrams=(1, 1), leaders=10).fit(kept.texts, kept.labels)
+    auto = HardmaxClassifier(ngrams=(1, 1), leaders=10).fit(kept.texts, kept.labels)
+    assert auto.score(held.texts, held.labels) > 0.82
+    more = auto.read(held.texts).leaders.mean()
+    assert more <= 11 or "keeps to the budget" in auto.notes_[0]  # and then it is said
+    clf = HardmaxClassifier(ngrams=(1, 1), leaders=10, words=14).fit(kept.texts, kept.labels)
     reading = clf.read(held.texts)
     assert clf.score(held.texts, held.labels) > 0.82
     assert reading.leaders.mean() <= 11 and reading.on_leaders.mean() > 0.99

@@ -63,6 +63,7 @@ class HardmaxClassifier(ClassifierMixin, BaseEstimator):
     dim : dimension of the tokens.
     ngrams : (low, high), the n-grams taken as terms.
     leaders : budget of leaders per text, on average over the training texts (of each plane).
+        Where `words="auto"` leaves its budget, this one is left too; `words=14` keeps both.
     words : budget of deciding words per text, on average over held-out texts. Terms are taken by
         decreasing weight until the rest is unlikely to change the label; all others follow the
         neutral token. None sets no bound. "auto" is 14, or more where 14 would lose too much of
